@@ -1,0 +1,1 @@
+//! Conditions in a status.

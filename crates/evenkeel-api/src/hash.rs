@@ -1,0 +1,1 @@
+//! Hashes of templates, and the alphabet names may use.

@@ -1,0 +1,1 @@
+//! IntOrString and percentages.

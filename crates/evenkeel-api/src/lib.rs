@@ -1,0 +1,22 @@
+//! What Kubernetes objects *are*: lean views of hot kinds, selectors, quantities, owner references, conditions,
+//! names and hashes.
+//!
+//! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.
+
+pub mod condition;
+pub mod hash;
+pub mod int_or_string;
+pub mod kind;
+pub mod meta;
+pub mod name;
+pub mod protobuf;
+pub mod quantity;
+pub mod selector;
+pub mod template;
+pub mod time;
+pub mod view;
+pub mod views;
+
+pub use kind::Kind;
+pub use meta::{Meta, OwnerReference, StrMap};
+pub use view::{DecodeError, Encoding, View};

@@ -1,0 +1,1 @@
+//! Resource quantities, in exact arithmetic.

@@ -1,0 +1,3 @@
+//! Times as the API writes them.
+
+pub use jiff::{SignedDuration, Timestamp};

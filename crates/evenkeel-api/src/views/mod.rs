@@ -1,0 +1,1 @@
+//! Lean views: one definition each, decoded from JSON and from protobuf.

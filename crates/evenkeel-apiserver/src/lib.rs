@@ -1,0 +1,1 @@
+//! The embedded API server: a tower service, a store, the resource table.

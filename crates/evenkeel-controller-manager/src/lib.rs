@@ -1,0 +1,1 @@
+//! The drop-in kube-controller-manager: options, descriptors, start order, serving.

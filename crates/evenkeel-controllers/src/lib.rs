@@ -1,0 +1,1 @@
+//! What each controller decides and does.

@@ -1,0 +1,1 @@
+//! Simulated kubelets: leases, node status, pod life cycle.

@@ -1,0 +1,213 @@
+//! What a controller decides, as data.
+//!
+//! A planner looks at what was observed and returns a [`Plan`]; the generic shell in [`crate::controller`] carries it out
+//! and has no choices left. Everything a write needs (preconditions, what must hold live before it, which event tells of
+//! it) travels with the action.
+
+use bytes::Bytes;
+use evenkeel_api::{Kind, time::Timestamp};
+use std::{sync::Arc, time::Duration};
+
+/// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+/// What a planner decided.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] side by side.
+    pub actions: Vec<Action>,
+    /// Plan again after this time even if nothing changes.
+    pub requeue: Option<Duration>,
+}
+
+/// A write, or an event, or both.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// POST `count` objects made from one body.
+    Create(Create),
+    /// DELETE one object.
+    Delete(Delete),
+    /// PATCH one object.
+    Patch(Patch),
+    /// PUT one object, or a sub-resource of it.
+    Update(Update),
+    /// Tell the user.
+    Event(Note),
+}
+
+/// Which object an action is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Its resource.
+    pub kind: Kind,
+    /// Namespace, empty for cluster-scoped ones.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Uid, where known.
+    pub uid: Arc<str>,
+}
+
+/// Makes objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Create {
+    /// What is made.
+    pub kind: Kind,
+    /// Where.
+    pub namespace: Arc<str>,
+    /// The object, JSON.
+    pub body: Bytes,
+    /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last.
+    pub count: u32,
+    /// Event after each success; `{name}` in its message is the new object's name.
+    pub done: Option<Note>,
+    /// Event after a failure; `{error}` in its message is the error. Not sent when the namespace is being terminated.
+    pub failed: Option<Note>,
+    /// What a failure means for the rest of the pass.
+    pub on_error: OnError,
+}
+
+/// Deletes an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delete {
+    /// Which.
+    pub target: Target,
+    /// Only this version of it.
+    pub resource_version: Option<Arc<str>>,
+    /// What becomes of its dependents.
+    pub propagation: Option<Propagation>,
+    /// Seconds of grace, if not the object's own.
+    pub grace_seconds: Option<i64>,
+    /// Event after success.
+    pub done: Option<Note>,
+    /// Event after a failure.
+    pub failed: Option<Note>,
+    /// What a failure means for the rest of the pass. Not found is no failure.
+    pub on_error: OnError,
+}
+
+/// Changes part of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patch {
+    /// Which.
+    pub target: Target,
+    /// Sub-resource, empty for the object itself.
+    pub subresource: &'static str,
+    /// How `body` is meant.
+    pub form: PatchForm,
+    /// The patch, JSON. Preconditions (`metadata.uid`, `metadata.resourceVersion`) stand in it.
+    pub body: Bytes,
+    /// Before the first such patch of a pass, the owner is read live: it must have this uid and not be deleting.
+    pub if_live: Option<Target>,
+    /// Event after success.
+    pub done: Option<Note>,
+    /// What a failure means for the rest of the pass. Not found is no failure.
+    pub on_error: OnError,
+}
+
+/// Replaces an object or a sub-resource of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    /// Which.
+    pub target: Target,
+    /// Sub-resource, empty for the object itself.
+    pub subresource: &'static str,
+    /// The whole object, JSON, with its `resourceVersion`.
+    pub body: Bytes,
+    /// Event after success.
+    pub done: Option<Note>,
+    /// What a failure means for the rest of the pass.
+    pub on_error: OnError,
+}
+
+/// How a patch's body is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PatchForm {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own; built-in kinds only.
+    Strategic,
+}
+
+/// What becomes of dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Propagation {
+    /// They lose the owner.
+    Orphan,
+    /// They are deleted after it.
+    Background,
+    /// They are deleted before it.
+    Foreground,
+}
+
+/// What a failed action means for those after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnError {
+    /// The pass goes on (status is still computed), and ends with the error: a retry with back-off.
+    #[default]
+    Continue,
+    /// The pass ends here, status is not computed; a retry with back-off.
+    Abort,
+    /// The pass goes on as if nothing had happened.
+    Ignore,
+}
+
+/// An event for the user, about `regarding`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    /// Object the event is about.
+    pub regarding: Target,
+    /// `Warning` rather than `Normal`.
+    pub warning: bool,
+    /// Reason in CamelCase.
+    pub reason: &'static str,
+    /// Message.
+    pub message: String,
+}
+
+/// How each action went, in the plan's order.
+#[derive(Debug, Default)]
+pub struct Outcomes(pub Vec<Outcome>);
+
+/// How one action went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How many writes succeeded (at most 1 but for creates).
+    pub succeeded: u32,
+    /// The first error, if any.
+    pub error: Option<crate::plan::Failure>,
+}
+
+/// Why a write failed, as far as a status may depend on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status code, 0 when there was no answer.
+    pub code: u16,
+    /// `reason` of the Status, such as `AlreadyExists`.
+    pub reason: String,
+    /// `message` of the Status, or the transport's error.
+    pub message: String,
+    /// Whether the namespace is being terminated (cause `NamespaceTerminating`).
+    pub namespace_terminating: bool,
+}
+
+/// The two pure halves of a controller, and how it looks at its caches.
+pub trait Planner: Send + Sync + 'static {
+    /// All that a decision may look at: shared references into caches.
+    type Seen: Send + Sync;
+    /// Reads caches (nothing else); `None` when the object is gone.
+    fn observe(&self, key: &Key) -> Option<Self::Seen>;
+    /// Decides.
+    fn plan(&self, seen: &Self::Seen, now: Timestamp) -> Plan;
+    /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
+    /// update of the status sub-resource, or none when nothing changed.
+    fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan;
+}

@@ -1,0 +1,1 @@
+//! The drop-in kube-scheduler: queue, node table, framework, plugins.

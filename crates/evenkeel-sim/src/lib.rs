@@ -1,0 +1,1 @@
+//! Deterministic simulation: the whole control plane on one thread in virtual time.

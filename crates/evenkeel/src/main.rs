@@ -1,0 +1,3 @@
+//! The `evenkeel` program.
+
+fn main() {}
