@@ -37,6 +37,8 @@ pub enum Action {
     Patch(Patch),
     /// PUT one object, or a sub-resource of it.
     Update(Update),
+    /// Read one object live, change some of it, PUT it whole.
+    Rewrite(Rewrite),
     /// Tell the user.
     Event(Note),
 }
@@ -126,6 +128,24 @@ pub struct Update {
     pub on_error: OnError,
 }
 
+/// Changes part of an object by PUT, for those kinds on which roles grant `update` but not `patch`: what is read live is
+/// changed and written back whole, so no field is dropped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewrite {
+    /// Which.
+    pub target: Target,
+    /// The version that was decided upon: any other is a conflict (code 409), found before or by the PUT.
+    pub resource_version: Arc<str>,
+    /// How `body` is meant; merge or JSON.
+    pub form: PatchForm,
+    /// The change, JSON.
+    pub body: Bytes,
+    /// Event after success.
+    pub done: Option<Note>,
+    /// What a failure means for the rest of the pass.
+    pub on_error: OnError,
+}
+
 /// How a patch's body is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PatchForm {
@@ -156,6 +176,9 @@ pub enum OnError {
     Continue,
     /// The pass ends here, status is not computed; a retry with back-off.
     Abort,
+    /// The plan's remaining actions are left out, status is computed, and the pass ends with the error: a retry with
+    /// back-off.
+    SkipRest,
     /// The pass goes on as if nothing had happened.
     Ignore,
 }
