@@ -4,9 +4,13 @@
 //! and has no choices left. Everything a write needs (preconditions, what must hold live before it, which event tells of
 //! it) travels with the action.
 
+mod lint;
+mod make;
+
 use bytes::Bytes;
 use evenkeel_api::{Kind, time::Timestamp};
-use std::{sync::Arc, time::Duration};
+pub use lint::{BURST_LIMIT, lint};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +19,16 @@ pub struct Key {
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    /// `namespace/name`, or `name` alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
 }
 
 /// What a planner decided.
@@ -88,9 +102,9 @@ pub struct Delete {
     pub grace_seconds: Option<i64>,
     /// Event after success.
     pub done: Option<Note>,
-    /// Event after a failure.
+    /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<Note>,
-    /// What a failure means for the rest of the pass. Not found is no failure.
+    /// What a failure means for the rest of the pass. Not found is no failure, and tells no event.
     pub on_error: OnError,
 }
 
@@ -105,10 +119,15 @@ pub struct Patch {
     pub form: PatchForm,
     /// The patch, JSON. Preconditions (`metadata.uid`, `metadata.resourceVersion`) stand in it.
     pub body: Bytes,
-    /// Before the first such patch of a pass, the owner is read live: it must have this uid and not be deleting.
+    /// Before the first such patch of a pass, the owner is read live: it must have this uid and not be deleting, or the
+    /// pass ends there (as with [`OnError::Abort`]).
     pub if_live: Option<Target>,
+    /// Status codes besides 404 that count as success without an event, such as 422 when an object is released.
+    pub tolerates: &'static [u16],
     /// Event after success.
     pub done: Option<Note>,
+    /// Event after a failure; `{error}` in its message is the error.
+    pub failed: Option<Note>,
     /// What a failure means for the rest of the pass. Not found is no failure.
     pub on_error: OnError,
 }
@@ -124,6 +143,8 @@ pub struct Update {
     pub body: Bytes,
     /// Event after success.
     pub done: Option<Note>,
+    /// Event after a failure; `{error}` in its message is the error.
+    pub failed: Option<Note>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
@@ -196,21 +217,22 @@ pub struct Note {
     pub message: String,
 }
 
-/// How each action went, in the plan's order.
-#[derive(Debug, Default)]
+/// How each action went, in the plan's order. Shorter than the plan when an action ended the pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcomes(pub Vec<Outcome>);
 
 /// How one action went.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How many writes succeeded (at most 1 but for creates).
     pub succeeded: u32,
     /// The first error, if any.
-    pub error: Option<crate::plan::Failure>,
+    pub error: Option<Failure>,
 }
 
 /// Why a write failed, as far as a status may depend on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     /// HTTP status code, 0 when there was no answer.
     pub code: u16,

@@ -1,0 +1,119 @@
+//! What no plan may contain, whoever made it.
+//!
+//! The shell runs this on every plan of a debug build; tests of planners run it on theirs.
+
+use super::{Action, Plan, Target};
+use evenkeel_api::Kind;
+use std::collections::HashSet;
+
+/// The most objects one plan may create, as upstream's `BurstReplicas`.
+pub const BURST_LIMIT: u64 = 500;
+
+/// What is wrong with `plan`; empty when nothing is.
+pub fn lint(plan: &Plan) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let created: u64 = plan.actions.iter().map(creates).sum();
+    if created > BURST_LIMIT {
+        wrong.push(format!("{created} objects created in one plan, more than {BURST_LIMIT}"));
+    }
+    let mut deleted = HashSet::new();
+    for target in plan.actions.iter().filter_map(deletes) {
+        if !deleted.insert(identity(target)) {
+            wrong.push(format!("{} deleted twice", describe(target)));
+        }
+    }
+    for target in plan.actions.iter().filter_map(adopts) {
+        if deleted.contains(&identity(target)) {
+            wrong.push(format!("{} both adopted and deleted", describe(target)));
+        }
+    }
+    wrong.extend(plan.actions.iter().filter_map(nameless));
+    wrong
+}
+
+fn creates(action: &Action) -> u64 {
+    match action {
+        Action::Create(create) => u64::from(create.count),
+        _ => 0,
+    }
+}
+
+fn deletes(action: &Action) -> Option<&Target> {
+    match action {
+        Action::Delete(delete) => Some(&delete.target),
+        _ => None,
+    }
+}
+
+fn changes(action: &Action) -> Option<&Target> {
+    match action {
+        Action::Patch(patch) => Some(&patch.target),
+        Action::Update(update) => Some(&update.target),
+        _ => None,
+    }
+}
+
+fn adopts(action: &Action) -> Option<&Target> {
+    match action {
+        Action::Patch(patch) if patch.if_live.is_some() => Some(&patch.target),
+        _ => None,
+    }
+}
+
+/// A write without a name, or without the namespace its kind lives in, would hit the collection.
+fn nameless(action: &Action) -> Option<String> {
+    let target = deletes(action).or_else(|| changes(action))?;
+    let misplaced = target.kind.namespaced == target.namespace.is_empty();
+    (target.name.is_empty() || misplaced).then(|| format!("{} names no object", describe(target)))
+}
+
+fn identity(target: &Target) -> (&Kind, &str, &str) {
+    (&target.kind, &target.namespace, &target.name)
+}
+
+fn describe(target: &Target) -> String {
+    format!("{} {}/{}", target.kind.plural, target.namespace, target.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Create, Delete, Patch, PatchForm};
+    use super::*;
+
+    const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+
+    fn pod(name: &str) -> Target {
+        Target::new(PODS, "default", name, "uid")
+    }
+
+    #[test]
+    fn a_sound_plan_passes() {
+        let mut plan = Plan::nothing();
+        plan.push(Patch::new(pod("a"), PatchForm::Merge, "{}"));
+        plan.push(Delete::new(pod("b")));
+        plan.push(Create { count: 500, ..Create::new(PODS, "default", "{}") });
+        assert_eq!(lint(&plan), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let mut plan = Plan::nothing();
+        plan.push(Patch {
+            if_live: Some(pod("owner")),
+            ..Patch::new(pod("a"), PatchForm::Merge, "{}")
+        });
+        plan.push(Delete::new(pod("a")));
+        plan.push(Delete::new(pod("a")));
+        plan.push(Delete::new(pod("")));
+        plan.push(Create { count: 501, ..Create::new(PODS, "default", "{}") });
+        assert_eq!(
+            lint(&plan),
+            [
+                "501 objects created in one plan, more than 500",
+                "pods default/a deleted twice",
+                "pods default/a both adopted and deleted",
+                "pods default/ names no object",
+            ]
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Short ways to write the values of a plan.
+//!
+//! Constructors take what every action of the sort needs; the rest is given by struct update:
+//! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
+
+use super::{
+    Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
+    Target, Update,
+};
+use bytes::Bytes;
+use evenkeel_api::{Kind, Meta};
+use std::{sync::Arc, time::Duration};
+
+impl Key {
+    /// A key from its parts; `namespace` is empty for cluster-scoped objects.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: Arc::from(namespace), name: Arc::from(name) }
+    }
+
+    /// The key of the object with this metadata.
+    pub fn of(meta: &Meta) -> Self {
+        Self::new(&meta.namespace, &meta.name)
+    }
+}
+
+impl Target {
+    /// A target from its parts; `uid` is empty where it is not known.
+    pub fn new(kind: Kind, namespace: &str, name: &str, uid: &str) -> Self {
+        Self { kind, namespace: Arc::from(namespace), name: Arc::from(name), uid: Arc::from(uid) }
+    }
+
+    /// The object with this metadata.
+    pub fn of(kind: Kind, meta: &Meta) -> Self {
+        Self::new(kind, &meta.namespace, &meta.name, &meta.uid)
+    }
+}
+
+impl Plan {
+    /// Nothing to do.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is nothing to do and no time to come back at.
+    pub fn is_nothing(&self) -> bool {
+        self.actions.is_empty() && self.requeue.is_none()
+    }
+
+    /// Adds an action at the end.
+    pub fn push(&mut self, action: impl Into<Action>) {
+        self.actions.push(action.into());
+    }
+
+    /// Asks to plan again after `time`, or sooner if that was asked for already.
+    pub fn requeue_after(&mut self, time: Duration) {
+        self.requeue = Some(self.requeue.map_or(time, |present| present.min(time)));
+    }
+}
+
+impl Create {
+    /// One object from `body`, without events.
+    pub fn new(kind: Kind, namespace: &str, body: impl Into<Bytes>) -> Self {
+        Self {
+            kind,
+            namespace: Arc::from(namespace),
+            body: body.into(),
+            count: 1,
+            done: None,
+            failed: None,
+            on_error: OnError::Continue,
+        }
+    }
+}
+
+impl Delete {
+    /// Deletes `target` (and, where its uid is known, only that one), without events.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            resource_version: None,
+            propagation: None,
+            grace_seconds: None,
+            done: None,
+            failed: None,
+            on_error: OnError::Continue,
+        }
+    }
+}
+
+impl Patch {
+    /// Patches `target` itself, without events.
+    pub fn new(target: Target, form: PatchForm, body: impl Into<Bytes>) -> Self {
+        Self {
+            target,
+            subresource: "",
+            form,
+            body: body.into(),
+            if_live: None,
+            tolerates: &[],
+            done: None,
+            failed: None,
+            on_error: OnError::Continue,
+        }
+    }
+}
+
+impl Update {
+    /// Replaces `target` itself, without events.
+    pub fn new(target: Target, body: impl Into<Bytes>) -> Self {
+        Self {
+            target,
+            subresource: "",
+            body: body.into(),
+            done: None,
+            failed: None,
+            on_error: OnError::Continue,
+        }
+    }
+
+    /// Replaces the status sub-resource of `target`.
+    pub fn status(target: Target, body: impl Into<Bytes>) -> Self {
+        Self { subresource: "status", ..Self::new(target, body) }
+    }
+}
+
+impl Note {
+    /// A `Normal` event.
+    pub fn normal(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { regarding, warning: false, reason, message: message.into() }
+    }
+
+    /// A `Warning` event.
+    pub fn warning(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { regarding, warning: true, reason, message: message.into() }
+    }
+}
+
+impl Outcomes {
+    /// The first error among the actions, whatever it meant for the pass.
+    pub fn first_error(&self) -> Option<&Failure> {
+        self.0.iter().find_map(|outcome| outcome.error.as_ref())
+    }
+}
+
+impl Outcome {
+    /// One write that succeeded.
+    pub fn success() -> Self {
+        Self { succeeded: 1, error: None }
+    }
+
+    /// A write that failed.
+    pub fn failure(error: Failure) -> Self {
+        Self { succeeded: 0, error: Some(error) }
+    }
+}
+
+impl Failure {
+    /// Whether the object is not there (404).
+    pub fn is_not_found(&self) -> bool {
+        self.code == 404
+    }
+
+    /// Whether the write lost against another one (409, `Conflict`).
+    pub fn is_conflict(&self) -> bool {
+        self.code == 409 && self.reason == "Conflict"
+    }
+
+    /// Whether an object of that name is there already (409, `AlreadyExists`).
+    pub fn is_already_exists(&self) -> bool {
+        self.code == 409 && self.reason == "AlreadyExists"
+    }
+}
+
+macro_rules! into_action {
+    ($($variant:ident($inner:ty)),*) => {$(
+        impl From<$inner> for Action {
+            fn from(inner: $inner) -> Self {
+                Self::$variant(inner)
+            }
+        }
+    )*};
+}
+
+into_action!(Create(Create), Delete(Delete), Patch(Patch), Update(Update), Event(Note));
