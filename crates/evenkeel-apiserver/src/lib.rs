@@ -1,1 +1,16 @@
 //! The embedded API server: a tower service, a store, the resource table.
+#![allow(dead_code, reason = "the parts land one by one")]
+
+mod api;
+mod auth;
+mod decode;
+mod discovery;
+mod kinds;
+mod openapi;
+mod output;
+mod patch;
+mod resource;
+mod schema;
+mod status;
+
+pub use status::StatusError;

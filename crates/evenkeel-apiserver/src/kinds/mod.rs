@@ -1,0 +1,258 @@
+//! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::api::{Answer, Call, Context};
+use crate::resource::ResourceType;
+use crate::status::{FieldError, StatusError};
+
+/// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
+///
+/// Order of a create: schema defaults, [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
+/// ([`admit`](Self::admit)), metadata filled in, structural validation, [`validate_create`](Self::validate_create), store.
+/// Of an update (and of a patch): the same with `prepare_update`/`validate_update` and the stored object beside the new one.
+pub(crate) trait KindHooks: Send + Sync + 'static {
+    /// Defaults that depend on other fields, after the schema's.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Before a create: drops what a client may not set (`status`), sets what the server decides (generation is done by the caller).
+    fn prepare_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
+        drop_field(object, "status");
+        Ok(())
+    }
+
+    /// Before an update through `cx.subresource` (empty: the object itself): restores what this path may not change.
+    /// The neutral form keeps the old `status` on the main path, and everything but `status` on `/status`.
+    fn prepare_update(
+        &self,
+        cx: &Context<'_>,
+        new: &mut Value,
+        old: &Value,
+    ) -> Result<(), StatusError> {
+        if cx.subresource == "status" {
+            keep_all_but_status(new, old);
+        } else if cx.has_status {
+            keep_field(new, old, "status");
+        }
+        Ok(())
+    }
+
+    /// Admission that changes or refuses (`old` is the stored object on update). After the preparation, before validation.
+    fn admit(
+        &self,
+        _cx: &Context<'_>,
+        _object: &mut Value,
+        _old: Option<&Value>,
+    ) -> Result<(), StatusError> {
+        Ok(())
+    }
+
+    /// What is wrong with an object to be created.
+    fn validate_create(&self, _cx: &Context<'_>, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// What is wrong with an update.
+    fn validate_update(&self, _cx: &Context<'_>, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// `Warning` headers for a create (no `old`) or an update.
+    fn warnings(&self, _cx: &Context<'_>, _object: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether two states differ in what `metadata.generation` counts. The neutral form compares all but `metadata` and
+    /// `status` of kinds that have a status sub-resource; kinds of which upstream never counts return false.
+    fn generation_changes(&self, new: &Value, old: &Value) -> bool {
+        spec_differs(new, old)
+    }
+
+    /// Whether new objects get `generation: 1`.
+    fn has_generation(&self, has_status: bool) -> bool {
+        has_status
+    }
+
+    /// Whether PUT to a name that is not there makes it.
+    fn allow_create_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether PUT without resourceVersion overwrites.
+    fn allow_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// The name's own rule (upstream's `NameIsDNSSubdomain` where `None`): messages of what is wrong with it.
+    fn validate_name(&self, _name: &str, _prefix: bool) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Seconds of grace that a deletion gives this object; `None`: it goes at once. `requested` is `gracePeriodSeconds`.
+    fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Changes that a graceful deletion makes beside the deletion's own fields.
+    fn before_deletion(&self, _cx: &Context<'_>, _object: &mut Value) -> Result<(), StatusError> {
+        Ok(())
+    }
+
+    /// What happens to dependents when a deletion says nothing.
+    fn default_propagation(&self) -> Propagation {
+        Propagation::Background
+    }
+
+    /// Names of the fields that field selectors may use, beside `metadata.name` and `metadata.namespace`.
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Values of [`selectable_fields`](Self::selectable_fields) of an object, in that order; an absent one is "".
+    fn field_values(&self, _object: &Value, _put: &mut dyn FnMut(&str)) {}
+
+    /// From the stored version into `resource`'s version.
+    fn convert_out(&self, resource: &ResourceType, object: &mut Value) {
+        set_api_version(object, resource);
+    }
+
+    /// From `resource`'s version into the stored one.
+    fn convert_in(&self, stored: &ResourceType, object: &mut Value) {
+        set_api_version(object, stored);
+    }
+
+    /// Reads a sub-resource that is a view of the object (`scale`). `None`: the object itself is answered.
+    fn read_part(&self, _subresource: &str, _object: &Value) -> Option<Result<Value, StatusError>> {
+        None
+    }
+
+    /// Writes a sub-resource that is a view of the object into it. `None`: the body is the object itself.
+    fn write_part(
+        &self,
+        _cx: &Context<'_>,
+        _subresource: &str,
+        _object: &mut Value,
+        _part: &Value,
+    ) -> Option<Result<(), StatusError>> {
+        None
+    }
+
+    /// Serves what is no plain verb on an object: POST on `binding`, `eviction`, `token`, GET on `log`, and resources
+    /// that are not stored (`bindings`, reviews, `componentstatuses`). `None`: the generic verb serves.
+    fn connect<'a>(
+        &'a self,
+        _call: &'a Call<'a>,
+    ) -> Option<BoxFuture<'a, Result<Answer, StatusError>>> {
+        None
+    }
+
+    /// The write that [`prepare_create`](Self::prepare_create) or [`prepare_update`](Self::prepare_update) got ready did
+    /// not happen (or was a dry run): what they took (addresses, ports) is given back.
+    fn aborted(&self, _object: &Value, _old: Option<&Value>) {}
+
+    /// Whether [`removed`](Self::removed) and [`restored`](Self::restored) are to be called.
+    fn keeps_account(&self) -> bool {
+        false
+    }
+
+    /// The object has left the store.
+    fn removed(&self, _object: &Value) {}
+
+    /// The object was in the store when the server started.
+    fn restored(&self, _object: &Value) {}
+}
+
+/// What happens to the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They are collected after it.
+    Background,
+    /// It waits for them.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// Hooks that change nothing.
+pub(crate) struct Plain;
+
+impl KindHooks for Plain {}
+
+/// The hooks of a built-in resource.
+pub(crate) fn hooks(_group: &str, _resource: &str) -> Arc<dyn KindHooks> {
+    Arc::new(Plain)
+}
+
+/// Removes a top-level field.
+pub(crate) fn drop_field(object: &mut Value, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(field);
+    }
+}
+
+/// Gives a top-level field of `new` the value that it has in `old`.
+pub(crate) fn keep_field(new: &mut Value, old: &Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => {
+            map.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            map.remove(field);
+        }
+    }
+}
+
+/// Everything but `status` (and what of `metadata` a status update may change: labels and the like stay old, managedFields are new) is as in `old`.
+pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let status = new.as_object_mut().and_then(|map| map.remove("status"));
+    let managed = new
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .and_then(|m| m.remove("managedFields"));
+    let mut kept = old.clone();
+    if let Some(map) = kept.as_object_mut() {
+        match status {
+            Some(status) => {
+                map.insert("status".to_owned(), status);
+            }
+            None => {
+                map.remove("status");
+            }
+        }
+        if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+            match managed {
+                Some(managed) => {
+                    metadata.insert("managedFields".to_owned(), managed);
+                }
+                None => {
+                    metadata.remove("managedFields");
+                }
+            }
+        }
+    }
+    *new = kept;
+}
+
+/// Whether anything but `metadata` and `status` differs.
+pub(crate) fn spec_differs(new: &Value, old: &Value) -> bool {
+    counted(new).ne(counted(old))
+}
+
+fn counted(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+}
+
+fn set_api_version(object: &mut Value, resource: &ResourceType) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), Value::from(&*resource.api_version));
+        map.insert("kind".to_owned(), Value::from(resource.kind()));
+    }
+}

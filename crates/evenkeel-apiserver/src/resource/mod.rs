@@ -1,0 +1,238 @@
+//! Which resources the server has: a table made from data, to which custom resources are added at run time.
+
+mod path;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+
+#[allow(unused_imports, reason = "used by the pipeline")]
+pub(crate) use path::{Path, Target, parse as parse_path};
+#[allow(unused_imports, reason = "used by the pipeline")]
+pub(crate) use table::{Rows, Table};
+
+use crate::kinds::KindHooks;
+
+/// A resource without its version, as messages name it: `deployments.apps`, `pods`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GroupResource {
+    /// API group, empty for the core group.
+    pub(crate) group: Arc<str>,
+    /// Plural name.
+    pub(crate) resource: Arc<str>,
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// A kind without its version, as messages name it: `Deployment.apps`, `Pod`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GroupKind {
+    /// API group, empty for the core group.
+    pub(crate) group: Arc<str>,
+    /// Kind.
+    pub(crate) kind: Arc<str>,
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// A kind with its version.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GroupVersionKind {
+    /// API group, empty for the core group.
+    pub(crate) group: Arc<str>,
+    /// Version.
+    pub(crate) version: Arc<str>,
+    /// Kind.
+    pub(crate) kind: Arc<str>,
+}
+
+impl GroupVersionKind {
+    /// `v1` or `apps/v1`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+impl fmt::Display for GroupVersionKind {
+    /// As Go prints it in messages: `apps/v1, Kind=Deployment`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
+/// What a request does to a resource, as RBAC and discovery name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Verb {
+    Create,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+    Patch,
+    Update,
+    Watch,
+}
+
+impl Verb {
+    /// All, in discovery's order.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Delete,
+        Self::DeleteCollection,
+        Self::Get,
+        Self::List,
+        Self::Patch,
+        Self::Update,
+        Self::Watch,
+    ];
+
+    /// In lower case, as RBAC has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Patch => "patch",
+            Self::Update => "update",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// A set of verbs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Verbs(u8);
+
+impl Verbs {
+    /// Whether `verb` is in it.
+    pub(crate) fn has(self, verb: Verb) -> bool {
+        self.0 & (1 << verb as u8) != 0
+    }
+
+    /// In discovery's order.
+    pub(crate) fn iter(self) -> impl Iterator<Item = Verb> {
+        Verb::ALL.into_iter().filter(move |v| self.has(*v))
+    }
+}
+
+impl FromIterator<Verb> for Verbs {
+    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
+        Self(verbs.into_iter().fold(0, |set, verb| set | 1 << verb as u8))
+    }
+}
+
+/// A part of a resource that is served under its own path.
+#[derive(Debug, Clone)]
+pub(crate) struct Subresource {
+    /// Last element of the path.
+    pub(crate) name: Arc<str>,
+    /// The kind that is sent and answered; the version is empty in data where it is the parent's, here it is filled in.
+    pub(crate) kind: GroupVersionKind,
+    /// Whether discovery gives group and version of the kind (they differ from the parent's).
+    pub(crate) foreign_kind: bool,
+    /// What it can do.
+    pub(crate) verbs: Verbs,
+}
+
+/// A column of a Table.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    /// Title.
+    pub(crate) name: Arc<str>,
+    /// `string`, `integer`, `date`, …
+    pub(crate) kind: Arc<str>,
+    /// `name` for the column of the name.
+    pub(crate) format: Arc<str>,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub(crate) priority: i64,
+}
+
+/// One resource in one version.
+pub(crate) struct ResourceType {
+    /// Kind, with group and version.
+    pub(crate) gvk: GroupVersionKind,
+    /// Plural name with its group, for messages.
+    pub(crate) name: GroupResource,
+    /// `apps/v1`.
+    pub(crate) api_version: Box<str>,
+    /// Kind of a list: `PodList`.
+    pub(crate) list_kind: Box<str>,
+    /// Singular name.
+    pub(crate) singular: Box<str>,
+    /// Short names for kubectl.
+    pub(crate) short_names: Box<[Box<str>]>,
+    /// Categories, such as `all`.
+    pub(crate) categories: Box<[Box<str>]>,
+    /// Whether objects live in namespaces.
+    pub(crate) namespaced: bool,
+    /// What the resource can do.
+    pub(crate) verbs: Verbs,
+    /// Parts with their own path, in order of name.
+    pub(crate) subresources: Box<[Subresource]>,
+    /// Columns of its Table.
+    pub(crate) columns: Box<[Column]>,
+    /// Where its objects are stored. Versions of one resource (and `events` of both groups) share one shelf.
+    pub(crate) shelf: Shelf,
+    /// Whether this is the version that is stored; others are converted by [`KindHooks::convert`].
+    pub(crate) stored: bool,
+    /// Rules of the kind.
+    pub(crate) hooks: Arc<dyn KindHooks>,
+}
+
+/// Names the place in the store where a resource's objects are: `apps/deployments`, `/pods`.
+pub(crate) type Shelf = Arc<str>;
+
+impl ResourceType {
+    /// The group.
+    pub(crate) fn group(&self) -> &str {
+        &self.gvk.group
+    }
+
+    /// The version.
+    pub(crate) fn version(&self) -> &str {
+        &self.gvk.version
+    }
+
+    /// The kind.
+    pub(crate) fn kind(&self) -> &str {
+        &self.gvk.kind
+    }
+
+    /// The plural name.
+    pub(crate) fn plural(&self) -> &str {
+        &self.name.resource
+    }
+
+    /// Kind without version, for messages.
+    pub(crate) fn group_kind(&self) -> GroupKind {
+        GroupKind { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() }
+    }
+
+    /// A part by its name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| &*s.name == name)
+    }
+}
+
+impl fmt::Debug for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.name.resource)
+    }
+}

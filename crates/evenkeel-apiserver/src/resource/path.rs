@@ -1,0 +1,127 @@
+//! What a path asks for.
+
+use std::sync::Arc;
+
+use super::{ResourceType, table::Rows};
+
+/// A path of the API, taken apart. Borrowed from the (decoded) path of the request.
+#[derive(Debug, Clone)]
+pub(crate) enum Path<'a> {
+    /// An object, a collection or a sub-resource of a known resource.
+    Resource(Target<'a>),
+    /// Group and version are known, the resource is not.
+    UnknownResource,
+    /// Anything else: discovery, health, or nothing at all.
+    Other,
+}
+
+/// The object or the collection that a path names.
+#[derive(Debug, Clone)]
+pub(crate) struct Target<'a> {
+    /// The resource.
+    pub(crate) resource: Arc<ResourceType>,
+    /// Namespace; empty for cluster-scoped resources and for all namespaces.
+    pub(crate) namespace: &'a str,
+    /// Name; empty for a collection.
+    pub(crate) name: &'a str,
+    /// Sub-resource; empty for the object itself.
+    pub(crate) subresource: &'a str,
+    /// What follows a sub-resource, as in `proxy/metrics`.
+    pub(crate) rest: &'a str,
+}
+
+/// Takes a path apart: `/api/v1/namespaces/ns/pods/p/status`, `/apis/apps/v1/deployments`.
+pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
+    let Some((api_version, rest)) = split_version(path) else { return Path::Other };
+    if rest.is_empty() || !rows.has_version(api_version) {
+        return Path::Other;
+    }
+    let core = api_version == "v1";
+    let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
+    let (namespace, parts) = match parts.as_slice() {
+        // `/namespaces/x/status` is a part of the namespace, `/namespaces/x/pods` a collection in it.
+        ["namespaces", ns, resource, more @ ..] if !(core && is_namespace_part(resource, more)) => {
+            (*ns, [&[*resource], more].concat())
+        }
+        other => ("", other.to_vec()),
+    };
+    let Some(resource) = parts.first().and_then(|r| rows.get(api_version, r)) else {
+        return Path::UnknownResource;
+    };
+    if resource.namespaced == namespace.is_empty() && (parts.len() > 1 || !namespace.is_empty()) {
+        // A namespaced object needs its namespace, a cluster-scoped one has none.
+        return Path::UnknownResource;
+    }
+    let name = parts.get(1).copied().unwrap_or_default();
+    let subresource = parts.get(2).copied().unwrap_or_default();
+    if !subresource.is_empty() && resource.subresource(subresource).is_none() {
+        return Path::UnknownResource;
+    }
+    let rest = parts.get(3).map_or("", |first| {
+        let at = first.as_ptr() as usize - path.as_ptr() as usize;
+        &path[at..]
+    });
+    if !rest.is_empty() && subresource != "proxy" {
+        return Path::UnknownResource;
+    }
+    Path::Resource(Target { resource: resource.clone(), namespace, name, subresource, rest })
+}
+
+/// `/api/v1/pods` into `v1` and `pods`, `/apis/apps/v1/x` into `apps/v1` and `x`.
+fn split_version(path: &str) -> Option<(&str, &str)> {
+    if let Some(rest) = path.strip_prefix("/api/") {
+        return rest.split_once('/');
+    }
+    let rest = path.strip_prefix("/apis/")?;
+    let group = rest.find('/')?;
+    let version = group + 1 + rest[group + 1..].find('/')?;
+    Some((&rest[..version], &rest[version + 1..]))
+}
+
+fn is_namespace_part(resource: &str, more: &[&str]) -> bool {
+    more.is_empty() && matches!(resource, "status" | "finalize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Table;
+
+    fn shown(path: &str) -> String {
+        match parse(path, &Table::builtin().rows()) {
+            Path::Resource(t) => format!(
+                "{} ns={} name={} sub={} rest={}",
+                t.resource.name, t.namespace, t.name, t.subresource, t.rest
+            ),
+            Path::UnknownResource => "unknown".to_owned(),
+            Path::Other => "other".to_owned(),
+        }
+    }
+
+    #[test]
+    fn paths_are_taken_apart() {
+        for (path, want) in [
+            ("/api/v1/pods", "pods ns= name= sub= rest="),
+            ("/api/v1/namespaces/a/pods", "pods ns=a name= sub= rest="),
+            ("/api/v1/namespaces/a/pods/p/status", "pods ns=a name=p sub=status rest="),
+            ("/api/v1/namespaces/a", "namespaces ns= name=a sub= rest="),
+            ("/api/v1/namespaces/a/status", "namespaces ns= name=a sub=status rest="),
+            ("/api/v1/namespaces/a/finalize", "namespaces ns= name=a sub=finalize rest="),
+            ("/api/v1/nodes/n/proxy/x/y", "nodes ns= name=n sub=proxy rest=x/y"),
+            (
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "deployments.apps ns=a name=d sub=scale rest=",
+            ),
+            ("/apis/apps/v1/deployments", "deployments.apps ns= name= sub= rest="),
+            ("/apis/apps/v1/nothing", "unknown"),
+            ("/api/v1/namespaces/a/nodes", "unknown"),
+            ("/api/v1/namespaces/a/pods/p/nothing", "unknown"),
+            ("/apis/nothing/v1/x", "other"),
+            ("/apis/apps/v1", "other"),
+            ("/apis", "other"),
+            ("/version", "other"),
+        ] {
+            assert_eq!(shown(path), want, "{path}");
+        }
+    }
+}

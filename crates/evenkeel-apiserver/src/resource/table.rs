@@ -1,0 +1,188 @@
+//! The table of resources, read from `data/resources.jsonl` once per server.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use serde::Deserialize;
+
+use super::{Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs};
+use crate::kinds;
+
+const DATA: &str = include_str!("../../data/resources.jsonl");
+
+/// All resources of a server. Cheap to clone; custom resources come and go while it serves.
+#[derive(Clone)]
+pub(crate) struct Table(Arc<RwLock<Arc<Rows>>>);
+
+/// One state of the table.
+#[derive(Clone, Default)]
+pub(crate) struct Rows {
+    /// In discovery order.
+    pub(crate) all: Vec<Arc<ResourceType>>,
+    by_version: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<ResourceType>>>,
+}
+
+impl Rows {
+    /// By apiVersion (`v1`, `apps/v1`) and plural name.
+    pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<&Arc<ResourceType>> {
+        self.by_version.get(api_version)?.get(resource)
+    }
+
+    /// By apiVersion and kind.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.by_version.get(api_version)?.values().find(|r| r.kind() == kind)
+    }
+
+    /// Whether any resource has this group and version.
+    pub(crate) fn has_version(&self, api_version: &str) -> bool {
+        self.by_version.contains_key(api_version)
+    }
+
+    fn add(&mut self, resource: Arc<ResourceType>) {
+        self.by_version
+            .entry(resource.api_version.clone())
+            .or_default()
+            .insert(resource.name.resource.clone(), resource.clone());
+        self.all.push(resource);
+    }
+}
+
+impl Table {
+    /// The built-in resources.
+    pub(crate) fn builtin() -> Self {
+        let mut rows = Rows::default();
+        for line in DATA.lines() {
+            match serde_json::from_str::<Row>(line) {
+                Ok(row) => rows.add(Arc::new(row.into_type())),
+                Err(error) => tracing::error!(%error, "a row of the resource table cannot be read"),
+            }
+        }
+        Self(Arc::new(RwLock::new(Arc::new(rows))))
+    }
+
+    /// The table as it is now.
+    pub(crate) fn rows(&self) -> Arc<Rows> {
+        self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// By apiVersion (`v1`, `apps/v1`) and plural name.
+    pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<Arc<ResourceType>> {
+        self.rows().get(api_version, resource).cloned()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    group: Arc<str>,
+    version: Arc<str>,
+    resource: Arc<str>,
+    kind: Arc<str>,
+    scope: Box<str>,
+    singular: Box<str>,
+    short_names: Box<[Box<str>]>,
+    categories: Box<[Box<str>]>,
+    verbs: Vec<Box<str>>,
+    subresources: Vec<SubRow>,
+    #[serde(default)]
+    columns: Vec<(Arc<str>, Arc<str>, Arc<str>, i64)>,
+}
+
+#[derive(Deserialize)]
+struct SubRow {
+    name: Arc<str>,
+    kind: SubKind,
+    verbs: Vec<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct SubKind {
+    group: Arc<str>,
+    version: Arc<str>,
+    kind: Arc<str>,
+}
+
+fn verbs(names: &[Box<str>]) -> Verbs {
+    names.iter().filter_map(|n| Verb::ALL.into_iter().find(|v| v.as_str() == &**n)).collect()
+}
+
+impl Row {
+    fn into_type(self) -> ResourceType {
+        let gvk = GroupVersionKind {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: self.kind,
+        };
+        let subresources = self
+            .subresources
+            .into_iter()
+            .map(|s| {
+                let foreign_kind = !s.kind.version.is_empty();
+                let kind = if foreign_kind {
+                    GroupVersionKind {
+                        group: s.kind.group,
+                        version: s.kind.version,
+                        kind: s.kind.kind,
+                    }
+                } else {
+                    GroupVersionKind { kind: s.kind.kind, ..gvk.clone() }
+                };
+                Subresource { name: s.name, kind, foreign_kind, verbs: verbs(&s.verbs) }
+            })
+            .collect();
+        let (shelf, stored) = shelf(&self.group, &self.version, &self.resource);
+        ResourceType {
+            api_version: gvk.api_version().into(),
+            list_kind: format!("{}List", gvk.kind).into(),
+            singular: self.singular,
+            short_names: self.short_names,
+            categories: self.categories,
+            namespaced: &*self.scope == "Namespaced",
+            verbs: verbs(&self.verbs),
+            subresources,
+            columns: self
+                .columns
+                .into_iter()
+                .map(|(name, kind, format, priority)| Column { name, kind, format, priority })
+                .collect(),
+            shelf,
+            stored,
+            hooks: kinds::hooks(&self.group, &self.resource),
+            name: GroupResource { group: self.group, resource: self.resource },
+            gvk,
+        }
+    }
+}
+
+/// Where a resource is stored, and whether in this version. Upstream stores events as core ones and autoscalers as v2.
+fn shelf(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
+    match (group, resource) {
+        ("events.k8s.io", "events") => ("/events".into(), false),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            (format!("{group}/{resource}").into(), version == "v2")
+        }
+        _ => (format!("{group}/{resource}").into(), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_upstreams_resources() {
+        let table = Table::builtin();
+        assert_eq!(table.rows().all.len(), DATA.lines().count());
+        let deployments = table.get("apps/v1", "deployments").expect("deployments are there");
+        assert!(deployments.namespaced && deployments.verbs.has(Verb::Watch));
+        let scale = deployments.subresource("scale").expect("deployments scale");
+        assert_eq!(scale.kind.api_version(), "autoscaling/v1");
+        let status = deployments.subresource("status").expect("deployments have a status");
+        assert_eq!(status.kind, deployments.gvk);
+        let events = table.get("events.k8s.io/v1", "events").expect("events are there");
+        assert_eq!(
+            &*events.shelf,
+            &*table.get("v1", "events").expect("core events are there").shelf
+        );
+    }
+}

@@ -1,0 +1,622 @@
+//! What the server answers when it refuses: `metav1.Status` in every form that upstream gives it.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::resource::{GroupKind, GroupResource};
+
+/// A refusal, ready to be encoded as a `Status` object. Boxed inside, so that `Result<_, StatusError>` stays small.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct StatusError(pub(crate) Box<Status>);
+
+/// The body of a [`StatusError`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Status {
+    pub(crate) kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    pub(crate) api_version: &'static str,
+    pub(crate) metadata: Empty,
+    pub(crate) status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) reason: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<Details>,
+    pub(crate) code: u16,
+}
+
+/// `{}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Empty {}
+
+/// What a refusal was about.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<Cause>,
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "is_zero")]
+    pub(crate) retry_after_seconds: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
+}
+
+/// One reason of several.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Cause {
+    #[serde(rename = "reason", skip_serializing_if = "str::is_empty")]
+    pub(crate) reason: Cow<'static, str>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) field: String,
+}
+
+impl StatusError {
+    /// Any failure: HTTP code, reason, message.
+    pub(crate) fn new(
+        code: StatusCode,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Status {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message: message.into(),
+            reason: reason.into(),
+            details: None,
+            code: code.as_u16(),
+        }))
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The machine-readable reason, such as `NotFound`.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The text for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// As JSON.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+
+    /// The details, made when there are none yet.
+    pub(crate) fn details_mut(&mut self) -> &mut Details {
+        self.0.details.get_or_insert_default()
+    }
+
+    /// With group and resource (or kind) and name in its details.
+    #[must_use]
+    pub(crate) fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
+        let details = self.details_mut();
+        details.group = group.to_owned();
+        details.kind = kind.to_owned();
+        details.name = name.to_owned();
+        self
+    }
+
+    /// With one more cause.
+    #[must_use]
+    pub(crate) fn cause(
+        mut self,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+        field: impl Into<String>,
+    ) -> Self {
+        self.details_mut().causes.push(Cause {
+            reason: reason.into(),
+            message: message.into(),
+            field: field.into(),
+        });
+        self
+    }
+
+    /// With a number of seconds after which to try again (also the header `Retry-After`).
+    #[must_use]
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.details_mut().retry_after_seconds = seconds;
+        self
+    }
+
+    /// 404: no such object.
+    pub(crate) fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} \"{name}\" not found"))
+            .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 404 of a path whose group is known but whose resource is not: "the server could not find the requested resource".
+    pub(crate) fn resource_not_found() -> Self {
+        let mut error = Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        error.details_mut();
+        error
+    }
+
+    /// 409: an object of that name is there already.
+    pub(crate) fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{resource} \"{name}\" already exists"),
+        )
+        .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 409: no free name was found for a `generateName`.
+    pub(crate) fn generate_name_conflict(resource: &GroupResource, name: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object"),
+        )
+        .about(&resource.group, &resource.resource, name)
+        .retry_after(1)
+    }
+
+    /// 401.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 about a resource, and an object when `name` is not empty.
+    pub(crate) fn forbidden(
+        resource: &GroupResource,
+        name: &str,
+        why: impl std::fmt::Display,
+    ) -> Self {
+        let message = if resource.group.is_empty() && resource.resource.is_empty() {
+            format!("forbidden: {why}")
+        } else if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} \"{name}\" is forbidden: {why}")
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(
+            &resource.group,
+            &resource.resource,
+            name,
+        )
+    }
+
+    /// 409: the object is not what the writer thought it was.
+    pub(crate) fn conflict(
+        resource: &GroupResource,
+        name: &str,
+        why: impl std::fmt::Display,
+    ) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"),
+        )
+        .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 409 with upstream's text for a stale resourceVersion.
+    pub(crate) fn modified(resource: &GroupResource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 409 of a server-side apply: who owns what. Causes have reason `FieldManagerConflict`.
+    pub(crate) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        let mut error = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        error.details_mut().causes = causes;
+        error
+    }
+
+    /// 410 with reason `Expired`: that resourceVersion or continue token is too old.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// 422: what is wrong in which fields. `name` may be empty.
+    pub(crate) fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let mut message = format!("{kind} \"{name}\" is invalid");
+        let mut seen: Vec<String> = Vec::with_capacity(errors.len());
+        for error in errors {
+            let text = error.to_string();
+            if !seen.contains(&text) {
+                seen.push(text);
+            }
+        }
+        match seen.as_slice() {
+            [] => {}
+            [one] => {
+                message.push_str(": ");
+                message.push_str(one);
+            }
+            many => {
+                message.push_str(": [");
+                message.push_str(&many.join(", "));
+                message.push(']');
+            }
+        }
+        let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(
+            &kind.group,
+            &kind.kind,
+            name,
+        );
+        error.details_mut().causes = errors
+            .iter()
+            .map(|e| Cause {
+                reason: Cow::Borrowed(e.kind.reason()),
+                message: e.body(),
+                field: e.field.clone(),
+            })
+            .collect();
+        error
+    }
+
+    /// 400.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// 405 of a verb that the resource does not have.
+    pub(crate) fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            format!("{action} is not supported on resources of kind \"{resource}\""),
+        )
+        .about(&resource.group, &resource.resource, "")
+    }
+
+    /// 405 of a path that does not take the HTTP method.
+    pub(crate) fn method_not_allowed() -> Self {
+        let mut error = Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
+        error.details_mut();
+        error
+    }
+
+    /// 406: no accepted media type can be served. `accepted` are those that could.
+    pub(crate) fn not_acceptable(accepted: &[&str]) -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            format!("only the following media types are accepted: {}", accepted.join(", ")),
+        )
+    }
+
+    /// 415: the body is of a media type that cannot be read.
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                accepted.join(", ")
+            ),
+        )
+    }
+
+    /// 413.
+    pub(crate) fn too_large(message: &str) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {message}"),
+        )
+    }
+
+    /// 429, as a disruption budget or a full queue answers.
+    pub(crate) fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .retry_after(retry_after_seconds);
+        error.details_mut();
+        error
+    }
+
+    /// 500 with upstream's frame around the text.
+    pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+        .cause("", message.to_string(), "")
+    }
+
+    /// 500 of an error that upstream did not think of as one of the client's: code 500, no reason, the plain text.
+    pub(crate) fn plain_internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 503.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    /// 504: asked for a resourceVersion that the server has not reached.
+    pub(crate) fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))
+            .retry_after(retry_after_seconds)
+    }
+}
+
+/// What is wrong with one field (upstream's `field.Error`).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FieldError {
+    /// Which sort of error.
+    pub(crate) kind: FieldErrorKind,
+    /// Path of the field: `spec.ports[0].name`.
+    pub(crate) field: String,
+    /// The offending value; `None` leaves it out of the text.
+    pub(crate) value: Option<Value>,
+    /// More words.
+    pub(crate) detail: String,
+}
+
+/// Sorts of [`FieldError`], each with its reason and its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldErrorKind {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TooFew,
+    TooShort,
+    TypeInvalid,
+    Internal,
+}
+
+impl FieldErrorKind {
+    /// As in `causes[].reason`.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::TooShort => "FieldValueTooShort",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::TooShort => "Too short",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    /// Whether the text shows the offending value.
+    fn shows_value(self) -> bool {
+        !matches!(
+            self,
+            Self::Required | Self::Forbidden | Self::TooLong | Self::TooShort | Self::Internal
+        )
+    }
+}
+
+impl FieldError {
+    fn new(
+        kind: FieldErrorKind,
+        field: impl Into<String>,
+        value: Option<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { kind, field: field.into(), value, detail: detail.into() }
+    }
+
+    /// The value is not acceptable.
+    pub(crate) fn invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
+    }
+
+    /// The value is of the wrong type.
+    pub(crate) fn type_invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
+    }
+
+    /// There is no value, and there must be.
+    pub(crate) fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, None, detail)
+    }
+
+    /// The value is not one of `supported`, which are listed as given.
+    pub(crate) fn not_supported(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        supported: &[&str],
+    ) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|v| quote(v)).collect();
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
+    }
+
+    /// The value may not be there, or may not be changed.
+    pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, None, detail)
+    }
+
+    /// The value is there twice.
+    pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
+    }
+
+    /// What the value names is not there.
+    pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
+    }
+
+    /// More than `max` bytes.
+    pub(crate) fn too_long(field: impl Into<String>, max: usize) -> Self {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::new(
+            FieldErrorKind::TooLong,
+            field,
+            None,
+            format!("may not be more than {max} {unit}"),
+        )
+    }
+
+    /// More than `max` items.
+    pub(crate) fn too_many(field: impl Into<String>, actual: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(
+            FieldErrorKind::TooMany,
+            field,
+            Some(Value::from(actual)),
+            format!("must have at most {max} {unit}"),
+        )
+    }
+
+    /// The server's own fault.
+    pub(crate) fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, field, None, detail)
+    }
+
+    /// The text without the field.
+    pub(crate) fn body(&self) -> String {
+        let mut text = self.kind.words().to_owned();
+        if self.kind.shows_value()
+            && let Some(value) = &self.value
+        {
+            text.push_str(": ");
+            match value {
+                Value::String(s) => text.push_str(&quote(s)),
+                other => text.push_str(&other.to_string()),
+            }
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// A text in double quotes as Go's `%q` writes it.
+pub(crate) fn quote(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let _ = write!(quoted, "\\x{:02x}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_object_lists_its_causes() {
+        let kind = GroupKind { group: "apps".into(), kind: "Deployment".into() };
+        let one = [FieldError::required("spec.selector", "")];
+        let error = StatusError::invalid(&kind, "web", &one);
+        assert_eq!(
+            error.message(),
+            "Deployment.apps \"web\" is invalid: spec.selector: Required value"
+        );
+        let two = [
+            FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
+            FieldError::not_supported("spec.policy", "x", &["A", "B"]),
+        ];
+        let error = StatusError::invalid(&kind, "web", &two);
+        assert_eq!(
+            error.message(),
+            "Deployment.apps \"web\" is invalid: [spec.replicas: Invalid value: -1: must be greater than or equal to 0, \
+             spec.policy: Unsupported value: \"x\": supported values: \"A\", \"B\"]"
+        );
+        let json: Value = serde_json::from_slice(&error.to_json()).expect("a Status is JSON");
+        assert_eq!(json["details"]["causes"][1]["reason"], "FieldValueNotSupported");
+        assert_eq!(json["code"], 422);
+    }
+
+    #[test]
+    fn quotes_as_go_does() {
+        assert_eq!(quote("a\"b\\c\n\u{1}é"), "\"a\\\"b\\\\c\\n\\x01é\"");
+    }
+}
