@@ -1,1 +1,3 @@
 //! What each controller decides and does.
+
+pub mod core;

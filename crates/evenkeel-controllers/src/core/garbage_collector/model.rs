@@ -1,0 +1,297 @@
+//! A small world to try the collector on: objects, owners, deletion with its three propagations, and a work queue.
+
+use super::{
+    graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
+    plan::{OwnerState, Step, plan},
+};
+use evenkeel_api::{Kind, Meta, OwnerReference, time::Timestamp};
+use evenkeel_runtime::plan::Propagation;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const KIND: Kind = Kind::new("", "v1", "ConfigMap", "configmaps", true);
+
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<String, Meta>,
+    graph: Graph,
+    work: Work,
+}
+
+fn owner(uid: &str, block: bool) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        name: uid.into(),
+        uid: uid.into(),
+        controller: false,
+        block_owner_deletion: block,
+    }
+}
+
+impl World {
+    fn put(&mut self, uid: &str, owners: &[OwnerReference]) {
+        let meta = Meta {
+            name: uid.into(),
+            namespace: "ns".into(),
+            uid: uid.into(),
+            owners: owners.into(),
+            ..Meta::default()
+        };
+        self.objects.insert(uid.to_owned(), meta);
+        self.show(uid);
+    }
+
+    /// The watch shows the object as it is now.
+    fn show(&mut self, uid: &str) {
+        let work = match self.objects.get(uid) {
+            Some(meta) => self.graph.observed(&KIND, meta),
+            None => self.graph.gone(uid),
+        };
+        self.add(work);
+    }
+
+    fn add(&mut self, work: Work) {
+        self.work.delete.extend(work.delete);
+        self.work.orphan.extend(work.orphan);
+    }
+
+    /// What an API server does on DELETE.
+    fn delete(&mut self, uid: &str, propagation: Propagation) {
+        let Some(meta) = self.objects.get_mut(uid) else { return };
+        let mut finalizers: BTreeSet<Box<str>> = meta.finalizers.iter().cloned().collect();
+        match propagation {
+            Propagation::Orphan => finalizers.insert(ORPHAN.into()),
+            Propagation::Foreground => finalizers.insert(FOREGROUND.into()),
+            Propagation::Background => false,
+        };
+        meta.finalizers = finalizers.into_iter().collect();
+        meta.deletion = Some(Timestamp::UNIX_EPOCH);
+        self.finish(uid);
+    }
+
+    /// An object whose deletion was asked for goes with its last finalizer.
+    fn finish(&mut self, uid: &str) {
+        if self.objects.get(uid).is_some_and(|meta| meta.deleting() && meta.finalizers.is_empty()) {
+            self.objects.remove(uid);
+        }
+        self.show(uid);
+    }
+
+    fn visit(&mut self, uid: &str) {
+        let Some(place) = self.graph.node(uid).map(|node| node.place.clone()) else { return };
+        let Some(live) = self.objects.get(uid).cloned() else {
+            let work = self.graph.not_found(uid, &place);
+            return self.add(work);
+        };
+        let owners: Vec<_> = live
+            .owners
+            .iter()
+            .map(|owner| (owner.clone(), OwnerState::of(self.objects.get(&*owner.uid), &owner.uid)))
+            .collect();
+        match plan(&self.graph, uid, &live, &owners) {
+            Step::Leave => {}
+            Step::Visit(uids) => self.work.delete.extend(uids),
+            Step::FinishForeground => self.without_finalizer(uid, FOREGROUND),
+            Step::RemoveOwners(gone) => self.without_owners(uid, |owner| gone.contains(&owner.uid)),
+            Step::Delete { propagation, unblock } => {
+                if unblock && let Some(meta) = self.objects.get_mut(uid) {
+                    for owner in &mut meta.owners {
+                        owner.block_owner_deletion = false;
+                    }
+                    self.show(uid);
+                }
+                self.delete(uid, propagation);
+            }
+        }
+    }
+
+    fn orphan(&mut self, uid: &str) {
+        let dependents: Vec<Uid> = self.graph.dependents(uid).map(|(uid, _)| uid.clone()).collect();
+        for dependent in dependents {
+            self.without_owners(&dependent, |owner| *owner.uid == *uid);
+        }
+        self.without_finalizer(uid, ORPHAN);
+    }
+
+    fn without_finalizer(&mut self, uid: &str, finalizer: &str) {
+        if let Some(meta) = self.objects.get_mut(uid) {
+            meta.finalizers =
+                meta.finalizers.iter().filter(|name| &***name != finalizer).cloned().collect();
+        }
+        self.finish(uid);
+    }
+
+    fn without_owners(&mut self, uid: &str, gone: impl Fn(&OwnerReference) -> bool) {
+        if let Some(meta) = self.objects.get_mut(uid) {
+            meta.owners = meta.owners.iter().filter(|owner| !gone(owner)).cloned().collect();
+            self.show(uid);
+        }
+    }
+
+    /// Works until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if let Some(uid) = self.work.orphan.pop_first() {
+                self.orphan(&uid);
+            } else if let Some(uid) = self.work.delete.pop_first() {
+                self.visit(&uid);
+            } else {
+                return;
+            }
+        }
+        panic!("the collector does not come to rest");
+    }
+
+    fn left(&self) -> Vec<&str> {
+        self.objects.keys().map(String::as_str).collect()
+    }
+}
+
+/// `a` owns `b` and `c`; `b` owns `d`; `e` is on its own.
+fn family() -> World {
+    let mut world = World::default();
+    world.put("a", &[]);
+    world.put("b", &[owner("a", true)]);
+    world.put("c", &[owner("a", false)]);
+    world.put("d", &[owner("b", true)]);
+    world.put("e", &[]);
+    world.settle();
+    world
+}
+
+#[test]
+fn background_takes_all_that_depend() {
+    let mut world = family();
+    world.delete("a", Propagation::Background);
+    assert!(world.objects.contains_key("b"), "dependents go after their owner");
+    world.settle();
+    assert_eq!(world.left(), ["e"]);
+}
+
+#[test]
+fn foreground_keeps_the_owner_until_its_dependents_are_gone() {
+    let mut world = family();
+    world.objects.get_mut("d").expect("made above").finalizers = ["example.com/held".into()].into();
+    world.show("d");
+    world.delete("a", Propagation::Foreground);
+    world.settle();
+    assert_eq!(world.left(), ["a", "b", "d", "e"], "a blocking grandchild holds the whole line");
+    world.without_finalizer("d", "example.com/held");
+    world.settle();
+    assert_eq!(world.left(), ["e"]);
+}
+
+#[test]
+fn orphan_leaves_dependents_without_the_owner() {
+    let mut world = family();
+    world.delete("a", Propagation::Orphan);
+    world.settle();
+    assert_eq!(world.left(), ["b", "c", "d", "e"]);
+    assert!(world.objects["b"].owners.is_empty() && !world.objects["d"].owners.is_empty());
+}
+
+#[test]
+fn a_second_owner_keeps_the_object_and_the_first_is_taken_off() {
+    let mut world = family();
+    world.put("f", &[owner("a", false), owner("e", false)]);
+    world.delete("a", Propagation::Background);
+    world.settle();
+    assert_eq!(world.left(), ["e", "f"]);
+    assert_eq!(&*world.objects["f"].owners, [owner("e", false)]);
+}
+
+#[test]
+fn an_owner_that_never_was_is_found_out_by_a_live_read() {
+    let mut world = World::default();
+    world.put("child", &[owner("nobody", true)]);
+    world.settle();
+    assert!(world.left().is_empty());
+    assert!(world.graph.is_empty());
+}
+
+#[test]
+fn a_child_seen_before_its_owner_stays() {
+    let mut world = World::default();
+    let late =
+        Meta { name: "late".into(), namespace: "ns".into(), uid: "late".into(), ..Meta::default() };
+    world.objects.insert("late".to_owned(), late);
+    world.put("child", &[owner("late", true)]);
+    world.settle();
+    world.show("late");
+    world.settle();
+    assert_eq!(world.left(), ["child", "late"]);
+    assert!(world.graph.node("late").is_some_and(|node| !node.is_virtual));
+}
+
+#[test]
+fn a_cycle_in_foreground_deletion_is_broken() {
+    let mut world = World::default();
+    world.put("a", &[]);
+    world.put("b", &[owner("a", true)]);
+    world.put("a", &[owner("b", true)]);
+    world.settle();
+    world.delete("a", Propagation::Foreground);
+    world.settle();
+    assert!(world.left().is_empty(), "{:?}", world.left());
+}
+
+#[test]
+fn an_owner_in_another_namespace_is_no_owner() {
+    let mut world = World::default();
+    world.put("a", &[]);
+    let stray = Meta {
+        name: "s".into(),
+        namespace: "elsewhere".into(),
+        uid: "s".into(),
+        owners: [owner("a", false)].into(),
+        ..Meta::default()
+    };
+    let work = world.graph.observed(&KIND, &stray);
+    assert!(work.delete.contains("s") && work.invalid.contains_key("s"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// From any graph and any deletions the collector comes to rest, and at rest every object either has no owners or
+    /// has one that exists; and what never lost an owner is still there.
+    #[test]
+    fn at_rest_nothing_dangles(
+        edges in prop::collection::vec((0u8..12, 0u8..12, any::<bool>()), 0..24),
+        deletions in prop::collection::vec((0u8..12, 0u8..3), 0..4),
+    ) {
+        let mut world = World::default();
+        for object in 0u8..12 {
+            // Owners come first, so there are no cycles here.
+            let owners: BTreeMap<u8, bool> =
+                edges.iter().filter(|(child, parent, _)| *child == object && parent < child).map(|(_, p, b)| (*p, *b)).collect();
+            let owners: Vec<_> = owners.into_iter().map(|(parent, block)| owner(&format!("{parent:02}"), block)).collect();
+            world.put(&format!("{object:02}"), &owners);
+        }
+        let untouched: Vec<String> = {
+            let mut lost: BTreeSet<u8> = deletions.iter().map(|(uid, _)| *uid).collect();
+            for object in 0u8..12 {
+                let parents = edges.iter().filter(|(c, p, _)| *c == object && p < c).map(|(_, p, _)| *p);
+                if parents.clone().next().is_some() && parents.clone().any(|p| lost.contains(&p)) {
+                    lost.insert(object);
+                }
+            }
+            (0u8..12).filter(|o| !lost.contains(o)).map(|o| format!("{o:02}")).collect()
+        };
+        world.settle();
+        for (uid, how) in deletions {
+            let how = [Propagation::Background, Propagation::Foreground, Propagation::Orphan][how as usize];
+            world.delete(&format!("{uid:02}"), how);
+        }
+        world.settle();
+        for (uid, meta) in &world.objects {
+            prop_assert!(!meta.deleting(), "{uid} is stuck");
+            let solid = meta.owners.iter().any(|owner| world.objects.contains_key(&*owner.uid));
+            prop_assert!(meta.owners.is_empty() || solid, "{uid} dangles");
+        }
+        for uid in untouched {
+            prop_assert!(world.objects.contains_key(&uid), "{uid} was not to be deleted");
+        }
+    }
+}
