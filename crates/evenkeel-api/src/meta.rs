@@ -54,6 +54,8 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for StrMap {
 pub struct Meta {
     /// Name, unique in namespace and resource.
     pub name: Box<str>,
+    /// What the name was generated from; kept so that a PUT of metadata loses nothing. Empty when it was not, and for Pods.
+    pub generate_name: Box<str>,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Box<str>,
     /// Unique in time and space.

@@ -6,6 +6,8 @@ use crate::StrMap;
 ///
 /// The text is canonical JSON (sorted keys, nulls and empty lists left out, quantities in canonical form), whichever
 /// encoding it came in, so that two templates are semantically equal exactly when their texts are.
+///
+/// Nothing is lost: a workload's controller also writes templates back whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Template {
     /// `metadata.labels`.
