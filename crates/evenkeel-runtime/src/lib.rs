@@ -1,4 +1,9 @@
 //! How a controller lives: clients, shared caches, queues, workers, expectations, leader election, events, health
 //! and metrics, brought together by a [`manager::Manager`].
 
+pub mod client;
+pub mod clock;
+pub mod discovery;
+pub mod metrics;
 pub mod plan;
+pub mod tasks;

@@ -1,0 +1,298 @@
+//! From a kubeconfig, or from inside a cluster, to a client.
+
+use super::Client;
+use crate::clock::Clock;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Config,
+    client::{Body, ConfigExt as _},
+    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
+};
+use prometheus::Registry;
+use std::{path::PathBuf, time::Duration};
+use tower::{BoxError, ServiceBuilder};
+
+/// How to reach the API server. The default infers everything: `$KUBECONFIG`, `~/.kube/config`, then the service account
+/// of the pod it runs in.
+#[derive(Clone, Default)]
+pub struct ConnectOptions {
+    /// The kubeconfig file to use; none to infer.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it; none for its current one.
+    pub context: Option<String>,
+    /// URL of the server, in place of the kubeconfig's; `--master` of upstream's programs.
+    pub server: Option<String>,
+    /// Bearer token, in place of the kubeconfig's credentials.
+    pub token: Option<String>,
+    /// `User-Agent`; empty for the default.
+    pub user_agent: String,
+    /// See [`super::ClientBuilder::qps`].
+    pub qps: f32,
+    /// See [`super::ClientBuilder::burst`].
+    pub burst: u32,
+    /// Where the `rest_client_*` metrics go; none for no metrics.
+    pub registry: Option<Registry>,
+}
+
+impl std::fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kubeconfig, context, server, token, user_agent, qps, burst, registry: _ } = self;
+        f.debug_struct("ConnectOptions")
+            .field("kubeconfig", kubeconfig)
+            .field("context", context)
+            .field("server", server)
+            .field("token", &token.as_ref().map(|_| "…"))
+            .field("user_agent", user_agent)
+            .field("qps", qps)
+            .field("burst", burst)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A kubeconfig that was named cannot be used.
+    #[error("kubeconfig {}: {}", path.display(), kubeconfig_text(source))]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// Nothing could be inferred.
+    #[error(
+        "no API server to connect to: name a kubeconfig, or run in a pod with a service account: {0}"
+    )]
+    Infer(Box<InferConfigError>),
+    /// The server's URL is none.
+    #[error("server URL {url:?}: {source}")]
+    Server {
+        /// As given.
+        url: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
+    /// Certificates or credentials cannot be used.
+    #[error("certificates or credentials for {server}: {source}")]
+    Credentials {
+        /// The server's URL.
+        server: String,
+        /// What is wrong with them.
+        source: Box<kube::Error>,
+    },
+    /// The name to check the server's certificate against is none.
+    #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
+    ServerName(String),
+    /// Proxies are not supported.
+    #[error("the kubeconfig's proxy-url {0} cannot be used: proxies are not supported")]
+    Proxy(String),
+}
+
+/// Makes a client.
+///
+/// ```no_run
+/// use evenkeel_runtime::{client::{self, ConnectOptions}, clock::Clock};
+///
+/// # async fn run() -> Result<(), client::ConnectError> {
+/// let options = ConnectOptions { kubeconfig: Some("/etc/kubernetes/controller-manager.conf".into()), qps: 20.0, burst: 30, ..Default::default() };
+/// let client = client::connect(options, Clock::system()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Names the file and the field that cannot be used. The server is not asked for anything yet.
+pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
+    let config = config(&options).await?;
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+    let mut builder = Client::builder(transport(config)?, clock)
+        .qps(options.qps)
+        .burst(options.burst)
+        .host(&host);
+    if !options.user_agent.is_empty() {
+        builder = builder.user_agent(&options.user_agent);
+    }
+    if let Some(registry) = &options.registry {
+        builder = builder.registry(registry);
+    }
+    Ok(builder.build())
+}
+
+/// The configuration that [`connect`] would use, for programs that change more of it before [`transport`].
+///
+/// # Errors
+/// As [`connect`].
+pub async fn config(options: &ConnectOptions) -> Result<Config, ConnectError> {
+    let mut config = match (&options.kubeconfig, &options.server) {
+        (Some(path), _) => from_file(path, options.context.as_ref()).await?,
+        (None, Some(url)) => Config::new(parse_server(url)?),
+        (None, None) => infer(options.context.as_ref()).await?,
+    };
+    if let Some(url) = &options.server {
+        config.cluster_url = parse_server(url)?;
+    }
+    if let Some(token) = &options.token {
+        config.auth_info =
+            kube::config::AuthInfo { token: Some(token.clone().into()), ..Default::default() };
+    }
+    Ok(config)
+}
+
+fn parse_server(url: &str) -> Result<http::Uri, ConnectError> {
+    // Host and port alone are what `--master` also takes.
+    let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    full.parse().map_err(|source| ConnectError::Server { url: url.to_owned(), source })
+}
+
+async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, ConnectError> {
+    let failed = |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+}
+
+async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
+    let Some(context) = context else {
+        return Config::infer().await.map_err(|error| ConnectError::Infer(Box::new(error)));
+    };
+    let options =
+        KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+    Config::from_kubeconfig(&options).await.map_err(|source| ConnectError::Kubeconfig {
+        path: "(from $KUBECONFIG or ~/.kube/config)".into(),
+        source: Box::new(source),
+    })
+}
+
+/// kube's text with the field of the kubeconfig that it is about.
+fn kubeconfig_text(error: &KubeconfigError) -> String {
+    let field = match error {
+        KubeconfigError::CurrentContextNotSet => "current-context",
+        KubeconfigError::LoadContext(_) => "contexts",
+        KubeconfigError::LoadClusterOfContext(_) => "clusters",
+        KubeconfigError::MissingClusterUrl | KubeconfigError::ParseClusterUrl(_) => {
+            "clusters[].cluster.server"
+        }
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::DecodeBase64(_)) => {
+            "clusters[].cluster.certificate-authority-data"
+        }
+        KubeconfigError::LoadCertificateAuthority(_) | KubeconfigError::ParseCertificates(_) => {
+            "clusters[].cluster.certificate-authority"
+        }
+        KubeconfigError::LoadClientCertificate(_) => "users[].user.client-certificate",
+        KubeconfigError::LoadClientKey(_) => "users[].user.client-key",
+        KubeconfigError::ParseProxyUrl(_) => "clusters[].cluster.proxy-url",
+        KubeconfigError::ReadConfig(io, _) => return format!("cannot be read: {io}"),
+        _ => return error.to_string(),
+    };
+    format!("{field}: {error}")
+}
+
+/// A transport for controllers: HTTP/2 where the server has it, so that many concurrent writes and all watches share one
+/// connection, one TLS session and few system calls; HTTP/1.1 with a pool otherwise. No compression: it costs both sides
+/// more than it saves on a cluster's network. A connection that does not answer pings for 45 s is given up.
+///
+/// To be called inside the tokio runtime that it will run in.
+///
+/// # Errors
+/// When certificates or credentials cannot be used.
+pub fn transport(config: Config) -> Result<kube::Client, ConnectError> {
+    if let Some(proxy) = &config.proxy_url {
+        return Err(ConnectError::Proxy(proxy.to_string()));
+    }
+    let failed = |source| ConnectError::Credentials {
+        server: config.cluster_url.to_string(),
+        source: Box::new(source),
+    };
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(config.connect_timeout);
+    let mut tls = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config().map_err(failed)?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
+        tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
+    }
+    let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(90))
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(15))
+        .http2_keep_alive_while_idle(true)
+        .build(tls.enable_all_versions().wrap_connector(http));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(failed)?)
+        .layer(config.extra_headers_layer().map_err(failed)?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(kube::Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn error_of(options: ConnectOptions) -> String {
+        match connect(options, Clock::system()).await {
+            Ok(_) => panic!("connected"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn file(name: &str, text: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("evenkeel-connect-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn errors_name_file_and_field() {
+        let missing = PathBuf::from("/nonexistent/kubeconfig");
+        let text =
+            error_of(ConnectOptions { kubeconfig: Some(missing), ..Default::default() }).await;
+        assert!(text.starts_with("kubeconfig /nonexistent/kubeconfig: cannot be read: "), "{text}");
+
+        let path = file(
+            "no-server",
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {}}]\nusers: [{name: u, user: {}}]\n",
+        );
+        let text =
+            error_of(ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() }).await;
+        assert!(
+            text.contains(&*path.to_string_lossy()) && text.contains("clusters[].cluster.server"),
+            "{text}"
+        );
+
+        let options = ConnectOptions {
+            kubeconfig: Some(path.clone()),
+            context: Some("other".into()),
+            ..Default::default()
+        };
+        let text = error_of(options).await;
+        assert!(text.contains("contexts") && text.contains("other"), "{text}");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_bad_server_is_named() {
+        let text =
+            error_of(ConnectOptions { server: Some("https://a b".into()), ..Default::default() })
+                .await;
+        assert!(text.contains("https://a b"), "{text}");
+    }
+
+    #[test]
+    fn a_token_is_not_printed() {
+        let options = ConnectOptions { token: Some("s3cret".into()), ..Default::default() };
+        assert!(!format!("{options:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Why a request did not do what was asked.
+
+use crate::plan::Failure;
+use evenkeel_api::DecodeError;
+use std::{error::Error, time::Duration};
+
+/// The API server's answer was no, or there was no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server answered with a Status.
+    #[error("{0}")]
+    Status(Box<Status>),
+    /// No answer: connection, TLS, credentials or a broken body. The source names what.
+    #[error("{method} {path}: no answer from the API server")]
+    Transport {
+        /// HTTP method.
+        method: http::Method,
+        /// Path without query.
+        path: Box<str>,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The answer could not be read.
+    #[error("{method} {path}: the answer cannot be read")]
+    Decode {
+        /// HTTP method.
+        method: http::Method,
+        /// Path without query.
+        path: Box<str>,
+        /// What is wrong with it.
+        #[source]
+        source: DecodeError,
+    },
+    /// The request could not be made: a name with characters that no path can have, for example.
+    #[error("request for {path}: {reason}")]
+    Request {
+        /// Path as far as it was built.
+        path: Box<str>,
+        /// What is wrong with it.
+        reason: Box<str>,
+    },
+}
+
+/// A Status object as far as programs act on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason, such as `AlreadyExists`; empty when there was none.
+    pub reason: Box<str>,
+    /// For people; empty when there was none.
+    pub message: Box<str>,
+    /// `details.causes`.
+    pub causes: Box<[Cause]>,
+    /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`.
+    pub retry_after: Option<Duration>,
+}
+
+/// One of a Status' causes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
+    pub reason: Box<str>,
+    /// For people.
+    pub message: Box<str>,
+    /// Path of the field it is about.
+    pub field: Box<str>,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&*self.message, &*self.reason) {
+            ("", "") => write!(f, "the API server answered {}", self.code),
+            ("", reason) => write!(f, "the API server answered {} {reason}", self.code),
+            (message, _) => f.write_str(message),
+        }
+    }
+}
+
+impl ApiError {
+    /// The HTTP status code, 0 when there was no answer.
+    pub fn code(&self) -> u16 {
+        self.status().map_or(0, |status| status.code)
+    }
+
+    /// The Status' reason, empty when there was none.
+    pub fn reason(&self) -> &str {
+        self.status().map_or("", |status| &status.reason)
+    }
+
+    /// The Status, when there was one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Status(status) => Some(status),
+            Self::Transport { .. } | Self::Decode { .. } | Self::Request { .. } => None,
+        }
+    }
+
+    /// The object (or the resource) is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// A precondition did not hold: somebody else wrote first.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == 409 && !self.is_already_exists()
+    }
+
+    /// The name is taken.
+    pub fn is_already_exists(&self) -> bool {
+        self.reason() == "AlreadyExists"
+    }
+
+    /// Not allowed.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == 403
+    }
+
+    /// The server rejects the request as such: sending it again cannot help.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.code(), 400 | 422)
+    }
+
+    /// The resource version (or continue token) asked for is no longer kept.
+    pub fn is_expired(&self) -> bool {
+        self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
+    }
+
+    /// The server asks for patience.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.code() == 429
+    }
+
+    /// The namespace is being terminated, so that nothing can be made in it.
+    pub fn namespace_terminating(&self) -> bool {
+        self.code() == 403
+            && self.status().is_some_and(|s| {
+                s.causes.iter().any(|cause| &*cause.reason == "NamespaceTerminating")
+            })
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn retry(&self) -> bool {
+        match self {
+            Self::Status(status) => !matches!(status.code, 400 | 405 | 406 | 415 | 422),
+            Self::Transport { .. } => true,
+            Self::Decode { .. } | Self::Request { .. } => false,
+        }
+    }
+}
+
+impl From<&ApiError> for Failure {
+    fn from(error: &ApiError) -> Self {
+        Self {
+            code: error.code(),
+            reason: error.reason().to_owned(),
+            message: full_text(error),
+            namespace_terminating: error.namespace_terminating(),
+        }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Self::from(&error)
+    }
+}
+
+/// An error with all its causes, for a message that people read.
+pub fn full_text(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Some libraries repeat their source in their own text.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> ApiError {
+        ApiError::Status(Box::new(Status { code, reason: reason.into(), ..Status::default() }))
+    }
+
+    #[test]
+    fn classes() {
+        assert!(status(404, "NotFound").is_not_found());
+        assert!(status(409, "Conflict").is_conflict());
+        assert!(!status(409, "AlreadyExists").is_conflict());
+        assert!(status(409, "AlreadyExists").is_already_exists());
+        assert!(status(410, "Expired").is_expired());
+        assert!(!status(422, "Invalid").retry());
+        assert!(status(500, "").retry());
+    }
+
+    #[test]
+    fn terminating_namespaces_are_told_from_other_refusals() {
+        let cause = Cause { reason: "NamespaceTerminating".into(), ..Cause::default() };
+        let error = ApiError::Status(Box::new(Status {
+            code: 403,
+            causes: Box::new([cause]),
+            ..Status::default()
+        }));
+        assert!(error.namespace_terminating());
+        assert!(Failure::from(&error).namespace_terminating);
+        assert!(!status(403, "Forbidden").namespace_terminating());
+    }
+
+    #[test]
+    fn a_transport_error_tells_its_causes() {
+        let error = ApiError::Transport {
+            method: http::Method::GET,
+            path: "/api/v1/pods".into(),
+            source: "connection refused".into(),
+        };
+        assert_eq!(
+            full_text(&error),
+            "GET /api/v1/pods: no answer from the API server: connection refused"
+        );
+        assert_eq!(Failure::from(error).code, 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! The client's own rate limit: a bucket of tokens.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// `burst` requests at once, `qps` a second after that. Time is tokio's, so that it works in paused time.
+///
+/// A waiter takes its token at once and then sleeps until the token exists, so waiters are served in order of arrival.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    qps: f64,
+    burst: f64,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    /// None when `qps` is negative: no limit. Zero means client-go's default of 5.
+    pub(crate) fn new(qps: f32, burst: u32) -> Option<Self> {
+        if qps < 0.0 {
+            return None;
+        }
+        let qps = if qps == 0.0 { 5.0 } else { f64::from(qps) };
+        let burst = if burst == 0 { 10.0 } else { f64::from(burst) };
+        Some(Self { qps, burst, bucket: Mutex::new(Bucket { tokens: burst, at: Instant::now() }) })
+    }
+
+    /// Another full bucket of the same size.
+    pub(crate) fn fresh(&self) -> Self {
+        let bucket = Bucket { tokens: self.burst, at: Instant::now() };
+        Self { qps: self.qps, burst: self.burst, bucket: Mutex::new(bucket) }
+    }
+
+    /// Waits for a token, and says how long it took.
+    pub(crate) async fn acquire(&self) -> Duration {
+        let wait = self.reserve();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        wait
+    }
+
+    fn reserve(&self) -> Duration {
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.at = now;
+        bucket.tokens = (bucket.tokens + passed * self.qps).min(self.burst) - 1.0;
+        if bucket.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-bucket.tokens / self.qps).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn burst_then_rate() {
+        let limiter = Limiter::new(10.0, 3).unwrap();
+        let start = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(limiter.acquire().await, Duration::ZERO);
+        }
+        for _ in 0..10 {
+            limiter.acquire().await;
+        }
+        let took = start.elapsed();
+        assert!(
+            (Duration::from_millis(990)..Duration::from_millis(1020)).contains(&took),
+            "{took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_bucket_fills_to_burst_only() {
+        let limiter = Limiter::new(100.0, 2).unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!([limiter.reserve(), limiter.reserve()], [Duration::ZERO; 2]);
+        assert!(!limiter.reserve().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_negative_rate_is_no_limit() {
+        assert!(Limiter::new(-1.0, 0).is_none());
+        assert!(Limiter::new(0.0, 0).is_some());
+    }
+}

@@ -1,0 +1,196 @@
+//! Talking to the API server: typed requests, rate limit, retries, user agents, metrics.
+//!
+//! The transport is a [`kube::Client`], so that kubeconfig, exec plug-ins and in-process servers all work; [`connect()`]
+//! makes one that is right for a controller (HTTP/2, no compression). Everything above it is here: what is asked for is
+//! exactly what will be read, in protobuf where the view can.
+
+mod connect;
+mod error;
+mod limiter;
+mod metadata;
+mod metrics;
+mod options;
+mod proto;
+mod send;
+mod verbs;
+pub(crate) mod watch;
+pub(crate) mod wire;
+
+pub use connect::{ConnectError, ConnectOptions, config, connect, transport};
+pub use error::{ApiError, Cause, Status, full_text};
+pub use metadata::Metadata;
+pub use metrics::RestMetrics;
+pub use options::{DeleteOptions, ListOptions};
+
+use crate::clock::Clock;
+use evenkeel_api::DecodeError;
+use http::HeaderValue;
+use limiter::Limiter;
+use prometheus::Registry;
+use std::sync::Arc;
+
+/// A client of the API server. Clones are cheap and share connection, metrics and rate limit.
+///
+/// ```no_run
+/// use evenkeel_runtime::{client::{Client, ListOptions, Metadata}, clock::Clock};
+/// use evenkeel_api::Kind;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder(kube::Client::try_default().await?, Clock::system())
+///     .qps(50.0)
+///     .burst(100)
+///     .user_agent("my-operator")
+///     .build();
+/// let pods = Kind::new("", "v1", "Pod", "pods", true);
+/// for pod in client.list_metadata(&pods, "default", &ListOptions::default()).await?.items {
+///     println!("{}", pod.meta.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    agent: HeaderValue,
+    limiter: Option<Arc<Limiter>>,
+}
+
+pub(crate) struct Shared {
+    kube: kube::Client,
+    clock: Clock,
+    metrics: Option<RestMetrics>,
+    host: Box<str>,
+}
+
+/// A part of a collection.
+#[derive(Debug, Clone)]
+pub struct List<V> {
+    /// The objects.
+    pub items: Vec<V>,
+    /// The collection's version.
+    pub resource_version: Box<str>,
+    /// Token for the rest, empty when this is all.
+    pub continue_: Box<str>,
+    /// Objects that could not be decoded; they are missing in `items`.
+    pub skipped: Vec<DecodeError>,
+}
+
+impl Client {
+    /// A client without a rate limit and without metrics.
+    pub fn new(kube: kube::Client, clock: Clock) -> Self {
+        Self::builder(kube, clock).build()
+    }
+
+    /// A client with more to say about it.
+    pub fn builder(kube: kube::Client, clock: Clock) -> ClientBuilder {
+        ClientBuilder {
+            kube,
+            clock,
+            qps: -1.0,
+            burst: 0,
+            agent: concat!("evenkeel/", env!("CARGO_PKG_VERSION")).to_owned(),
+            metrics: None,
+            host: "in-process".into(),
+        }
+    }
+
+    /// The same connection under another name, for one controller: `suffix` is appended to the user agent, and the rate
+    /// limit is a bucket of its own of the same size, as each of upstream's per-controller clients has.
+    #[must_use]
+    pub fn with_user_agent(&self, suffix: &str) -> Self {
+        let base = self.agent.to_str().unwrap_or_default();
+        let agent = header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.agent.clone());
+        let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.fresh()));
+        Self { shared: Arc::clone(&self.shared), agent, limiter }
+    }
+
+    /// The clock that it was built with.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// The `User-Agent` header it sends.
+    pub fn user_agent(&self) -> &str {
+        self.agent.to_str().unwrap_or_default()
+    }
+
+    /// The transport below, for what this client does not do.
+    pub fn kube(&self) -> &kube::Client {
+        &self.shared.kube
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Nothing of the transport: it holds credentials.
+        f.debug_struct("Client")
+            .field("host", &self.shared.host)
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What [`Client::builder`] collects.
+#[must_use = "a builder does nothing until built"]
+pub struct ClientBuilder {
+    kube: kube::Client,
+    clock: Clock,
+    qps: f32,
+    burst: u32,
+    agent: String,
+    metrics: Option<RestMetrics>,
+    host: Box<str>,
+}
+
+impl ClientBuilder {
+    /// Requests a second once the burst is used up; negative for no limit (the default), 0 for client-go's default of 5.
+    pub fn qps(mut self, qps: f32) -> Self {
+        self.qps = qps;
+        self
+    }
+
+    /// Requests that may go out at once; 0 for client-go's default of 10.
+    pub fn burst(mut self, burst: u32) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    /// The `User-Agent` header. Characters that no header can have make it fall back to the default, `evenkeel/<version>`.
+    pub fn user_agent(mut self, agent: &str) -> Self {
+        if header(agent).is_some() {
+            agent.clone_into(&mut self.agent);
+        }
+        self
+    }
+
+    /// Registers the `rest_client_*` metrics.
+    pub fn registry(self, registry: &Registry) -> Self {
+        self.metrics(RestMetrics::new(registry))
+    }
+
+    /// Counts into metrics that were registered for another client.
+    pub fn metrics(mut self, metrics: RestMetrics) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// The server's host and port, a label of the metrics.
+    pub fn host(mut self, host: &str) -> Self {
+        self.host = host.into();
+        self
+    }
+
+    /// The client. To be called inside the tokio runtime that it will run in.
+    pub fn build(self) -> Client {
+        let Self { kube, clock, qps, burst, agent, metrics, host } = self;
+        Client {
+            agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
+            limiter: Limiter::new(qps, burst).map(Arc::new),
+            shared: Arc::new(Shared { kube, clock, metrics, host }),
+        }
+    }
+}
+
+fn header(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(text).ok()
+}

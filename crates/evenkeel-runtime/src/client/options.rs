@@ -1,0 +1,164 @@
+//! What a request may ask for besides its object.
+
+use crate::plan::{PatchForm, Propagation};
+use std::fmt::Write as _;
+
+/// Options of a list. The default lists everything, as it is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// Label selector in its query form, empty for all.
+    pub labels: String,
+    /// Field selector in its query form, empty for all.
+    pub fields: String,
+    /// Most items in one answer, 0 for no limit.
+    pub limit: u32,
+    /// Token of the previous answer.
+    pub continue_: String,
+    /// Resource version, empty for the newest, `0` for any that the server has at hand.
+    pub resource_version: String,
+    /// `NotOlderThan` or `Exact`, empty for the default.
+    pub resource_version_match: &'static str,
+}
+
+impl ListOptions {
+    pub(crate) fn query(&self) -> Query {
+        let mut query = Query::default();
+        query.add("labelSelector", &self.labels);
+        query.add("fieldSelector", &self.fields);
+        if self.limit != 0 {
+            query.add("limit", &self.limit.to_string());
+        }
+        query.add("continue", &self.continue_);
+        query.add("resourceVersion", &self.resource_version);
+        query.add("resourceVersionMatch", self.resource_version_match);
+        query
+    }
+}
+
+/// Options of a deletion. The default deletes with the kind's own grace and propagation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Only if the object has this uid; empty for any.
+    pub uid: String,
+    /// Only this version; empty for any.
+    pub resource_version: String,
+    /// Seconds of grace.
+    pub grace_seconds: Option<i64>,
+    /// What becomes of dependents.
+    pub propagation: Option<Propagation>,
+}
+
+impl DeleteOptions {
+    /// The body of the request; empty when nothing is asked for.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let mut fields = serde_json::Map::new();
+        let mut preconditions = serde_json::Map::new();
+        if !self.uid.is_empty() {
+            preconditions.insert("uid".into(), self.uid.as_str().into());
+        }
+        if !self.resource_version.is_empty() {
+            preconditions.insert("resourceVersion".into(), self.resource_version.as_str().into());
+        }
+        if !preconditions.is_empty() {
+            fields.insert("preconditions".into(), preconditions.into());
+        }
+        if let Some(seconds) = self.grace_seconds {
+            fields.insert("gracePeriodSeconds".into(), seconds.into());
+        }
+        if let Some(propagation) = self.propagation {
+            fields.insert("propagationPolicy".into(), propagation_text(propagation).into());
+        }
+        if fields.is_empty() {
+            return Vec::new();
+        }
+        fields.insert("kind".into(), "DeleteOptions".into());
+        fields.insert("apiVersion".into(), "v1".into());
+        serde_json::Value::Object(fields).to_string().into_bytes()
+    }
+}
+
+fn propagation_text(propagation: Propagation) -> &'static str {
+    match propagation {
+        Propagation::Orphan => "Orphan",
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+    }
+}
+
+pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
+    match form {
+        PatchForm::Json => "application/json-patch+json",
+        PatchForm::Merge => "application/merge-patch+json",
+        PatchForm::Strategic => "application/strategic-merge-patch+json",
+    }
+}
+
+/// A query string under construction; empty values are left out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(String);
+
+impl Query {
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(name);
+        self.0.push('=');
+        escape(&mut self.0, value);
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Percent-encodes all but RFC 3986's unreserved characters.
+pub(crate) fn escape(into: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                into.push(char::from(byte))
+            }
+            _ => {
+                // Writing to a String cannot fail.
+                let _ = write!(into, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_escaped_and_sparse() {
+        let options =
+            ListOptions { labels: "a in (b,c),d!=e".into(), limit: 500, ..ListOptions::default() };
+        assert_eq!(
+            options.query().as_str(),
+            "?labelSelector=a%20in%20%28b%2Cc%29%2Cd%21%3De&limit=500"
+        );
+        assert_eq!(ListOptions::default().query().as_str(), "");
+    }
+
+    #[test]
+    fn delete_bodies() {
+        assert!(DeleteOptions::default().body().is_empty());
+        let options = DeleteOptions {
+            uid: "u1".into(),
+            resource_version: "7".into(),
+            grace_seconds: Some(0),
+            propagation: Some(Propagation::Foreground),
+        };
+        let body: serde_json::Value = serde_json::from_slice(&options.body()).unwrap();
+        assert_eq!(
+            body,
+            serde_json::json!({
+                "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0,
+                "propagationPolicy": "Foreground", "preconditions": { "uid": "u1", "resourceVersion": "7" },
+            })
+        );
+    }
+}

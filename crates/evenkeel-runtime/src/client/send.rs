@@ -1,0 +1,221 @@
+//! One request: limited, sent, counted, and sent again while the server asks for it.
+
+use super::{ApiError, Client, Status, wire};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use std::{error::Error, io, time::Duration};
+use tokio::time::Instant;
+
+/// How often a request is sent again (client-go's `maxRetries`).
+const RETRIES: u32 = 10;
+
+/// A request, ready to be sent any number of times.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
+    /// More headers, for raw requests.
+    pub(crate) headers: HeaderMap,
+    /// Watches are not: they are few, and must not wait behind writes.
+    pub(crate) limited: bool,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, target: String, accept: &'static str) -> Self {
+        Self {
+            method,
+            target,
+            accept,
+            content_type: "",
+            body: Bytes::new(),
+            headers: HeaderMap::new(),
+            limited: true,
+        }
+    }
+
+    pub(crate) fn json(self, body: Bytes) -> Self {
+        self.with_body("application/json", body)
+    }
+
+    pub(crate) fn with_body(mut self, content_type: &'static str, body: Bytes) -> Self {
+        self.content_type = content_type;
+        self.body = body;
+        self
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    fn request(&self, agent: &HeaderValue) -> Result<Request<Body>, ApiError> {
+        let mut request = Request::new(Body::from(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.target.parse().map_err(|error: http::uri::InvalidUri| {
+            ApiError::Request { path: self.path().into(), reason: error.to_string().into() }
+        })?;
+        let headers = request.headers_mut();
+        headers.extend(self.headers.clone());
+        headers.insert(header::USER_AGENT, agent.clone());
+        if !self.accept.is_empty() {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(self.accept));
+        }
+        if !self.content_type.is_empty() && !self.body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
+        Ok(request)
+    }
+
+    pub(crate) fn transport_error(
+        &self,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> ApiError {
+        ApiError::Transport {
+            method: self.method.clone(),
+            path: self.path().into(),
+            source: source.into(),
+        }
+    }
+}
+
+impl Client {
+    /// Sends and reads the whole answer; an error status is an error.
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response<Bytes>, ApiError> {
+        let start = Instant::now();
+        let result = self.exchange_untimed(call).await;
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.took(&call.method, &self.shared.host, start.elapsed());
+        }
+        result
+    }
+
+    async fn exchange_untimed(&self, call: &Call) -> Result<Response<Bytes>, ApiError> {
+        let response = self.send(call).await?;
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.map_err(|error| call.transport_error(error))?.to_bytes();
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.received(&call.method, &self.shared.host, bytes.len());
+        }
+        Ok(Response::from_parts(parts, bytes))
+    }
+
+    /// Sends, again while the server (or a lost connection, for reads) asks for it. The body of a good answer is unread.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Response<Body>, ApiError> {
+        let mut attempt = 0;
+        loop {
+            self.throttle(call).await;
+            let result = self.shared.kube.send(call.request(&self.agent)?).await;
+            self.count(call, &result, attempt > 0);
+            attempt += 1;
+            let wait = if attempt <= RETRIES { pause(call, &result) } else { None };
+            match (wait, result) {
+                (Some(wait), result) => {
+                    if let Ok(response) = result {
+                        // Read to the end, so that the connection can be used again. Its content does not matter.
+                        let _ = response.into_body().collect().await;
+                    }
+                    tracing::debug!(path = call.path(), attempt, ?wait, "sending a request again");
+                    tokio::time::sleep(wait).await;
+                }
+                (None, Ok(response)) if response.status().is_success() => return Ok(response),
+                (None, Ok(response)) => return Err(refusal(response).await),
+                (None, Err(error)) => return Err(call.transport_error(error)),
+            }
+        }
+    }
+
+    async fn throttle(&self, call: &Call) {
+        let Some(limiter) = self.limiter.as_ref().filter(|_| call.limited) else { return };
+        let waited = limiter.acquire().await;
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.waited(&call.method, &self.shared.host, waited);
+        }
+    }
+
+    fn count(&self, call: &Call, result: &Result<Response<Body>, kube::Error>, again: bool) {
+        let Some(metrics) = &self.shared.metrics else { return };
+        let code = result.as_ref().map_or("<error>", |response| status_text(response.status()));
+        metrics.attempt(code, &call.method, &self.shared.host, again);
+        if !call.body.is_empty() {
+            metrics.sent(&call.method, &self.shared.host, call.body.len());
+        }
+    }
+}
+
+/// The error in an answer that is not a success.
+async fn refusal(response: Response<Body>) -> ApiError {
+    let (parts, body) = response.into_parts();
+    match body.collect().await {
+        Ok(body) => ApiError::Status(Box::new(wire::status(
+            &parts.headers,
+            parts.status.as_u16(),
+            &body.to_bytes(),
+        ))),
+        Err(_) => {
+            ApiError::Status(Box::new(Status { code: parts.status.as_u16(), ..Status::default() }))
+        }
+    }
+}
+
+/// How long to wait before sending again; none when this was the last word.
+fn pause(call: &Call, result: &Result<Response<Body>, kube::Error>) -> Option<Duration> {
+    match result {
+        Ok(response) => {
+            let status = response.status();
+            let asked = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            if asked { wire::retry_after(response.headers()) } else { None }
+        }
+        Err(error) => (call.method == Method::GET && is_lost_connection(error))
+            .then_some(Duration::from_secs(1)),
+    }
+}
+
+/// The connection broke while the request was under way, as when a server restarts.
+fn is_lost_connection(error: &kube::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+            return matches!(
+                io.kind(),
+                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+            );
+        }
+        if let Some(hyper) = cause.downcast_ref::<hyper::Error>()
+            && (hyper.is_incomplete_message() || hyper.is_canceled() || hyper.is_closed())
+        {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
+/// The code as text; without an allocation for those that occur.
+fn status_text(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        200 => "200",
+        201 => "201",
+        202 => "202",
+        400 => "400",
+        401 => "401",
+        403 => "403",
+        404 => "404",
+        405 => "405",
+        409 => "409",
+        410 => "410",
+        415 => "415",
+        422 => "422",
+        429 => "429",
+        500 => "500",
+        503 => "503",
+        504 => "504",
+        code if code < 400 => "other",
+        code if code < 500 => "4xx",
+        _ => "5xx",
+    }
+}

@@ -1,0 +1,193 @@
+//! What can be asked of the API server.
+
+use super::{
+    ApiError, Client, DeleteOptions, List, ListOptions, Metadata,
+    options::{escape, patch_content_type},
+    send::Call,
+    wire,
+};
+use crate::{
+    discovery::{self, Discovered},
+    plan::PatchForm,
+};
+use bytes::Bytes;
+use evenkeel_api::{Kind, View};
+use http::{Method, Request, Response};
+
+/// Requests. In each, `namespace` is empty for cluster-scoped kinds (and in lists, for all namespaces), and a writer
+/// says by its type parameter how much of the answer it wants to read: [`Metadata`] for most, which is then all that the
+/// server sends.
+impl Client {
+    /// GET one object.
+    pub async fn get<V: View>(&self, namespace: &str, name: &str) -> Result<V, ApiError> {
+        self.get_as(&V::kind(), namespace, name).await
+    }
+
+    /// GET one object's metadata.
+    pub async fn get_metadata(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Metadata, ApiError> {
+        self.get_as(kind, namespace, name).await
+    }
+
+    async fn get_as<V: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<V, ApiError> {
+        let target = object_path(kind, namespace, name, "");
+        self.object(Call::new(Method::GET, target, wire::accept::<V>())).await
+    }
+
+    /// GET a collection, or a page of it.
+    pub async fn list<V: View>(
+        &self,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<List<V>, ApiError> {
+        self.list_as(&V::kind(), namespace, options).await
+    }
+
+    /// GET the metadata of a collection, or of a page of it.
+    pub async fn list_metadata(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<List<Metadata>, ApiError> {
+        self.list_as(kind, namespace, options).await
+    }
+
+    pub(crate) async fn list_as<V: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<List<V>, ApiError> {
+        let target = kind.path(namespace) + options.query().as_str();
+        let call = Call::new(Method::GET, target, wire::accept_list::<V>());
+        let response = self.exchange(&call).await?;
+        wire::list(response.headers(), response.body())
+            .map_err(|source| decode_error(&call, source))
+    }
+
+    /// POST an object; `body` is JSON.
+    pub async fn create<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        body: Bytes,
+    ) -> Result<R, ApiError> {
+        self.object(Call::new(Method::POST, kind.path(namespace), wire::accept::<R>()).json(body))
+            .await
+    }
+
+    /// POST to a sub-resource that makes something, such as a pod's `binding` or `eviction`.
+    pub async fn create_subresource<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: Bytes,
+    ) -> Result<R, ApiError> {
+        let target = object_path(kind, namespace, name, subresource);
+        self.object(Call::new(Method::POST, target, wire::accept::<R>()).json(body)).await
+    }
+
+    /// PUT an object, or a sub-resource of it; `body` is JSON, `subresource` empty for the object itself.
+    pub async fn update<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: Bytes,
+    ) -> Result<R, ApiError> {
+        let target = object_path(kind, namespace, name, subresource);
+        self.object(Call::new(Method::PUT, target, wire::accept::<R>()).json(body)).await
+    }
+
+    /// PATCH an object, or a sub-resource of it.
+    pub async fn patch<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        form: PatchForm,
+        body: Bytes,
+    ) -> Result<R, ApiError> {
+        let target = object_path(kind, namespace, name, subresource);
+        let call = Call::new(Method::PATCH, target, wire::accept::<R>());
+        self.object(call.with_body(patch_content_type(form), body)).await
+    }
+
+    /// DELETE an object. The answer is the object where it still exists (a grace period, a finalizer) and has an empty
+    /// name where it is gone.
+    pub async fn delete(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Metadata, ApiError> {
+        let target = object_path(kind, namespace, name, "");
+        let call = Call::new(Method::DELETE, target, wire::accept::<Metadata>());
+        self.object(call.json(options.body().into())).await
+    }
+
+    /// DELETE all objects of a collection that `which` selects.
+    pub async fn delete_collection(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        options: &DeleteOptions,
+        which: &ListOptions,
+    ) -> Result<(), ApiError> {
+        let target = kind.path(namespace) + which.query().as_str();
+        let call = Call::new(Method::DELETE, target, wire::accept_list::<Metadata>());
+        self.exchange(&call.json(options.body().into())).await.map(drop)
+    }
+
+    /// Any request, with path and query relative to the server. Headers are sent as they are, with the client's user agent.
+    /// An answer that is not a success is an error.
+    pub async fn raw(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ApiError> {
+        let (parts, body) = request.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let mut call = Call::new(parts.method, target, "");
+        call.headers = parts.headers;
+        call.body = body;
+        self.exchange(&call).await
+    }
+
+    /// Every resource type that the server has.
+    pub async fn api_resources(&self) -> Result<Discovered, ApiError> {
+        discovery::discover(self).await
+    }
+
+    async fn object<R: View>(&self, call: Call) -> Result<R, ApiError> {
+        let response = self.exchange(&call).await?;
+        wire::object(response.headers(), response.body())
+            .map_err(|source| decode_error(&call, source))
+    }
+}
+
+fn decode_error(call: &Call, source: evenkeel_api::DecodeError) -> ApiError {
+    ApiError::Decode { method: call.method.clone(), path: call.path().into(), source }
+}
+
+fn object_path(kind: &Kind, namespace: &str, name: &str, subresource: &str) -> String {
+    let mut path = kind.path(namespace);
+    path.push('/');
+    escape(&mut path, name);
+    if !subresource.is_empty() {
+        path.push('/');
+        path.push_str(subresource);
+    }
+    path
+}

@@ -1,0 +1,108 @@
+//! Where time, and the randomness that depends on the run, come from.
+
+use evenkeel_api::time::Timestamp;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Wall time that a simulation can replace.
+///
+/// Timers are tokio's in either case: under `tokio::time::pause` a virtual clock advances exactly with them.
+///
+/// ```
+/// use evenkeel_runtime::clock::Clock;
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+/// clock.sleep(Duration::from_secs(3600)).await; // takes no time at all
+/// assert_eq!(clock.now().to_string(), "2026-01-01T01:00:00Z");
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Clock {
+    source: Source,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    System,
+    Virtual { start: Timestamp, since: Instant, seed: u64 },
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self { source: Source::System }
+    }
+
+    /// A clock that shows `start` now and follows tokio's time from here on, paused or not. To be called inside the
+    /// runtime whose time it follows.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self::seeded(start, 0)
+    }
+
+    /// As [`Clock::starting_at`], with a seed that decides everything drawn by [`Clock::draw`].
+    pub fn seeded(start: Timestamp, seed: u64) -> Self {
+        Self { source: Source::Virtual { start, since: Instant::now(), seed } }
+    }
+
+    /// The time.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
+    pub fn now(&self) -> Timestamp {
+        match &self.source {
+            Source::System => Timestamp::now(),
+            Source::Virtual { start, since, .. } => {
+                let passed = Instant::now().saturating_duration_since(*since);
+                start.checked_add(passed).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+
+    /// Waits.
+    pub async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+
+    /// A number in `0.0..1.0` for jitter: random on the system clock; on a virtual one a function of seed, time and
+    /// `label` only, so that a run can be repeated.
+    pub fn draw(&self, label: &impl Hash) -> f64 {
+        match &self.source {
+            Source::System => rand::random(),
+            Source::Virtual { seed, .. } => {
+                let mut hasher = DefaultHasher::new();
+                (seed, self.now().as_nanosecond()).hash(&mut hasher);
+                label.hash(&mut hasher);
+                // 53 bits are what a double holds.
+                (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_virtual_clock_follows_paused_time() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::starting_at(start);
+        assert_eq!(clock.now(), start);
+        clock.sleep(Duration::from_millis(1500)).await;
+        assert_eq!(clock.now().to_string(), "2026-01-01T00:00:01.5Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draws_repeat_on_a_virtual_clock() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (one, two, other) =
+            (Clock::seeded(start, 7), Clock::seeded(start, 7), Clock::seeded(start, 8));
+        assert_eq!(one.draw(&"pods"), two.draw(&"pods"));
+        assert_ne!(one.draw(&"pods"), other.draw(&"pods"));
+        assert_ne!(one.draw(&"pods"), one.draw(&"nodes"));
+        assert!((0..1000).all(|i| (0.0..1.0).contains(&one.draw(&i))));
+    }
+}

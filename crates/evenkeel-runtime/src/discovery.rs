@@ -1,0 +1,337 @@
+//! Which resources the API server has.
+
+use crate::client::{ApiError, Client, full_text};
+use bytes::Bytes;
+use evenkeel_api::Kind;
+use http::{Request, header};
+use serde::Deserialize;
+
+const AGGREGATED: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, application/json;q=0.9";
+
+/// All resources of a server, and what could not be found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// Resources of every group and version that answered, in the server's order; sub-resources are listed under theirs.
+    pub resources: Vec<Resource>,
+    /// Groups that could not be asked. What is in them is unknown, not absent.
+    pub failed: Vec<FailedGroup>,
+}
+
+/// One resource in one version of its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// What it is.
+    pub kind: Kind,
+    /// Name of one, in lower case.
+    pub singular: Box<str>,
+    /// What can be done with it, such as `list`.
+    pub verbs: Box<[Box<str>]>,
+    /// Short names, such as `po`.
+    pub short_names: Box<[Box<str>]>,
+    /// Categories, such as `all`.
+    pub categories: Box<[Box<str>]>,
+    /// Names of its sub-resources, such as `status`.
+    pub subresources: Box<[Box<str>]>,
+    /// Whether its version is the one that the group prefers.
+    pub preferred: bool,
+}
+
+/// A group's version that could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedGroup {
+    /// Group.
+    pub group: Box<str>,
+    /// Version.
+    pub version: Box<str>,
+    /// Why.
+    pub reason: Box<str>,
+}
+
+impl Resource {
+    /// Whether it supports `verb`.
+    pub fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| **v == *verb)
+    }
+}
+
+impl Discovered {
+    /// The resources in their groups' preferred versions. A resource that the preferred version lacks is taken from the
+    /// first version that has it.
+    pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
+        self.resources.iter().enumerate().filter_map(move |(at, resource)| {
+            let same = |r: &Resource| {
+                r.kind.group == resource.kind.group && r.kind.plural == resource.kind.plural
+            };
+            let chosen = self
+                .resources
+                .iter()
+                .position(|r| same(r) && r.preferred)
+                .or_else(|| self.resources.iter().position(same));
+            (chosen == Some(at)).then_some(resource)
+        })
+    }
+
+    /// The resource of a kind, in the version named by `api_version` (`v1`, `apps/v1`).
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+        self.resources.iter().find(|r| r.kind.kind == kind && r.kind.api_version() == api_version)
+    }
+}
+
+pub(crate) async fn discover(client: &Client) -> Result<Discovered, ApiError> {
+    let mut found = Discovered::default();
+    for root in ["/api", "/apis"] {
+        let answer = get(client, root, AGGREGATED).await?;
+        match serde_json::from_slice::<Aggregated>(&answer) {
+            Ok(list) if list.kind == "APIGroupDiscoveryList" => list.into_resources(&mut found),
+            _ => legacy(client, root, &answer, &mut found).await,
+        }
+    }
+    Ok(found)
+}
+
+async fn get(client: &Client, path: &str, accept: &'static str) -> Result<Bytes, ApiError> {
+    let request = Request::get(path).header(header::ACCEPT, accept).body(Bytes::new());
+    let request = request.map_err(|error| ApiError::Request {
+        path: path.into(),
+        reason: error.to_string().into(),
+    })?;
+    Ok(client.raw(request).await?.into_body())
+}
+
+#[derive(Deserialize)]
+struct Aggregated {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    items: Vec<AggregatedGroup>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedGroup {
+    #[serde(default)]
+    metadata: AggregatedName,
+    #[serde(default)]
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Deserialize, Default)]
+struct AggregatedName {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedVersion {
+    version: String,
+    #[serde(default)]
+    resources: Vec<AggregatedResource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedResource {
+    resource: String,
+    #[serde(default)]
+    response_kind: ResponseKind,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: Box<str>,
+    #[serde(default)]
+    verbs: Box<[Box<str>]>,
+    #[serde(default)]
+    short_names: Box<[Box<str>]>,
+    #[serde(default)]
+    categories: Box<[Box<str>]>,
+    #[serde(default)]
+    subresources: Vec<AggregatedSubresource>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ResponseKind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedSubresource {
+    subresource: Box<str>,
+}
+
+impl Aggregated {
+    fn into_resources(self, found: &mut Discovered) {
+        for group in self.items {
+            for (at, version) in group.versions.into_iter().enumerate() {
+                if version.freshness == "Stale" {
+                    found.failed.push(FailedGroup {
+                        group: group.metadata.name.as_str().into(),
+                        version: version.version.as_str().into(),
+                        reason: "the server behind it does not answer".into(),
+                    });
+                }
+                for resource in version.resources {
+                    // A parent that is not served itself has no kind.
+                    if resource.response_kind.kind.is_empty() {
+                        continue;
+                    }
+                    found.resources.push(resource.into_resource(
+                        &group.metadata.name,
+                        &version.version,
+                        at == 0,
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl AggregatedResource {
+    fn into_resource(self, group: &str, version: &str, preferred: bool) -> Resource {
+        Resource {
+            kind: Kind {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                kind: self.response_kind.kind.into(),
+                plural: self.resource.into(),
+                namespaced: self.scope == "Namespaced",
+            },
+            singular: self.singular_resource,
+            verbs: self.verbs,
+            short_names: self.short_names,
+            categories: self.categories,
+            subresources: self.subresources.into_iter().map(|s| s.subresource).collect(),
+            preferred,
+        }
+    }
+}
+
+/// `APIVersions` and `APIGroupList` in one.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Roots {
+    versions: Vec<String>,
+    groups: Vec<LegacyGroup>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LegacyGroup {
+    name: String,
+    versions: Vec<LegacyVersion>,
+    #[serde(default)]
+    preferred_version: Option<LegacyVersion>,
+}
+
+#[derive(Deserialize)]
+struct LegacyVersion {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct LegacyList {
+    #[serde(default)]
+    resources: Vec<LegacyResource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LegacyResource {
+    name: String,
+    kind: String,
+    namespaced: bool,
+    #[serde(default)]
+    singular_name: Box<str>,
+    #[serde(default)]
+    verbs: Box<[Box<str>]>,
+    #[serde(default)]
+    short_names: Box<[Box<str>]>,
+    #[serde(default)]
+    categories: Box<[Box<str>]>,
+}
+
+async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut Discovered) {
+    let roots: Roots = match serde_json::from_slice(answer) {
+        Ok(roots) => roots,
+        Err(error) => {
+            let reason = format!("{root} is not a discovery document: {error}");
+            return found.failed.push(FailedGroup {
+                group: "".into(),
+                version: "".into(),
+                reason: reason.into(),
+            });
+        }
+    };
+    for (at, version) in roots.versions.iter().enumerate() {
+        legacy_version(client, "", version, at == 0, found).await;
+    }
+    for group in &roots.groups {
+        let preferred =
+            group.preferred_version.as_ref().or(group.versions.first()).map(|v| v.version.as_str());
+        for version in &group.versions {
+            let is_preferred = preferred == Some(&version.version);
+            legacy_version(client, &group.name, &version.version, is_preferred, found).await;
+        }
+    }
+}
+
+async fn legacy_version(
+    client: &Client,
+    group: &str,
+    version: &str,
+    preferred: bool,
+    found: &mut Discovered,
+) {
+    let path = if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{group}/{version}")
+    };
+    let failure = match get(client, &path, "application/json").await {
+        Ok(answer) => match serde_json::from_slice::<LegacyList>(&answer) {
+            Ok(list) => {
+                return found.resources.extend(list.into_resources(group, version, preferred));
+            }
+            Err(error) => error.to_string(),
+        },
+        Err(error) => full_text(&error),
+    };
+    found.failed.push(FailedGroup {
+        group: group.into(),
+        version: version.into(),
+        reason: failure.into(),
+    });
+}
+
+impl LegacyList {
+    fn into_resources(self, group: &str, version: &str, preferred: bool) -> Vec<Resource> {
+        let (subresources, resources): (Vec<_>, Vec<_>) =
+            self.resources.into_iter().partition(|resource| resource.name.contains('/'));
+        let under = |parent: &str| {
+            let names = subresources
+                .iter()
+                .filter_map(|sub| sub.name.strip_prefix(parent)?.strip_prefix('/'));
+            names.map(Box::from).collect()
+        };
+        let to_resource = |resource: LegacyResource| Resource {
+            subresources: under(&resource.name),
+            kind: Kind {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                kind: resource.kind.into(),
+                plural: resource.name.into(),
+                namespaced: resource.namespaced,
+            },
+            singular: resource.singular_name,
+            verbs: resource.verbs,
+            short_names: resource.short_names,
+            categories: resource.categories,
+            preferred,
+        };
+        resources.into_iter().map(to_resource).collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! Making metrics: typed handles in a registry that is passed in, under upstream's names.
+
+use prometheus::{
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    core::Collector,
+};
+
+/// Registers `collector` and hands it back. A name taken already is logged and otherwise harmless: the collector counts,
+/// but is not shown.
+///
+/// ```
+/// use evenkeel_runtime::metrics;
+/// let registry = prometheus::Registry::new();
+/// let adds = metrics::counters(&registry, "workqueue_adds_total", "Adds handled by a queue.", &["name"]);
+/// adds.with_label_values(&["replicaset"]).inc();
+/// assert_eq!(registry.gather()[0].name(), "workqueue_adds_total");
+/// ```
+pub fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
+    if let Err(error) = registry.register(Box::new(collector.clone())) {
+        let name = collector.desc().first().map_or("", |desc| desc.fq_name.as_str());
+        tracing::error!(metric = name, %error, "metric is not exposed");
+    }
+    collector
+}
+
+/// A counter by labels.
+pub fn counters(
+    registry: &Registry,
+    name: &'static str,
+    help: &'static str,
+    labels: &[&str],
+) -> IntCounterVec {
+    let vec = IntCounterVec::new(Opts::new(name, help), labels)
+        .expect("name and labels are valid literals");
+    register(registry, vec)
+}
+
+/// A gauge of integers by labels.
+pub fn int_gauges(
+    registry: &Registry,
+    name: &'static str,
+    help: &'static str,
+    labels: &[&str],
+) -> IntGaugeVec {
+    let vec = IntGaugeVec::new(Opts::new(name, help), labels)
+        .expect("name and labels are valid literals");
+    register(registry, vec)
+}
+
+/// A gauge by labels.
+pub fn gauges(
+    registry: &Registry,
+    name: &'static str,
+    help: &'static str,
+    labels: &[&str],
+) -> GaugeVec {
+    let vec =
+        GaugeVec::new(Opts::new(name, help), labels).expect("name and labels are valid literals");
+    register(registry, vec)
+}
+
+/// A single gauge.
+pub fn gauge(registry: &Registry, name: &'static str, help: &'static str) -> Gauge {
+    register(registry, Gauge::new(name, help).expect("name is a valid literal"))
+}
+
+/// A histogram by labels, with these upper bounds.
+pub fn histograms(
+    registry: &Registry,
+    name: &'static str,
+    help: &'static str,
+    bounds: &[f64],
+    labels: &[&str],
+) -> HistogramVec {
+    let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+    let vec = HistogramVec::new(opts, labels).expect("name, labels and rising bounds are literals");
+    register(registry, vec)
+}
+
+/// `count` bounds that start at `start` and grow by `factor`: upstream's `ExponentialBuckets`.
+pub fn exponential(start: f64, factor: f64, count: i32) -> Vec<f64> {
+    (0..count).map(|i| start * factor.powi(i)).collect()
+}
+
+/// Seconds that requests take: upstream's bounds for the rest client.
+pub const REQUEST_SECONDS: &[f64] =
+    &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Sizes of bodies, 64 bytes to 16 MiB: upstream's bounds for the rest client.
+pub const BODY_BYTES: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_name_still_counts() {
+        let registry = Registry::new();
+        let one = counters(&registry, "x_total", "X.", &["name"]);
+        let two = counters(&registry, "x_total", "X.", &["name"]);
+        one.with_label_values(&["a"]).inc();
+        two.with_label_values(&["a"]).inc_by(5);
+        assert_eq!(registry.gather()[0].get_metric()[0].get_counter().value(), 1.0);
+        assert_eq!(two.with_label_values(&["a"]).get(), 5);
+    }
+
+    #[test]
+    fn exponential_bounds() {
+        assert_eq!(exponential(10.0, 10.0, 3), [10.0, 100.0, 1000.0]);
+    }
+}

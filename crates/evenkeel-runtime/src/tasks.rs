@@ -1,0 +1,227 @@
+//! Every task of a program: named, told when to stop, and waited for.
+
+use futures::FutureExt;
+use std::{
+    any::Any,
+    borrow::Cow,
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// A group of tasks that ends together. Clones share the group.
+///
+/// ```
+/// use evenkeel_runtime::tasks::Tasks;
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let tasks = Tasks::new();
+/// let token = tasks.token();
+/// tasks.spawn("ticker", async move { token.cancelled().await });
+/// let late = tasks.shut_down(Duration::from_secs(10)).await;
+/// assert!(late.is_empty());
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Tasks {
+    group: Arc<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    token: CancellationToken,
+    running: Mutex<Running>,
+    count: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    next: u64,
+    tasks: BTreeMap<u64, (Cow<'static, str>, Option<AbortHandle>)>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tasks {
+    /// An empty group with a token of its own.
+    pub fn new() -> Self {
+        Self::under(CancellationToken::new())
+    }
+
+    /// An empty group that stops when `token` is cancelled.
+    pub fn under(token: CancellationToken) -> Self {
+        let (count, _) = watch::channel(0);
+        Self { group: Arc::new(Group { token, running: Mutex::default(), count }) }
+    }
+
+    /// A group of its own that is also told to stop when this one is. It is joined by whoever made it.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self::under(self.group.token.child_token())
+    }
+
+    /// The token that tells tasks to stop.
+    pub fn token(&self) -> CancellationToken {
+        self.group.token.clone()
+    }
+
+    /// Starts a task. It watches [`Tasks::token`] itself. A panic in it is logged with the task's name and goes no further.
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let name = name.into();
+        let span = tracing::debug_span!("task", name = %name);
+        let id = self.group.add(name.clone());
+        let entry = Entry { group: Arc::clone(&self.group), id };
+        let wrapped = async move {
+            // Dropped when the task ends in whichever way, an abort included.
+            let _entry = entry;
+            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+                tracing::error!(task = %name, panic = panic_text(&*panic), "task panicked");
+            }
+        };
+        let handle = tokio::spawn(wrapped.instrument(span));
+        self.group.started(id, handle.abort_handle());
+    }
+
+    /// Starts a task that is dropped, wherever it waits, when the group is told to stop.
+    pub fn spawn_until_cancelled<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let token = self.token();
+        self.spawn(name, async move {
+            token.run_until_cancelled_owned(task).await;
+        });
+    }
+
+    /// Names of the tasks that have not ended, oldest first.
+    pub fn running(&self) -> Vec<Cow<'static, str>> {
+        self.group.lock().tasks.values().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Waits until every task has ended.
+    pub async fn join(&self) {
+        let mut count = self.group.count.subscribe();
+        // The sender lives as long as the group, so that waiting cannot fail.
+        let _ = count.wait_for(|n| *n == 0).await;
+    }
+
+    /// Tells the tasks to stop, waits for them, and aborts those that have not ended after `deadline`. Returns the
+    /// names of the aborted ones.
+    pub async fn shut_down(&self, deadline: Duration) -> Vec<Cow<'static, str>> {
+        self.group.token.cancel();
+        if tokio::time::timeout(deadline, self.join()).await.is_ok() {
+            return Vec::new();
+        }
+        let late = self.running();
+        for (_, handle) in self.group.lock().tasks.values() {
+            if let Some(handle) = handle {
+                handle.abort();
+            }
+        }
+        tracing::warn!(tasks = ?late, "tasks did not stop in time and were aborted");
+        late
+    }
+}
+
+impl Group {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, name: Cow<'static, str>) -> u64 {
+        let mut running = self.lock();
+        running.next += 1;
+        let id = running.next;
+        running.tasks.insert(id, (name, None));
+        self.count.send_replace(running.tasks.len());
+        id
+    }
+
+    fn started(&self, id: u64, handle: AbortHandle) {
+        // A task that has ended already is no longer in the map.
+        if let Some((_, slot)) = self.lock().tasks.get_mut(&id) {
+            *slot = Some(handle);
+        }
+    }
+}
+
+struct Entry {
+    group: Arc<Group>,
+    id: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut running = self.group.lock();
+        running.tasks.remove(&self.id);
+        self.group.count.send_replace(running.tasks.len());
+    }
+}
+
+/// The text of a caught panic, for a log line.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn stops_and_joins() {
+        let tasks = Tasks::new();
+        for name in ["a", "b"] {
+            tasks.spawn_until_cancelled(name, std::future::pending());
+        }
+        assert_eq!(tasks.running(), ["a", "b"]);
+        assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty());
+        assert!(tasks.running().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_will_not_stop_is_aborted_and_named() {
+        let tasks = Tasks::new();
+        tasks.spawn("deaf", std::future::pending());
+        assert_eq!(tasks.shut_down(Duration::from_secs(5)).await, ["deaf"]);
+        tasks.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_only_its_task() {
+        let tasks = Tasks::new();
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        tasks.spawn("bad", async { panic!("deliberate") });
+        tasks.spawn("good", async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _ = tx.send(());
+        });
+        rx.await.unwrap();
+        tasks.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_stops_with_its_parent() {
+        let tasks = Tasks::new();
+        let child = tasks.child();
+        child.spawn_until_cancelled("x", std::future::pending());
+        tasks.token().cancel();
+        child.join().await;
+    }
+}
