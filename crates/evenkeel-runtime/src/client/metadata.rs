@@ -90,6 +90,7 @@ impl From<WireMeta> for Meta {
                 .map(OwnerReference::from)
                 .collect(),
             finalizers: m.finalizers.unwrap_or_default(),
+            ..Self::default()
         }
     }
 }
