@@ -6,4 +6,5 @@ pub mod clock;
 pub mod discovery;
 pub mod metrics;
 pub mod plan;
+pub mod serve;
 pub mod tasks;

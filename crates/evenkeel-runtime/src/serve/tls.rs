@@ -1,0 +1,168 @@
+//! Certificates of the secure port.
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A serving certificate with its key.
+pub struct Certificate {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// Why nothing can be served securely.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is missing or is no PEM of the sort.
+    #[error("cannot read {what} from {path}", path = path.display())]
+    Read {
+        /// What was looked for.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A self-signed certificate could not be made.
+    #[error("cannot make a self-signed certificate")]
+    Make(#[source] rcgen::Error),
+    /// A self-signed certificate could not be kept.
+    #[error("cannot keep the self-signed certificate in {path}", path = path.display())]
+    Keep {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Certificate and key do not go together, or rustls refuses them.
+    #[error("certificate and key cannot be used")]
+    Use(#[source] rustls::Error),
+    /// The CA of clients cannot be used.
+    #[error("the clients' CA cannot be used")]
+    ClientCa(#[source] rustls::server::VerifierBuilderError),
+}
+
+impl Certificate {
+    /// Reads PEM files.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let chain = pem_chain(certificate)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Read {
+            what: "a private key",
+            path: key.to_owned(),
+            source: source.into(),
+        })?;
+        Ok(Self { chain, key })
+    }
+
+    /// A certificate of its own making for these names: kept in, and taken again from, `folder` (`NAME.crt` and `NAME.key`)
+    /// where one is given.
+    pub fn self_signed(names: &[String], folder: Option<(&Path, &str)>) -> Result<Self, TlsError> {
+        let files = folder.map(|(folder, name)| {
+            (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")))
+        });
+        if let Some((certificate, key)) =
+            files.as_ref().filter(|(certificate, key)| certificate.exists() && key.exists())
+        {
+            return Self::from_files(certificate, key);
+        }
+        let made = rcgen::generate_simple_self_signed(names).map_err(TlsError::Make)?;
+        if let Some((certificate, key)) = &files {
+            keep(certificate, &made.cert.pem(), 0o644)?;
+            keep(key, &made.signing_key.serialize_pem(), 0o600)?;
+        }
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
+    }
+}
+
+/// TLS 1.2 and 1.3 with this certificate; clients may show a certificate of `client_ca` (a PEM file).
+pub fn server_config(
+    certificate: Certificate,
+    client_ca: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Use)?;
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in pem_chain(path)? {
+                roots.add(authority).map_err(TlsError::Use)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(TlsError::ClientCa)?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config =
+        builder.with_single_cert(certificate.chain, certificate.key).map_err(TlsError::Use)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn pem_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Read {
+        what: "certificates",
+        path: path.to_owned(),
+        source,
+    };
+    let chain: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(|error| failed(error.into()))?
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(error.into()))?;
+    if chain.is_empty() { Err(failed("it has none".into())) } else { Ok(chain) }
+}
+
+fn keep(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let failed = |source| TlsError::Keep { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder).map_err(failed)?;
+    }
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path)
+        .map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_self_signed_certificate_is_kept_and_used_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = ["localhost".to_owned()];
+        let first =
+            Certificate::self_signed(&names, Some((folder.path(), "program"))).expect("made");
+        let second =
+            Certificate::self_signed(&names, Some((folder.path(), "program"))).expect("read");
+        assert_eq!(first.chain, second.chain);
+        assert!(server_config(second, Some(&folder.path().join("program.crt"))).is_ok());
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error =
+            Certificate::from_files(Path::new("/nowhere/a.crt"), Path::new("/nowhere/a.key"))
+                .err()
+                .expect("refused");
+        assert!(error.to_string().contains("/nowhere/a.crt"), "{error}");
+    }
+}
