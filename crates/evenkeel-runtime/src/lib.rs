@@ -6,5 +6,6 @@ pub mod clock;
 pub mod discovery;
 pub mod metrics;
 pub mod plan;
+pub mod queue;
 pub mod serve;
 pub mod tasks;

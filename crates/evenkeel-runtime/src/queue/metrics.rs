@@ -1,0 +1,156 @@
+//! The metrics of queues, under upstream's names.
+
+use crate::metrics::{counters, exponential, histograms, int_gauges};
+use prometheus::{
+    GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Metrics of all queues of a program: `workqueue_{adds_total, depth, queue_duration_seconds, work_duration_seconds,
+/// unfinished_work_seconds, longest_running_processor_seconds, retries_total}{name}`.
+#[derive(Clone)]
+pub struct Metrics {
+    adds: IntCounterVec,
+    depth: IntGaugeVec,
+    queue_duration: HistogramVec,
+    work_duration: HistogramVec,
+    retries: IntCounterVec,
+    running: RunningWork,
+}
+
+impl Metrics {
+    /// Registers them; once per registry.
+    pub fn register(registry: &Registry) -> Self {
+        // 10 ns to 10 s, as component-base's workqueue metrics.
+        let bounds = exponential(10e-9, 10.0, 10);
+        let labels = &["name"];
+        Self {
+            adds: counters(registry, "workqueue_adds_total", "Keys added to a queue.", labels),
+            depth: int_gauges(registry, "workqueue_depth", "Keys waiting in a queue.", labels),
+            queue_duration: histograms(
+                registry,
+                "workqueue_queue_duration_seconds",
+                "Seconds that keys waited in a queue.",
+                &bounds,
+                labels,
+            ),
+            work_duration: histograms(
+                registry,
+                "workqueue_work_duration_seconds",
+                "Seconds that keys were worked on.",
+                &bounds,
+                labels,
+            ),
+            retries: counters(registry, "workqueue_retries_total", "Keys added for later.", labels),
+            running: crate::metrics::register(registry, RunningWork::new()),
+        }
+    }
+
+    pub(super) fn handles(&self, name: &str) -> Handles {
+        let name = &[name];
+        Handles {
+            adds: self.adds.with_label_values(name),
+            depth: self.depth.with_label_values(name),
+            queue_duration: self.queue_duration.with_label_values(name),
+            work_duration: self.work_duration.with_label_values(name),
+            retries: self.retries.with_label_values(name),
+        }
+    }
+
+    /// `ages` gives the seconds that each running key has been worked on; `None` once the queue is gone.
+    pub(super) fn observe_running(
+        &self,
+        name: &str,
+        ages: impl Fn() -> Option<Vec<f64>> + Send + Sync + 'static,
+    ) {
+        let mut queues = self.running.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.push((name.to_owned(), Box::new(ages)));
+    }
+}
+
+/// The handles of one queue.
+pub(super) struct Handles {
+    adds: IntCounter,
+    depth: IntGauge,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+    retries: IntCounter,
+}
+
+impl Handles {
+    pub(super) fn added(&self) {
+        self.adds.inc();
+        self.depth.inc();
+    }
+
+    pub(super) fn dropped(&self, n: usize) {
+        self.depth.sub(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn taken(&self, waited: Duration) {
+        self.depth.dec();
+        self.queue_duration.observe(waited.as_secs_f64());
+    }
+
+    pub(super) fn done(&self, worked: Duration) {
+        self.work_duration.observe(worked.as_secs_f64());
+    }
+
+    pub(super) fn retried(&self) {
+        self.retries.inc();
+    }
+}
+
+type Ages = Box<dyn Fn() -> Option<Vec<f64>> + Send + Sync>;
+
+/// The two gauges about work that has not ended, computed when they are asked for.
+#[derive(Clone)]
+struct RunningWork {
+    unfinished: GaugeVec,
+    longest: GaugeVec,
+    queues: Arc<Mutex<Vec<(String, Ages)>>>,
+}
+
+impl RunningWork {
+    fn new() -> Self {
+        let gauges = |name: &str, help: &str| {
+            GaugeVec::new(Opts::new(name, help), &["name"])
+                .expect("name and labels are valid literals")
+        };
+        Self {
+            unfinished: gauges(
+                "workqueue_unfinished_work_seconds",
+                "Seconds of work in progress, over all keys.",
+            ),
+            longest: gauges(
+                "workqueue_longest_running_processor_seconds",
+                "Seconds that the longest work has run.",
+            ),
+            queues: Arc::default(),
+        }
+    }
+}
+
+impl Collector for RunningWork {
+    fn desc(&self) -> Vec<&Desc> {
+        self.unfinished.desc().into_iter().chain(self.longest.desc()).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|(name, ages)| {
+            let Some(ages) = ages() else { return false };
+            self.unfinished.with_label_values(&[name]).set(ages.iter().sum());
+            self.longest.with_label_values(&[name]).set(ages.iter().copied().fold(0.0, f64::max));
+            true
+        });
+        drop(queues);
+        self.unfinished.collect().into_iter().chain(self.longest.collect()).collect()
+    }
+}
