@@ -1,1 +1,66 @@
-//! Hashes of templates, and the alphabet names may use.
+//! Hashes, and names made of them.
+
+use crate::name::SAFE;
+use crate::template::{HASH_LABEL, Template};
+
+/// FNV-1a of 32 bits (exclusive or first, then multiply).
+#[derive(Debug, Clone, Copy)]
+pub struct Fnv32a(u32);
+
+impl Default for Fnv32a {
+    fn default() -> Self {
+        Self(0x811c_9dc5)
+    }
+}
+
+impl Fnv32a {
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .iter()
+            .fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    }
+
+    /// The hash so far.
+    pub fn sum(self) -> u32 {
+        self.0
+    }
+}
+
+/// FNV-1 of 32 bits (multiply first, then exclusive or), which names of controller revisions are made with.
+pub fn fnv32(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte))
+}
+
+/// Maps each byte of a text to a letter or digit of [`SAFE`]; upstream's `SafeEncodeString`.
+pub fn safe(text: &str) -> String {
+    text.bytes().map(|byte| char::from(SAFE[usize::from(byte) % SAFE.len()])).collect()
+}
+
+/// Hash of a template, as the name of a ReplicaSet and the label on its pods. It stays the same from release to release
+/// because it is made of the canonical text. Upstream's differs, and need not be equal: the ReplicaSet of a template is
+/// found by comparing templates. A collision count makes another hash of the same template.
+pub fn template(template: &Template, collisions: Option<i32>) -> String {
+    let mut fnv = Fnv32a::default();
+    for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {
+        for (key, value) in map.iter().filter(|(key, _)| *key != HASH_LABEL) {
+            for part in [name, key, value] {
+                fnv.write(part.as_bytes());
+                fnv.write(&[0]);
+            }
+        }
+    }
+    for finalizer in &template.finalizers {
+        fnv.write(finalizer.as_bytes());
+        fnv.write(&[0]);
+    }
+    fnv.write(template.spec.as_bytes());
+    if let Some(collisions) = collisions {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&collisions.to_le_bytes());
+        fnv.write(&bytes);
+    }
+    safe(&fnv.sum().to_string())
+}

@@ -1,1 +1,142 @@
 //! IntOrString and percentages.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/intstr`.
+
+use std::fmt;
+
+use serde::Deserializer;
+
+use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
+
+/// A number, or a text that is a percentage or a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum IntOrString {
+    /// A number.
+    Int(i32),
+    /// A text.
+    String(Box<str>),
+}
+
+/// A text that is no percentage.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid value for IntOrString: invalid type: string is not a percentage: {0:?}")]
+pub struct NotPercent(Box<str>);
+
+/// Which way a share of a whole is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rounding {
+    /// To the next whole number.
+    Up,
+    /// To the last whole number.
+    Down,
+}
+
+impl IntOrString {
+    /// The number, or the percentage of `total`, as upstream's `GetScaledValueFromIntOrPercent`.
+    ///
+    /// # Errors
+    /// When it is a text but no percentage.
+    pub fn scaled(&self, total: i32, rounding: Rounding) -> Result<i32, NotPercent> {
+        match self {
+            Self::Int(number) => Ok(*number),
+            Self::String(text) => {
+                let percent = percent(text).ok_or_else(|| NotPercent(text.clone()))?;
+                let product = i64::from(percent) * i64::from(total);
+                let share = match rounding {
+                    // Upstream rounds the quotient as a floating-point number, so negative ones go towards zero, too.
+                    Rounding::Up => {
+                        product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0)
+                    }
+                    Rounding::Down => product.div_euclid(100),
+                };
+                Ok(share.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32)
+            }
+        }
+    }
+
+    /// The number it is, or 0 for a text.
+    pub fn int(&self) -> i32 {
+        match self {
+            Self::Int(number) => *number,
+            Self::String(_) => 0,
+        }
+    }
+
+    /// As a JSON value.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Int(number) => (*number).into(),
+            Self::String(text) => (&**text).into(),
+        }
+    }
+}
+
+fn percent(text: &str) -> Option<i32> {
+    text.strip_suffix('%')?.parse().ok()
+}
+
+impl Default for IntOrString {
+    fn default() -> Self {
+        Self::Int(0)
+    }
+}
+
+impl fmt::Display for IntOrString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => write!(f, "{number}"),
+            Self::String(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What protobuf says of it so far.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    type_: i64,
+    int: i32,
+    text: Box<str>,
+}
+
+impl Field for IntOrString {
+    const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.util.intstr.IntOrString");
+    type Partial = Parts;
+
+    fn absent() -> Self {
+        Self::Int(0)
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StringOrNumber(|scalar| match scalar {
+            Scalar::Text(text) => Ok(Self::String(text.into())),
+            Scalar::Whole(number) => i32::try_from(number)
+                .map(Self::Int)
+                .map_err(|_| format!("{number} is out of range")),
+            Scalar::Number(number) => Err(format!("{number} is no whole number")),
+        }))
+    }
+
+    fn open(self) -> Parts {
+        match self {
+            Self::Int(int) => Parts { int, ..Parts::default() },
+            Self::String(text) => Parts { type_: 1, int: 0, text },
+        }
+    }
+
+    fn merge(partial: &mut Parts, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut body = Reader::new(reader.expect_bytes(wire)?);
+        while let Some((number, wire)) = body.tag()? {
+            match number {
+                1 => i64::merge(&mut partial.type_, wire, &mut body)?,
+                2 => i32::merge(&mut partial.int, wire, &mut body)?,
+                3 => <Box<str>>::merge(&mut partial.text, wire, &mut body)?,
+                _ => body.skip(number, wire)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn close(partial: Parts) -> Result<Self, WireError> {
+        Ok(if partial.type_ == 1 { Self::String(partial.text) } else { Self::Int(partial.int) })
+    }
+}

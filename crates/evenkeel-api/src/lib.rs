@@ -4,11 +4,14 @@
 //! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.
 
 pub mod condition;
+mod decode;
 pub mod hash;
 pub mod int_or_string;
 pub mod kind;
+pub mod map;
 pub mod meta;
 pub mod name;
+mod owner;
 pub mod protobuf;
 pub mod quantity;
 pub mod selector;
@@ -18,5 +21,6 @@ pub mod view;
 pub mod views;
 
 pub use kind::Kind;
+pub use map::Map;
 pub use meta::{Meta, OwnerReference, StrMap};
 pub use view::{DecodeError, Encoding, View};

@@ -1,10 +1,12 @@
 //! Object metadata: the part that every kind has.
 
+use crate::decode::message;
+use crate::map::settle;
 use crate::time::Timestamp;
 
 /// A small map of strings (labels, annotations, node selectors): one allocation, sorted by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct StrMap(Box<[(Box<str>, Box<str>)]>);
+pub struct StrMap(pub(crate) Box<[(Box<str>, Box<str>)]>);
 
 impl StrMap {
     /// The value of `key`.
@@ -43,41 +45,40 @@ impl StrMap {
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for StrMap {
     /// A later entry of the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let map: std::collections::BTreeMap<Box<str>, Box<str>> =
-            entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
-        Self(map.into_iter().collect())
+        Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()))
     }
 }
 
-/// What controllers read of `metadata`. `managedFields` and the like are skipped when decoding.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Meta {
-    /// Name, unique in namespace and resource.
-    pub name: Box<str>,
-    /// What the name was generated from; kept so that a PUT of metadata loses nothing. Empty when it was not, and for Pods.
-    pub generate_name: Box<str>,
-    /// Namespace, empty for cluster-scoped objects.
-    pub namespace: Box<str>,
-    /// Unique in time and space.
-    pub uid: Box<str>,
-    /// Opaque to clients but ordered within a resource since v1.35 (KEP-5504); see [`Meta::version`].
-    pub resource_version: Box<str>,
-    /// Counts changes of the spec.
-    pub generation: i64,
-    /// When the server made it.
-    pub creation: Option<Timestamp>,
-    /// When deletion was asked for, plus the grace period.
-    pub deletion: Option<Timestamp>,
-    /// Seconds of grace once deletion was asked for.
-    pub deletion_grace_seconds: Option<i64>,
-    /// Labels.
-    pub labels: StrMap,
-    /// Annotations.
-    pub annotations: StrMap,
-    /// Owners.
-    pub owners: Box<[OwnerReference]>,
-    /// Finalizers.
-    pub finalizers: Box<[Box<str>]>,
+message! {
+    /// What controllers read of `metadata`. `managedFields` and the like are skipped when decoding.
+    pub struct Meta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        /// Name, unique in namespace and resource.
+        name: Box<str> = 1 "name",
+        /// What the name was generated from, empty when it was not; kept so that a PUT of metadata loses nothing.
+        generate_name: Box<str> = 2 "generateName",
+        /// Namespace, empty for cluster-scoped objects.
+        namespace: Box<str> = 3 "namespace",
+        /// Unique in time and space.
+        uid: Box<str> = 5 "uid",
+        /// Opaque to clients but ordered within a resource since v1.35 (KEP-5504); see [`Meta::version`].
+        resource_version: Box<str> = 6 "resourceVersion",
+        /// Counts changes of the spec.
+        generation: i64 = 7 "generation",
+        /// When the server made it.
+        creation: Option<Timestamp> = 8 "creationTimestamp",
+        /// When deletion was asked for, plus the grace period.
+        deletion: Option<Timestamp> = 9 "deletionTimestamp",
+        /// Seconds of grace once deletion was asked for.
+        deletion_grace_seconds: Option<i64> = 10 "deletionGracePeriodSeconds",
+        /// Labels.
+        labels: StrMap = 11 "labels",
+        /// Annotations.
+        annotations: StrMap = 12 "annotations",
+        /// Owners.
+        owners: Box<[OwnerReference]> = 13 "ownerReferences",
+        /// Finalizers.
+        finalizers: Box<[Box<str>]> = 14 "finalizers",
+    }
 }
 
 impl Meta {
@@ -102,19 +103,21 @@ impl Meta {
     }
 }
 
-/// One entry of `metadata.ownerReferences`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct OwnerReference {
-    /// `group/version`, or `v1`.
-    pub api_version: Box<str>,
-    /// Kind.
-    pub kind: Box<str>,
-    /// Name.
-    pub name: Box<str>,
-    /// Uid.
-    pub uid: Box<str>,
-    /// Whether this owner manages the object; at most one does.
-    pub controller: bool,
-    /// Whether a foreground deletion of the owner waits for the object.
-    pub block_owner_deletion: bool,
+message! {
+    /// One entry of `metadata.ownerReferences`.
+    #[derive(Hash)]
+    pub struct OwnerReference("k8s.io.apimachinery.pkg.apis.meta.v1.OwnerReference") {
+        /// `group/version`, or `v1`.
+        api_version: Box<str> = 5 "apiVersion",
+        /// Kind.
+        kind: Box<str> = 1 "kind",
+        /// Name.
+        name: Box<str> = 3 "name",
+        /// Uid.
+        uid: Box<str> = 4 "uid",
+        /// Whether this owner manages the object; at most one does.
+        controller: bool = 6 "controller",
+        /// Whether a foreground deletion of the owner waits for the object.
+        block_owner_deletion: bool = 7 "blockOwnerDeletion",
+    }
 }

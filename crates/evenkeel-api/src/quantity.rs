@@ -1,1 +1,268 @@
 //! Resource quantities, in exact arithmetic.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/api/resource`. A quantity is a whole number of billionths; finer input is
+//! rounded away from zero. Beyond 1.7e29 values are cut off (upstream: about 1e36 for some forms).
+
+mod parse;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::{AddAssign, SubAssign};
+
+use serde::Deserializer;
+
+use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
+
+/// Billionths in one.
+const NANO: i128 = 1_000_000_000;
+
+/// How a quantity is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Format {
+    /// `n u m k M G T P E`.
+    #[default]
+    DecimalSi,
+    /// `Ki Mi Gi Ti Pi Ei`.
+    BinarySi,
+    /// `e3`, `e6`, …
+    DecimalExponent,
+}
+
+/// An amount of a resource. Equality, order and hash are those of the amount, however it is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Quantity {
+    /// The two halves of an `i128` of billionths; kept apart so that the struct is three words, not four.
+    high: i64,
+    low: u64,
+    format: Format,
+}
+
+/// A text that is no quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a number with a suffix at all.
+    #[error("{0:?} is no quantity: it must be a number with an optional suffix")]
+    Format(Box<str>),
+    /// An unknown suffix.
+    #[error("{0:?} is no quantity: its suffix is unknown")]
+    Suffix(Box<str>),
+}
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Self = Self { high: 0, low: 0, format: Format::DecimalSi };
+
+    fn new(nanos: i128, format: Format) -> Self {
+        Self { high: (nanos >> 64) as i64, low: nanos as u64, format }
+    }
+
+    fn nanos(self) -> i128 {
+        (i128::from(self.high) << 64) | i128::from(self.low)
+    }
+
+    /// Reads `100m`, `1.5Gi`, `12e6`, …
+    ///
+    /// # Errors
+    /// When the text is no quantity.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        parse::parse(text)
+    }
+
+    /// So many whole units, written in decimal.
+    pub fn from_units(units: i64) -> Self {
+        Self::new(i128::from(units) * NANO, Format::DecimalSi)
+    }
+
+    /// So many whole units, written with binary suffixes.
+    pub fn from_bytes(bytes: i64) -> Self {
+        Self::new(i128::from(bytes) * NANO, Format::BinarySi)
+    }
+
+    /// So many thousandths.
+    pub fn from_millis(millis: i64) -> Self {
+        Self::new(i128::from(millis) * (NANO / 1000), Format::DecimalSi)
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.high == 0 && self.low == 0
+    }
+
+    /// -1, 0 or 1.
+    pub fn sign(self) -> i32 {
+        self.nanos().signum() as i32
+    }
+
+    /// Whole units, rounded away from zero, kept within `i64`.
+    pub fn value(self) -> i64 {
+        saturate(div_away(self.nanos(), NANO))
+    }
+
+    /// Thousandths, rounded away from zero, kept within `i64`.
+    pub fn milli_value(self) -> i64 {
+        saturate(div_away(self.nanos(), NANO / 1000))
+    }
+
+    /// Units as a floating-point number, which may lose precision.
+    pub fn as_f64(self) -> f64 {
+        self.nanos() as f64 / NANO as f64
+    }
+
+    /// The sum; written as the left one, or the right one where the left is zero.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self::new(self.nanos().saturating_add(other.nanos()), format)
+    }
+
+    /// The difference; written as the left one, or the right one where the left is zero.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self::new(self.nanos().saturating_sub(other.nanos()), format)
+    }
+
+    /// The opposite.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        Self::new(self.nanos().saturating_neg(), self.format)
+    }
+}
+
+fn saturate(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Division that rounds away from zero.
+fn div_away(value: i128, by: i128) -> i128 {
+    let quotient = value / by;
+    if value % by == 0 { quotient } else { quotient + value.signum() }
+}
+
+impl fmt::Display for Quantity {
+    /// The canonical form: no fraction, the largest suffix that allows for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.nanos();
+        if nanos == 0 {
+            return f.write_str("0");
+        }
+        // Binary suffixes cannot express fractions and would hide small numbers.
+        let binary =
+            self.format == Format::BinarySi && nanos % NANO == 0 && (nanos / NANO).abs() >= 1024;
+        if binary {
+            let (mut number, mut power) = (nanos / NANO, 0);
+            while number % 1024 == 0 && power < 6 {
+                number /= 1024;
+                power += 1;
+            }
+            return write!(f, "{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]);
+        }
+        let (mut number, mut power) = (nanos, 0);
+        // Past exa there is no suffix, but there are exponents.
+        let most = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
+        while number % 1000 == 0 && power < most {
+            number /= 1000;
+            power += 1;
+        }
+        if self.format == Format::DecimalExponent {
+            match power as i64 * 3 - 9 {
+                0 => write!(f, "{number}"),
+                exponent => write!(f, "{number}e{exponent}"),
+            }
+        } else {
+            write!(f, "{number}{}", ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"][power])
+        }
+    }
+}
+
+impl std::str::FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        Self::parse(text)
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos() == other.nanos()
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos().cmp(&other.nanos())
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos().hash(state);
+    }
+}
+
+impl AddAssign for Quantity {
+    fn add_assign(&mut self, other: Self) {
+        *self = self.plus(other);
+    }
+}
+
+impl SubAssign for Quantity {
+    fn sub_assign(&mut self, other: Self) {
+        *self = self.minus(other);
+    }
+}
+
+impl Field for Quantity {
+    const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.api.resource.Quantity");
+    type Partial = Self;
+
+    fn absent() -> Self {
+        Self::ZERO
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StringOrNumber(|scalar| match scalar {
+            Scalar::Text(text) => Self::parse(text.trim()).map_err(|error| error.to_string()),
+            Scalar::Whole(number) => Ok(Self::from_units(number)),
+            Scalar::Number(number) => {
+                Self::parse(&number.to_string()).map_err(|error| error.to_string())
+            }
+        }))
+    }
+
+    fn open(self) -> Self {
+        self
+    }
+
+    fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut body = Reader::new(reader.expect_bytes(wire)?);
+        while let Some((number, wire)) = body.tag()? {
+            if number != 1 {
+                body.skip(number, wire)?;
+                continue;
+            }
+            let text = String::from_utf8_lossy(body.expect_bytes(wire)?);
+            // Upstream writes zero as an empty text.
+            *partial = if text.is_empty() {
+                Self::ZERO
+            } else {
+                Self::parse(&text).map_err(|error| WireError::new(error.to_string()))?
+            };
+        }
+        Ok(())
+    }
+
+    fn close(partial: Self) -> Result<Self, WireError> {
+        Ok(partial)
+    }
+}

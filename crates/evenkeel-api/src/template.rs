@@ -1,6 +1,19 @@
 //! Pod templates, kept as text.
 
-use crate::StrMap;
+mod canonical;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::{OwnerReference, StrMap};
+
+pub use canonical::canonical;
+
+/// The label that a Deployment puts on the ReplicaSets it makes, and on their pods.
+pub const HASH_LABEL: &str = "pod-template-hash";
 
 /// A `PodTemplateSpec` as a workload's controller needs it: labels to compare, the rest to pass on unread.
 ///
@@ -8,7 +21,7 @@ use crate::StrMap;
 /// encoding it came in, so that two templates are semantically equal exactly when their texts are.
 ///
 /// Nothing is lost: a workload's controller also writes templates back whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// `metadata.labels`.
     pub labels: StrMap,
@@ -16,6 +29,175 @@ pub struct Template {
     pub annotations: StrMap,
     /// `metadata.finalizers`.
     pub finalizers: Box<[Box<str>]>,
+    /// The rest of `metadata`, canonical JSON of an object without its braces; nearly always empty.
+    pub other: Box<str>,
     /// `spec`, canonical JSON.
-    pub spec: std::sync::Arc<str>,
+    pub spec: Arc<str>,
+}
+
+impl Default for Template {
+    fn default() -> Self {
+        Self::from_json_value(&Value::Null)
+    }
+}
+
+impl Template {
+    /// Reads a template from its JSON.
+    pub fn from_json_value(template: &Value) -> Self {
+        let meta = &template["metadata"];
+        let strings = |value: &Value| -> StrMap {
+            let entries = value.as_object().into_iter().flatten();
+            entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
+        };
+        let finalizers = meta["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(Into::into);
+        Self {
+            labels: strings(&meta["labels"]),
+            annotations: strings(&meta["annotations"]),
+            finalizers: finalizers.collect(),
+            other: other(meta).into(),
+            spec: canonical(&template["spec"]).into(),
+        }
+    }
+
+    /// Whether both would make the same pods, whatever [`HASH_LABEL`] says; upstream's `EqualIgnoreHash`.
+    pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
+        let labels = |template: &Self| -> Vec<(String, String)> {
+            let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL);
+            labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        };
+        (Arc::ptr_eq(&self.spec, &other.spec) || self.spec == other.spec)
+            && self.annotations == other.annotations
+            && self.finalizers == other.finalizers
+            && self.other == other.other
+            && labels(self) == labels(other)
+    }
+
+    /// This template, with a label set.
+    #[must_use]
+    pub fn with_label(&self, key: &str, value: &str) -> Self {
+        Self { labels: self.labels.with(key, value), ..self.clone() }
+    }
+
+    /// Body of a Pod made from it; the name is the server's to complete.
+    pub fn pod_json(&self, generate_name: &str, namespace: &str, owner: &OwnerReference) -> String {
+        let mut body = String::with_capacity(self.spec.len() + 512);
+        body.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"#);
+        push_json(&mut body, generate_name);
+        body.push_str(r#","namespace":"#);
+        push_json(&mut body, namespace);
+        self.push_meta(&mut body);
+        body.push_str(r#","ownerReferences":["#);
+        body.push_str(&owner.to_json());
+        body.push_str(r#"]},"spec":"#);
+        body.push_str(&self.spec);
+        body.push('}');
+        body
+    }
+
+    /// The template itself, for the body of a workload made from it.
+    pub fn to_json(&self) -> String {
+        let mut body = String::with_capacity(self.spec.len() + 256);
+        body.push_str(r#"{"metadata":{"creationTimestamp":null"#);
+        self.push_meta(&mut body);
+        if !self.other.is_empty() {
+            body.push(',');
+            body.push_str(&self.other);
+        }
+        body.push_str(r#"},"spec":"#);
+        body.push_str(&self.spec);
+        body.push('}');
+        body
+    }
+
+    /// Labels, annotations and finalizers, each after a comma.
+    fn push_meta(&self, body: &mut String) {
+        for (name, map) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            if map.is_empty() {
+                continue;
+            }
+            body.push_str(",\"");
+            body.push_str(name);
+            body.push_str("\":{");
+            for (at, (key, value)) in map.iter().enumerate() {
+                if at > 0 {
+                    body.push(',');
+                }
+                push_json(body, key);
+                body.push(':');
+                push_json(body, value);
+            }
+            body.push('}');
+        }
+        if !self.finalizers.is_empty() {
+            body.push_str(",\"finalizers\":[");
+            for (at, finalizer) in self.finalizers.iter().enumerate() {
+                if at > 0 {
+                    body.push(',');
+                }
+                push_json(body, finalizer);
+            }
+            body.push(']');
+        }
+    }
+}
+
+/// What of a template's metadata has no field of its own.
+fn other(meta: &Value) -> String {
+    let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
+    let rest = meta.as_object().into_iter().flatten().filter(|(key, _)| !named.contains(&key.as_str()));
+    let rest = Value::Object(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
+    let text = canonical(&rest);
+    text[1..text.len() - 1].to_owned()
+}
+
+impl serde::Serialize for Template {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw = serde_json::value::RawValue::from_string(self.to_json()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// Writes a JSON string.
+pub(crate) fn push_json(body: &mut String, text: &str) {
+    body.push_str(&Value::from(text).to_string());
+}
+
+impl Field for Template {
+    const SHAPE: Shape = Shape::Named("k8s.io.api.core.v1.PodTemplateSpec");
+    /// Pieces of one message, put behind one another, are that message.
+    type Partial = (Self, Vec<u8>);
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|template| Self::from_json_value(&template))
+    }
+
+    fn open(self) -> Self::Partial {
+        (self, Vec::new())
+    }
+
+    fn merge(
+        (_, bytes): &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        bytes.extend_from_slice(reader.expect_bytes(wire)?);
+        Ok(())
+    }
+
+    fn close((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
+        if bytes.is_empty() {
+            return Ok(earlier);
+        }
+        let template = crate::protobuf::to_json("k8s.io.api.core.v1.PodTemplateSpec", &bytes)?;
+        Ok(Self::from_json_value(&template))
+    }
 }

@@ -1,1 +1,61 @@
-//! Lean views: one definition each, decoded from JSON and from protobuf.
+//! Lean views: kinds as their readers see them, each from one definition for JSON and protobuf.
+//!
+//! Fields are named as in the API, in snake case; a string that is absent is empty; what nobody reads is not there. A
+//! view cannot be written back: changes go out as patches.
+
+mod affinity;
+mod config;
+mod container;
+mod deployment;
+mod disruption;
+mod lease;
+mod metadata;
+mod namespace;
+mod node;
+mod persistent_volume_claim;
+mod pod;
+mod replica_set;
+mod replication_controller;
+mod service;
+mod volume;
+
+pub use affinity::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
+    PodAffinityTerm, PodAntiAffinity, PreferredSchedulingTerm, Toleration,
+    TopologySpreadConstraint, WeightedPodAffinityTerm,
+};
+pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
+pub use container::{
+    Container, ContainerPort, ContainerResizePolicy, ContainerState, ContainerStateRunning,
+    ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe, ResourceRequirements,
+};
+pub use deployment::{
+    Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
+    RollingUpdateDeployment,
+};
+pub use disruption::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+pub use lease::{Lease, LeaseSpec};
+pub use metadata::Metadata;
+pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
+pub use node::{
+    AttachedVolume, ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint,
+};
+pub use persistent_volume_claim::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    VolumeResourceRequirements,
+};
+pub use pod::{
+    Pod, PodCondition, PodIp, PodReadinessGate, PodResourceClaim, PodSchedulingGate,
+    PodSchedulingGroup, PodSpec, PodStatus,
+};
+pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
+pub use replication_controller::{
+    ReplicationController, ReplicationControllerCondition, ReplicationControllerSpec,
+    ReplicationControllerStatus,
+};
+pub use service::{Service, ServicePort, ServiceSpec};
+pub use volume::{
+    AwsElasticBlockStoreVolumeSource, ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource,
+    GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
+    PersistentVolumeClaimVolumeSource, RbdVolumeSource, SecretVolumeSource, Volume, VolumeSource,
+};

@@ -1,8 +1,18 @@
-//! Request bodies into objects: JSON, YAML and protobuf, with field validation.
+//! Request bodies into objects: JSON and YAML as Go's decoders read them, with field validation.
 
-use serde_json::Value;
+mod duration;
+pub(crate) mod json;
+mod kinds;
+mod scalars;
+pub(crate) mod typed;
+pub(crate) mod yaml;
+mod yaml_scalar;
 
+use serde_json::{Map, Value};
+
+use self::json::Json;
 use crate::resource::{GroupVersionKind, ResourceType};
+use crate::schema::Schema;
 use crate::status::StatusError;
 
 /// What to do about unknown and repeated fields (`fieldValidation`).
@@ -26,25 +36,142 @@ pub(crate) struct Decoded {
     pub(crate) warnings: Vec<String>,
 }
 
+/// A body before its types are known.
+pub(crate) struct Document<'a> {
+    /// The body's value.
+    pub json: Json<'a>,
+    /// Keys that YAML had twice, one line each.
+    pub repeated: Vec<String>,
+}
+
 /// Reads the body of a create or an update of `resource` (or one of its parts). `expected` is the kind that the path stands for;
 /// a body without apiVersion and kind is taken to be of it, another kind is a 400.
 pub(crate) fn object(
     _resource: &ResourceType,
     expected: &GroupVersionKind,
-    _content_type: &str,
+    content_type: &str,
     body: &[u8],
-    _validation: FieldValidation,
+    validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
-    let mut object: Value = serde_json::from_slice(body).map_err(|error| {
+    match Schema::of(expected) {
+        Some(schema) => with_schema(&schema, expected, content_type, body, validation),
+        None => untyped(expected, content_type, body),
+    }
+}
+
+/// [`object`] for a schema at hand.
+pub(crate) fn with_schema(
+    schema: &Schema,
+    expected: &GroupVersionKind,
+    content_type: &str,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, StatusError> {
+    let unreadable = |error: String| unrecognized(expected, &error, body);
+    let document = read(content_type, body).map_err(unreadable)?;
+    let given = kinds::given(&document.json, expected).map_err(unreadable)?;
+    let refuse = |error: &str| {
         StatusError::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: {error}",
-            expected.kind, expected.version, expected.kind
+            given.kind, given.version, expected.kind
         ))
-    })?;
-    if let Some(map) = object.as_object_mut() {
-        map.entry("apiVersion").or_insert_with(|| Value::from(expected.api_version()));
-        map.entry("kind").or_insert_with(|| Value::from(&*expected.kind));
-        map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    };
+    if given.kind != expected.kind || given.group != expected.group {
+        return Err(refuse(&kinds::mismatch(&given, expected)));
     }
-    Ok(Decoded { object, warnings: Vec::new() })
+    if given.version != expected.version {
+        return Err(kinds::other_version(&given, expected)
+            .map_or_else(StatusError::bad_request, |error| refuse(&error)));
+    }
+    let (object, findings) = typed::decode(&document.json, schema.at());
+    if let Some(error) = findings.error {
+        return Err(refuse(&error));
+    }
+    let warnings =
+        judge(validation, &document.repeated, findings.strict).map_err(|e| refuse(&e))?;
+    Ok(Decoded { object: named(object, expected), warnings })
+}
+
+/// What field validation makes of a body's problems: warnings, or the text of a refusal.
+fn judge(
+    validation: FieldValidation,
+    repeated: &[String],
+    strict: Vec<String>,
+) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(repeated.iter().cloned().chain(strict).collect()),
+        FieldValidation::Strict => {
+            let mut all = strict;
+            if !repeated.is_empty() {
+                all.insert(0, format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  ")));
+            }
+            if all.is_empty() {
+                Ok(all)
+            } else {
+                Err(format!("strict decoding error: {}", all.join(", ")))
+            }
+        }
+    }
+}
+
+/// Reads a body by its media type; errors are worded as the readers upstream word them.
+pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a>, String> {
+    if content_type.contains("yaml") {
+        let document =
+            yaml::parse(body).map_err(|e| format!("error converting YAML to JSON: {e}"))?;
+        return Ok(Document { json: document.json, repeated: document.repeated });
+    }
+    let json = json::parse(body)
+        .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
+    Ok(Document { json, repeated: Vec::new() })
+}
+
+/// Makes an object canonical again after something other than decoding has changed it, or before it is first stored.
+/// The error is the first value of a wrong type.
+pub(crate) fn canonical(schema: &Schema, object: &Value) -> Result<Value, String> {
+    let (value, findings) = typed::decode(&Json::from(object), schema.at());
+    findings.error.map_or(Ok(value), Err)
+}
+
+/// A kind that no schema is known of: JSON as it is.
+fn untyped(
+    expected: &GroupVersionKind,
+    content_type: &str,
+    body: &[u8],
+) -> Result<Decoded, StatusError> {
+    let document = read(content_type, body).map_err(|e| unrecognized(expected, &e, body))?;
+    Ok(Decoded { object: named(document.json.to_value(), expected), warnings: document.repeated })
+}
+
+/// With apiVersion and kind, and metadata when it has none.
+fn named(object: Value, expected: &GroupVersionKind) -> Value {
+    let mut map = match object {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    map.insert("apiVersion".into(), expected.api_version().into());
+    map.insert("kind".into(), (*expected.kind).into());
+    map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    Value::Object(map)
+}
+
+/// 400 of a body that is no object of any kind.
+fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> StatusError {
+    let summary = summary(body);
+    StatusError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {error} ({summary})",
+        expected.kind
+    ))
+}
+
+/// The start of a body: as text when it looks like JSON, else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    let start = &body[..body.len().min(30)];
+    let text = match start.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|b| format!("{b:02x}")).collect(),
+    };
+    if body.len() > start.len() { format!("{text} ...") } else { text }
 }

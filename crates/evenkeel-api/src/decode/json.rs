@@ -1,0 +1,172 @@
+//! The JSON side: nulls count as absent, unknown fields are skipped.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{Field, Message};
+
+/// Reads a `T`, or its absent value for null.
+pub(crate) struct Seed<T>(PhantomData<T>);
+
+impl<T> Seed<T> {
+    /// The only one.
+    pub(crate) const NEW: Self = Self(PhantomData);
+}
+
+impl<'de, T: Field> DeserializeSeed<'de> for Seed<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de, T: Field> Visitor<'de> for Seed<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E>(self) -> Result<T, E> {
+        Ok(T::absent())
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok(T::absent())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::from_json(deserializer)
+    }
+}
+
+/// Reads an object into a message.
+pub(crate) struct Object<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Message> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let mut value = T::default();
+        while let Some(key) = map.next_key_seed(Key::<T>(PhantomData))? {
+            if key == 0 {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                value.json_field(key, &mut map)?;
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// Recognises a field's name without storing it.
+struct Key<T>(PhantomData<T>);
+
+impl<'de, T: Message> DeserializeSeed<'de> for Key<T> {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<T: Message> Visitor<'_> for Key<T> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<u64, E> {
+        Ok(T::key(name))
+    }
+}
+
+/// Reads a string, in one allocation.
+pub(crate) struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = Box<str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Box<str>, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Box<str>, E> {
+        Ok(text.into())
+    }
+}
+
+/// A string that is looked at and not kept.
+pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
+
+impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed<T, F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<X: serde::de::Error>(self, text: &str) -> Result<T, X> {
+        (self.0)(text).map_err(X::custom)
+    }
+}
+
+/// Reads an array.
+pub(crate) struct Array<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Field> Visitor<'de> for Array<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = seq.next_element_seed(Seed::<T>::NEW)? {
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+/// Reads the entries of an object whose keys are data.
+pub(crate) struct Entries<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Field> Visitor<'de> for Entries<T> {
+    type Value = Vec<(Box<str>, T)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key_seed(MapKey)? {
+            entries.push((key, map.next_value_seed(Seed::<T>::NEW)?));
+        }
+        Ok(entries)
+    }
+}
+
+struct MapKey;
+
+impl<'de> DeserializeSeed<'de> for MapKey {
+    type Value = Box<str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Box<str>, D::Error> {
+        deserializer.deserialize_str(Text)
+    }
+}

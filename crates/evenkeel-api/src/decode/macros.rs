@@ -1,0 +1,151 @@
+//! The macro that yields both decoders from one definition.
+
+/// Defines a struct and how it is read:
+///
+/// ```ignore
+/// message! {
+///     /// What it is.
+///     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
+///         /// What the field is.
+///         ip: Box<str> = 1 "ip",
+///     }
+/// }
+/// ```
+///
+/// The number is the field's in upstream's protobuf, the string its name in JSON. A field that upstream inlines in JSON
+/// (at most one, last) is written `=> inline_field: Type = 2`.
+macro_rules! message {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident($upstream:literal) {
+            $($(#[$doc:meta])* $field:ident: $type:ty = $number:literal $json:literal,)*
+            $(=> $(#[$idoc:meta])* $ifield:ident: $itype:ty = $inumber:literal)?
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+            $($(#[$idoc])* pub $ifield: $itype,)?
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($field: <$type as $crate::decode::Field>::absent(),)*
+                    $($ifield: <$itype as $crate::decode::Field>::absent(),)?
+                }
+            }
+        }
+
+        impl $crate::decode::Message for $name {
+            const FACTS: $crate::decode::Facts = $crate::decode::Facts {
+                name: $upstream,
+                fields: &[
+                    $(($number, $json, &<$type as $crate::decode::Field>::SHAPE),)*
+                    $(($inumber, "", &<$itype as $crate::decode::Field>::SHAPE),)?
+                ],
+            };
+
+            #[inline]
+            fn key(name: &str) -> u64 {
+                match name {
+                    $($json => $number,)*
+                    // An inlined message's fields are told from this one's by being shifted.
+                    $(_ if <$itype as $crate::decode::Message>::key(name) != 0 => {
+                        <$itype as $crate::decode::Message>::key(name) << 32
+                    })?
+                    _ => 0,
+                }
+            }
+
+            #[inline]
+            fn json_field<'de, A: serde::de::MapAccess<'de>>(&mut self, key: u64, map: &mut A) -> Result<(), A::Error> {
+                match key {
+                    $($number => self.$field = map.next_value_seed($crate::decode::Seed::<$type>::NEW)?,)*
+                    $(_ if key >> 32 != 0 => {
+                        $crate::decode::Message::json_field(&mut self.$ifield, key >> 32, map)?;
+                    })?
+                    _ => drop(map.next_value::<serde::de::IgnoredAny>()?),
+                }
+                Ok(())
+            }
+
+            fn merge_fields(&mut self, reader: &mut $crate::decode::Reader<'_>) -> Result<(), $crate::decode::WireError> {
+                use $crate::decode::Field;
+                let Self { $($field,)* $($ifield,)? } = std::mem::take(self);
+                $(let mut $field = <$type as Field>::open($field);)*
+                $(let mut $ifield = <$itype as Field>::open($ifield);)?
+                while let Some((number, wire)) = reader.tag()? {
+                    match number {
+                        $($number => <$type as Field>::merge(&mut $field, wire, reader).map_err(|e| e.field($json))?,)*
+                        $($inumber => <$itype as Field>::merge(&mut $ifield, wire, reader)?,)?
+                        _ => reader.skip(number, wire)?,
+                    }
+                }
+                *self = Self {
+                    $($field: <$type as Field>::close($field).map_err(|e| e.field($json))?,)*
+                    $($ifield: <$itype as Field>::close($ifield)?,)?
+                };
+                Ok(())
+            }
+        }
+
+        impl $crate::decode::Field for $name {
+            const SHAPE: $crate::decode::Shape =
+                $crate::decode::Shape::Message(&<$name as $crate::decode::Message>::FACTS);
+            type Partial = Self;
+
+            fn absent() -> Self {
+                Self::default()
+            }
+
+            fn from_json<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_map($crate::decode::Object(std::marker::PhantomData))
+            }
+
+            fn open(self) -> Self {
+                self
+            }
+
+            fn merge(
+                partial: &mut Self,
+                wire: $crate::decode::Wire,
+                reader: &mut $crate::decode::Reader<'_>,
+            ) -> Result<(), $crate::decode::WireError> {
+                let bytes = reader.expect_bytes(wire)?;
+                $crate::decode::Message::merge_fields(partial, &mut $crate::decode::Reader::new(bytes))
+            }
+
+            fn close(partial: Self) -> Result<Self, $crate::decode::WireError> {
+                Ok(partial)
+            }
+        }
+    };
+}
+
+/// Makes a message a `View` of a kind.
+macro_rules! view {
+    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal) => {
+        impl $crate::View for $name {
+            fn kind() -> $crate::Kind {
+                $crate::Kind::new($group, $version, $kind, $plural, $namespaced)
+            }
+
+            const PROTOBUF: bool = true;
+
+            fn meta(&self) -> &$crate::Meta {
+                &self.meta
+            }
+
+            fn decode(
+                bytes: &[u8],
+                encoding: $crate::Encoding,
+            ) -> Result<Self, $crate::DecodeError> {
+                $crate::decode::decode_message($kind, bytes, encoding)
+            }
+        }
+    };
+}
+
+pub(crate) use {message, view};

@@ -1,0 +1,121 @@
+//! Reading objects from the wire: one struct definition yields a JSON decoder and a Kubernetes protobuf decoder.
+//!
+//! `message!` turns a table of fields into both decoders. Either way, what the definition does not name is skipped
+//! without being stored, an error names the path of its field, and nothing that came from outside makes it panic.
+
+mod json;
+mod macros;
+pub(crate) mod proto;
+mod types;
+
+pub(crate) use json::{Object, Seed};
+pub(crate) use macros::{message, view};
+pub(crate) use proto::{Reader, Wire, WireError};
+pub(crate) use types::{Scalar, StringOrNumber};
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess};
+
+use crate::{DecodeError, Encoding};
+
+/// What a type is in upstream's protobuf definitions; held against the recorded facts by a test.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// A protobuf scalar, or a message that is read as one value, by its name.
+    Named(&'static str),
+    /// A message with a definition of its own.
+    Message(&'static Facts),
+    /// A list.
+    Repeated(&'static Shape),
+    /// A map from strings.
+    Map(&'static Shape),
+}
+
+/// A message as its definition states it.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// Package and name, such as `k8s.io.api.core.v1.Pod`.
+    pub(crate) name: &'static str,
+    /// Number, JSON name and type of each field that is read; the name is empty for a field inlined in JSON.
+    pub(crate) fields: &'static [(u32, &'static str, &'static Shape)],
+}
+
+/// How one field's type is read, from both encodings.
+pub(crate) trait Field: Sized {
+    /// What upstream calls it.
+    const SHAPE: Shape;
+    /// What protobuf occurrences of the field are gathered in.
+    type Partial;
+
+    /// The value where the field is absent or null.
+    fn absent() -> Self;
+    /// Whether it stands for no value, which makes an optional field `None`.
+    fn is_absent(&self) -> bool {
+        false
+    }
+    /// Reads a JSON value that is not null.
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+    /// Goes on gathering where an earlier part of the message left off.
+    fn open(self) -> Self::Partial;
+    /// Adds one occurrence of the field: lists and maps grow, messages merge, scalars are replaced.
+    fn merge(
+        partial: &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError>;
+    /// The value, when the message has ended.
+    fn close(partial: Self::Partial) -> Result<Self, WireError>;
+}
+
+/// A struct made by `message!`.
+pub(crate) trait Message: Sized + Default {
+    /// Its definition.
+    const FACTS: Facts;
+
+    /// Identifies a JSON name among the fields; 0 is none of them.
+    fn key(name: &str) -> u64;
+    /// Reads the JSON value of the field that `key` identified.
+    fn json_field<'de, A: MapAccess<'de>>(&mut self, key: u64, map: &mut A)
+    -> Result<(), A::Error>;
+    /// Reads the message's fields up to the reader's end.
+    fn merge_fields(&mut self, reader: &mut Reader<'_>) -> Result<(), WireError>;
+}
+
+/// Decodes a message that stands alone.
+pub(crate) fn decode_message<T: Field>(
+    kind: &str,
+    bytes: &[u8],
+    encoding: Encoding,
+) -> Result<T, DecodeError> {
+    match encoding {
+        Encoding::Json => from_json(kind, bytes),
+        Encoding::Protobuf => {
+            let mut partial = T::absent().open();
+            let mut reader = Reader::new(bytes);
+            T::merge(&mut partial, Wire::Message, &mut reader)
+                .and_then(|()| T::close(partial))
+                .map_err(|error| error.of(kind))
+        }
+    }
+}
+
+/// Decodes JSON; when that fails, decodes again keeping track of the path, which good input need not pay for.
+fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
+    let mut fast = serde_json::Deserializer::from_slice(bytes);
+    if let Ok(value) = Seed::<T>::NEW.deserialize(&mut fast)
+        && fast.end().is_ok()
+    {
+        return Ok(value);
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
+    let read = Seed::<T>::NEW.deserialize(tracked);
+    match read.and_then(|value| deserializer.end().map(|()| value)) {
+        Ok(value) => Ok(value),
+        Err(error) => Err(DecodeError {
+            kind: kind.into(),
+            field: track.path().to_string().into(),
+            reason: error.to_string().into(),
+        }),
+    }
+}

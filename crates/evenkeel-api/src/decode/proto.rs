@@ -1,0 +1,229 @@
+//! The protobuf side: a reader over bytes that never reads past their end.
+
+use crate::DecodeError;
+
+/// Groups within groups that are skipped; Kubernetes has none, so more is an attack.
+const MAX_GROUP_DEPTH: usize = 64;
+
+/// How a field's value is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// A number of one to ten bytes.
+    Varint,
+    /// Eight bytes.
+    Fixed64,
+    /// A length and that many bytes.
+    Len,
+    /// The start of a group.
+    Start,
+    /// The end of a group.
+    End,
+    /// Four bytes.
+    Fixed32,
+    /// Not on the wire: the reader stands in the message itself, which ends where the reader does.
+    Message,
+}
+
+/// What is wrong, and where: segments are added on the way out.
+#[derive(Debug)]
+pub(crate) struct WireError(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: Vec<Segment>,
+    reason: Box<str>,
+}
+
+#[derive(Debug)]
+enum Segment {
+    Field(&'static str),
+    Index(usize),
+}
+
+impl WireError {
+    /// An error without a place yet.
+    #[cold]
+    pub(crate) fn new(reason: impl Into<Box<str>>) -> Self {
+        Self(Box::new(Inner { path: Vec::new(), reason: reason.into() }))
+    }
+
+    /// Within the named field; an inlined one has no name.
+    #[cold]
+    pub(crate) fn field(mut self, name: &'static str) -> Self {
+        if !name.is_empty() {
+            self.0.path.push(Segment::Field(name));
+        }
+        self
+    }
+
+    /// Within an item of a list.
+    #[cold]
+    pub(crate) fn index(mut self, index: usize) -> Self {
+        self.0.path.push(Segment::Index(index));
+        self
+    }
+
+    /// The public form.
+    #[cold]
+    pub(crate) fn of(self, kind: &str) -> DecodeError {
+        use std::fmt::Write;
+        let mut field = String::new();
+        for segment in self.0.path.iter().rev() {
+            // Writing to a string does not fail.
+            let _ = match segment {
+                Segment::Field(name) if field.is_empty() => write!(field, "{name}"),
+                Segment::Field(name) => write!(field, ".{name}"),
+                Segment::Index(index) => write!(field, "[{index}]"),
+            };
+        }
+        if field.is_empty() {
+            field.push('.');
+        }
+        DecodeError { kind: kind.into(), field: field.into(), reason: self.0.reason }
+    }
+}
+
+/// Reads the fields of one message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader over a message's bytes.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Takes what has not been read.
+    pub(crate) fn take_rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// The next field's number and layout, or none at the end.
+    pub(crate) fn tag(&mut self) -> Result<Option<(u32, Wire)>, WireError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let wire = match tag & 7 {
+            0 => Wire::Varint,
+            1 => Wire::Fixed64,
+            2 => Wire::Len,
+            3 => Wire::Start,
+            4 => Wire::End,
+            5 => Wire::Fixed32,
+            other => return Err(WireError::new(format!("wire type {other} does not exist"))),
+        };
+        match u32::try_from(tag >> 3) {
+            Ok(number @ 1..=0x1fff_ffff) => Ok(Some((number, wire))),
+            _ => Err(WireError::new(format!("field number {} is out of range", tag >> 3))),
+        }
+    }
+
+    /// A number.
+    pub(crate) fn varint(&mut self) -> Result<u64, WireError> {
+        // Nearly all are one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        let mut value = 0u64;
+        for (at, byte) in self.rest.iter().enumerate().take(10) {
+            if at == 9 && *byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(WireError::new(if self.rest.len() < 10 {
+            "the message ends within a number"
+        } else {
+            "a number is too long"
+        }))
+    }
+
+    /// A length and that many bytes.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let length = self.varint()?;
+        match usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length)) {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(bytes)
+            }
+            None => {
+                Err(WireError::new(format!("{length} bytes announced, {} left", self.rest.len())))
+            }
+        }
+    }
+
+    /// The bytes of a field that must have them.
+    pub(crate) fn expect_bytes(&mut self, wire: Wire) -> Result<&'a [u8], WireError> {
+        match wire {
+            Wire::Len => self.bytes(),
+            Wire::Message => Ok(self.take_rest()),
+            other => Err(mismatch(other, "bytes")),
+        }
+    }
+
+    /// The number of a field that must be one.
+    pub(crate) fn expect_varint(&mut self, wire: Wire) -> Result<u64, WireError> {
+        match wire {
+            Wire::Varint => self.varint(),
+            other => Err(mismatch(other, "a number")),
+        }
+    }
+
+    /// Passes over a field's value.
+    pub(crate) fn skip(&mut self, number: u32, wire: Wire) -> Result<(), WireError> {
+        let mut groups: Vec<u32> = Vec::new();
+        let (mut number, mut wire) = (number, wire);
+        loop {
+            match wire {
+                Wire::Varint => drop(self.varint()?),
+                Wire::Fixed64 => self.advance(8)?,
+                Wire::Fixed32 => self.advance(4)?,
+                Wire::Len => drop(self.bytes()?),
+                Wire::Start if groups.len() == MAX_GROUP_DEPTH => {
+                    return Err(WireError::new("groups are nested too deep"));
+                }
+                Wire::Start => groups.push(number),
+                Wire::End if groups.pop() != Some(number) => {
+                    return Err(WireError::new("a group ends that did not begin"));
+                }
+                Wire::End => {}
+                Wire::Message => drop(self.take_rest()),
+            }
+            if groups.is_empty() {
+                return Ok(());
+            }
+            (number, wire) =
+                self.tag()?.ok_or_else(|| WireError::new("the message ends within a group"))?;
+        }
+    }
+
+    fn advance(&mut self, length: usize) -> Result<(), WireError> {
+        match self.rest.split_at_checked(length) {
+            Some((_, rest)) => {
+                self.rest = rest;
+                Ok(())
+            }
+            None => {
+                Err(WireError::new(format!("{length} bytes expected, {} left", self.rest.len())))
+            }
+        }
+    }
+}
+
+#[cold]
+fn mismatch(wire: Wire, wanted: &str) -> WireError {
+    WireError::new(format!("{wire:?} on the wire where {wanted} should be"))
+}

@@ -1,0 +1,353 @@
+//! How the types that definitions use are read.
+
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, IgnoredAny, Visitor};
+
+use super::json::{Array, Entries, Parsed, Text};
+use super::{Field, Reader, Shape, Wire, WireError};
+use crate::map::{Map, Unread, settle};
+use crate::meta::StrMap;
+use crate::time::{self, Timestamp};
+
+impl Field for Box<str> {
+    const SHAPE: Shape = Shape::Named("string");
+    type Partial = Self;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text)
+    }
+
+    fn open(self) -> Self {
+        self
+    }
+
+    fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let bytes = reader.expect_bytes(wire)?;
+        // Upstream does not check; JSON readers of the same object see replacement characters, and so do ours.
+        *partial = match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => String::from_utf8_lossy(bytes).into(),
+        };
+        Ok(())
+    }
+
+    fn close(partial: Self) -> Result<Self, WireError> {
+        Ok(partial)
+    }
+}
+
+macro_rules! scalar {
+    ($type:ty, $shape:literal, $absent:expr, $convert:expr) => {
+        impl Field for $type {
+            const SHAPE: Shape = Shape::Named($shape);
+            type Partial = Self;
+
+            fn absent() -> Self {
+                $absent
+            }
+
+            fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                serde::Deserialize::deserialize(deserializer)
+            }
+
+            fn open(self) -> Self {
+                self
+            }
+
+            fn merge(
+                partial: &mut Self,
+                wire: Wire,
+                reader: &mut Reader<'_>,
+            ) -> Result<(), WireError> {
+                let convert: fn(u64) -> $type = $convert;
+                *partial = convert(reader.expect_varint(wire)?);
+                Ok(())
+            }
+
+            fn close(partial: Self) -> Result<Self, WireError> {
+                Ok(partial)
+            }
+        }
+    };
+}
+
+scalar!(bool, "bool", false, |number| number != 0);
+scalar!(i32, "int32", 0, |number| number as i32);
+scalar!(i64, "int64", 0, |number| number as i64);
+
+impl<T: Field> Field for Option<T> {
+    const SHAPE: Shape = T::SHAPE;
+    type Partial = Option<T::Partial>;
+
+    fn absent() -> Self {
+        None
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::from_json(deserializer).map(|value| Some(value).filter(|value| !value.is_absent()))
+    }
+
+    fn open(self) -> Self::Partial {
+        self.map(T::open)
+    }
+
+    fn merge(
+        partial: &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        T::merge(partial.get_or_insert_with(|| T::absent().open()), wire, reader)
+    }
+
+    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+        Ok(partial.map(T::close).transpose()?.filter(|value| !value.is_absent()))
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    const SHAPE: Shape = T::SHAPE;
+    type Partial = Box<T::Partial>;
+
+    fn absent() -> Self {
+        Self::new(T::absent())
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::from_json(deserializer).map(Self::new)
+    }
+
+    fn open(self) -> Self::Partial {
+        Box::new((*self).open())
+    }
+
+    fn merge(
+        partial: &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        T::merge(partial, wire, reader)
+    }
+
+    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+        T::close(*partial).map(Self::new)
+    }
+}
+
+impl<T: Field> Field for Box<[T]> {
+    const SHAPE: Shape = Shape::Repeated(&T::SHAPE);
+    type Partial = Vec<T>;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Array::<T>(PhantomData)).map(Vec::into_boxed_slice)
+    }
+
+    fn open(self) -> Vec<T> {
+        self.into_vec()
+    }
+
+    fn merge(partial: &mut Vec<T>, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut item = T::absent().open();
+        let read = T::merge(&mut item, wire, reader).and_then(|()| T::close(item));
+        partial.push(read.map_err(|error| error.index(partial.len()))?);
+        Ok(())
+    }
+
+    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+        Ok(partial.into_boxed_slice())
+    }
+}
+
+impl<T: Field> Field for Map<T> {
+    const SHAPE: Shape = Shape::Map(&T::SHAPE);
+    type Partial = Vec<(Box<str>, T)>;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries::<T>(PhantomData)).map(Self::from_entries)
+    }
+
+    fn open(self) -> Self::Partial {
+        self.into_entries()
+    }
+
+    fn merge(
+        partial: &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        let mut entry = Reader::new(reader.expect_bytes(wire)?);
+        let (mut key, mut value) = (Box::<str>::default(), T::absent().open());
+        while let Some((number, wire)) = entry.tag()? {
+            match number {
+                1 => <Box<str>>::merge(&mut key, wire, &mut entry)?,
+                2 => T::merge(&mut value, wire, &mut entry)?,
+                _ => entry.skip(number, wire)?,
+            }
+        }
+        partial.push((key, T::close(value)?));
+        Ok(())
+    }
+
+    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+        Ok(Self::from_entries(partial))
+    }
+}
+
+impl Field for StrMap {
+    const SHAPE: Shape = Shape::Map(&Shape::Named("string"));
+    type Partial = Vec<(Box<str>, Box<str>)>;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_map(Entries::<Box<str>>(PhantomData))
+            .map(|entries| Self(settle(entries)))
+    }
+
+    fn open(self) -> Self::Partial {
+        self.0.into_vec()
+    }
+
+    fn merge(
+        partial: &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        Map::<Box<str>>::merge(partial, wire, reader)
+    }
+
+    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+        Ok(Self(settle(partial)))
+    }
+}
+
+impl Field for Unread {
+    const SHAPE: Shape = Shape::Named("any");
+    type Partial = ();
+
+    fn absent() -> Self {
+        Self
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Self)
+    }
+
+    fn open(self) {}
+
+    fn merge((): &mut (), wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        reader.skip(1, wire)
+    }
+
+    fn close((): ()) -> Result<Self, WireError> {
+        Ok(Self)
+    }
+}
+
+/// What protobuf says of a time so far.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Instant {
+    set: bool,
+    seconds: i64,
+    nanos: i32,
+}
+
+impl Field for Timestamp {
+    // metav1.Time and metav1.MicroTime are laid out alike.
+    const SHAPE: Shape = Shape::Named("time");
+    type Partial = Instant;
+
+    /// Go's zero time stands for no time; only ever seen through an `Option`.
+    fn absent() -> Self {
+        time::ZERO
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == time::ZERO
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Parsed(time::parse, PhantomData))
+    }
+
+    fn open(self) -> Instant {
+        if self.is_absent() {
+            return Instant::default();
+        }
+        Instant { set: true, seconds: self.as_second(), nanos: self.subsec_nanosecond() }
+    }
+
+    fn merge(partial: &mut Instant, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut body = Reader::new(reader.expect_bytes(wire)?);
+        while let Some((number, wire)) = body.tag()? {
+            partial.set = true;
+            match number {
+                1 => i64::merge(&mut partial.seconds, wire, &mut body)?,
+                2 => i32::merge(&mut partial.nanos, wire, &mut body)?,
+                _ => body.skip(number, wire)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn close(partial: Instant) -> Result<Self, WireError> {
+        if !partial.set {
+            return Ok(time::ZERO);
+        }
+        Timestamp::new(partial.seconds, partial.nanos)
+            .map_err(|_| WireError::new(format!("{} seconds is no time", partial.seconds)))
+    }
+}
+
+/// A value whose JSON is a string or a number.
+pub(crate) struct StringOrNumber<T>(pub(crate) fn(Scalar<'_>) -> Result<T, String>);
+
+/// What such a value was.
+pub(crate) enum Scalar<'a> {
+    /// A string.
+    Text(&'a str),
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Number(f64),
+}
+
+impl<T> Visitor<'_> for StringOrNumber<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a string or a number")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(Scalar::Text(text)).map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        (self.0)(Scalar::Whole(number)).map_err(E::custom)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        let scalar = i64::try_from(number).map_or(Scalar::Number(number as f64), Scalar::Whole);
+        (self.0)(scalar).map_err(E::custom)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+        (self.0)(Scalar::Number(number)).map_err(E::custom)
+    }
+}

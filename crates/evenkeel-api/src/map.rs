@@ -1,0 +1,69 @@
+//! Small sorted maps with string keys.
+
+/// A small map from strings: one allocation for the entries, sorted by key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Map<T>(Box<[(Box<str>, T)]>);
+
+impl<T> Map<T> {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&T> {
+        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// Whether `key` is there.
+    pub fn contains(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Entries in order of key.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &T)> + '_ {
+        self.0.iter().map(|(k, v)| (&**k, v))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From entries in any order; a later entry of the same key wins.
+    pub fn from_entries(entries: Vec<(Box<str>, T)>) -> Self {
+        Self(settle(entries))
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<(Box<str>, T)> {
+        self.0.into_vec()
+    }
+}
+
+impl<T> Default for Map<T> {
+    fn default() -> Self {
+        Self(Box::default())
+    }
+}
+
+impl<K: Into<Box<str>>, T> FromIterator<(K, T)> for Map<T> {
+    fn from_iter<I: IntoIterator<Item = (K, T)>>(entries: I) -> Self {
+        Self::from_entries(entries.into_iter().map(|(k, v)| (k.into(), v)).collect())
+    }
+}
+
+/// A value of which nobody reads more than that it is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Unread;
+
+/// Sorts entries by key and keeps the last of equal ones. What the server sends is sorted already.
+pub(crate) fn settle<T>(mut entries: Vec<(Box<str>, T)>) -> Box<[(Box<str>, T)]> {
+    if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+        // Reversed first, so that of equal keys the last given comes first and is the one kept.
+        entries.reverse();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries.dedup_by(|later, first| later.0 == first.0);
+    }
+    entries.into_boxed_slice()
+}

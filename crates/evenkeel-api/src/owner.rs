@@ -1,0 +1,46 @@
+//! Owner references, written.
+
+use crate::template::push_json;
+use crate::{Kind, Meta, OwnerReference};
+
+impl OwnerReference {
+    /// What an object says of the owner that controls it. Controllers always block the owner's foreground deletion.
+    pub fn controlled_by(kind: &Kind, owner: &Meta) -> Self {
+        Self {
+            api_version: kind.api_version().into(),
+            kind: (&*kind.kind).into(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+            controller: true,
+            block_owner_deletion: true,
+        }
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        let mut text = String::with_capacity(192);
+        let fields = [
+            ("apiVersion", &self.api_version),
+            ("kind", &self.kind),
+            ("name", &self.name),
+            ("uid", &self.uid),
+        ];
+        for (at, (name, value)) in fields.into_iter().enumerate() {
+            text.push_str(if at == 0 { "{\"" } else { ",\"" });
+            text.push_str(name);
+            text.push_str("\":");
+            push_json(&mut text, value);
+        }
+        for (name, set) in
+            [("controller", self.controller), ("blockOwnerDeletion", self.block_owner_deletion)]
+        {
+            if set {
+                text.push_str(",\"");
+                text.push_str(name);
+                text.push_str("\":true");
+            }
+        }
+        text.push('}');
+        text
+    }
+}

@@ -1,0 +1,114 @@
+//! Reading quantities.
+
+use super::{Format, NANO, Quantity, QuantityError};
+
+/// Upstream's ceiling for binary quantities that its fast path does not take.
+const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
+/// Powers of ten beyond which any non-zero quantity is past the ends.
+const MAX_EXPONENT: i32 = 64;
+
+pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
+    let format_error = || QuantityError::Format(text.into());
+    let (negative, unsigned) = match text.as_bytes().first() {
+        None => return Err(format_error()),
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        Some(_) => (false, text),
+    };
+    let digits_end = |from: usize| {
+        unsigned[from..].find(|c: char| !c.is_ascii_digit()).map_or(unsigned.len(), |at| from + at)
+    };
+    let whole_end = digits_end(0);
+    let fraction = if unsigned[whole_end..].starts_with('.') {
+        whole_end + 1..digits_end(whole_end + 1)
+    } else {
+        whole_end..whole_end
+    };
+    let (whole, suffix) = (&unsigned[..whole_end], &unsigned[fraction.end..]);
+    let fraction = &unsigned[fraction];
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(format_error());
+    }
+    let unit = unit(suffix).ok_or_else(|| {
+        let shaped = suffix.bytes().all(|b| b.is_ascii_digit() || b"eEinumkKMGTP+-".contains(&b));
+        if shaped { QuantityError::Suffix(text.into()) } else { format_error() }
+    })?;
+    let (nanos, format) = match unit {
+        Unit::Ten(exponent, format) => (decimal(whole, fraction, exponent + 9), format),
+        Unit::Two(shift) => binary(whole, fraction, shift),
+    };
+    Ok(Quantity::new(if negative { -nanos } else { nanos }, format))
+}
+
+enum Unit {
+    Ten(i32, Format),
+    Two(u32),
+}
+
+fn unit(suffix: &str) -> Option<Unit> {
+    let decimal = |exponent| Some(Unit::Ten(exponent, Format::DecimalSi));
+    match suffix {
+        "" => decimal(0),
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => Some(Unit::Two(10)),
+        "Mi" => Some(Unit::Two(20)),
+        "Gi" => Some(Unit::Two(30)),
+        "Ti" => Some(Unit::Two(40)),
+        "Pi" => Some(Unit::Two(50)),
+        "Ei" => Some(Unit::Two(60)),
+        _ => {
+            let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            Some(Unit::Ten(exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT), Format::DecimalExponent))
+        }
+    }
+}
+
+/// `whole.fraction` times ten to the power of `exponent`, rounded away from zero to a whole number.
+fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
+    let digits = || whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0'));
+    // How many of the digits come before the point, once it has moved.
+    let kept = whole.len() as i64 + i64::from(exponent);
+    let mut value = 0i128;
+    let mut rest = false;
+    for (at, digit) in digits().enumerate() {
+        if (at as i64) < kept {
+            value = value.saturating_mul(10).saturating_add(digit);
+        } else {
+            rest |= digit != 0;
+        }
+    }
+    let missing = kept - (whole.len() + fraction.len()) as i64;
+    if value != 0 {
+        for _ in 0..missing.max(0) {
+            value = value.saturating_mul(10);
+        }
+    }
+    value.saturating_add(i128::from(rest))
+}
+
+/// `whole.fraction` times two to the power of `shift`, in billionths.
+fn binary(whole: &str, fraction: &str, shift: u32) -> (i128, Format) {
+    // Digits past the 18th cannot change the result by more than the rounding that they cause.
+    let (kept, dropped) = fraction.split_at(fraction.len().min(18));
+    let scale = 10i128.pow(kept.len() as u32);
+    let units = decimal(whole, "", 0).saturating_mul(NANO).saturating_mul(1 << shift);
+    let mut part = decimal(kept, "", 0);
+    if dropped.bytes().any(|digit| digit != b'0') {
+        part += 1;
+    }
+    // part < 10^18 + 1 and the shift is at most 60 bits: the product with 10^9 may pass 127 bits, so divide in steps.
+    let shifted = part * (1i128 << shift);
+    let (quotient, remainder) = (shifted / scale, shifted % scale);
+    let nanos = quotient * NANO + super::div_away(remainder * NANO, scale);
+    let total = units.saturating_add(nanos).min(MAX_BINARY);
+    // What is less than one cannot be written with a binary suffix.
+    (total, if total > 0 && total < NANO { Format::DecimalSi } else { Format::BinarySi })
+}

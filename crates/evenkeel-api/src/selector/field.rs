@@ -1,0 +1,143 @@
+//! Field selectors: `metadata.name=a,spec.nodeName!=b`.
+
+use std::fmt;
+
+use super::SelectorError;
+
+/// A parsed field selector. Which fields a kind has is for the server to know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct FieldSelector(Box<[FieldTerm]>);
+
+/// What one field must be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FieldTerm {
+    /// Path of the field.
+    pub field: Box<str>,
+    /// Whether it must be the value, or must not.
+    pub equal: bool,
+    /// The value.
+    pub value: Box<str>,
+}
+
+impl FieldSelector {
+    /// Parses the query-string form. Commas, equal signs and backslashes in values are escaped with a backslash.
+    ///
+    /// # Errors
+    /// When a term has no operator, or an escape is unknown or missing.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        split_terms(text)
+            .into_iter()
+            .filter(|term| !term.is_empty())
+            .map(parse_term)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// What must hold; none selects everything.
+    pub fn terms(&self) -> &[FieldTerm] {
+        &self.0
+    }
+
+    /// Whether it selects everything.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an object is selected whose fields are found by `get`; a field that is not there is empty.
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
+        self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
+    }
+
+    /// The one value that `field` must have, if it must have one.
+    pub fn exact(&self, field: &str) -> Option<&str> {
+        self.0.iter().find(|term| term.equal && *term.field == *field).map(|term| &*term.value)
+    }
+}
+
+/// Splits at commas that are not escaped.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn parse_term(term: &str) -> Result<FieldTerm, SelectorError> {
+    let found = term.char_indices().find_map(|(at, _)| {
+        let operators = [("!=", false), ("==", true), ("=", true)];
+        operators
+            .into_iter()
+            .find(|(sign, _)| term[at..].starts_with(sign))
+            .map(|(sign, equal)| (at, sign, equal))
+    });
+    let Some((at, sign, equal)) = found else {
+        return Err(SelectorError::new(format!(
+            "invalid selector: '{term}'; can't understand '{term}'"
+        )));
+    };
+    Ok(FieldTerm {
+        field: term[..at].into(),
+        equal,
+        value: unescape(&term[at + sign.len()..])?.into(),
+    })
+}
+
+fn unescape(value: &str) -> Result<String, SelectorError> {
+    let mut plain = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
+                Some(c) => {
+                    return Err(SelectorError::new(format!(
+                        "invalid field selector: invalid escape sequence: \\{c}"
+                    )));
+                }
+                None => {
+                    return Err(SelectorError::new(
+                        "invalid field selector: invalid escape sequence: \\",
+                    ));
+                }
+            },
+            ',' | '=' => {
+                return Err(SelectorError::new(format!(
+                    "invalid field selector: unescaped character in value: {value:?} ({c})"
+                )));
+            }
+            c => plain.push(c),
+        }
+    }
+    Ok(plain)
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, term) in self.0.iter().enumerate() {
+            let value = term.value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
+            let (comma, sign) =
+                (if at > 0 { "," } else { "" }, if term.equal { "=" } else { "!=" });
+            write!(f, "{comma}{}{sign}{value}", term.field)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for FieldSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        Self::parse(text)
+    }
+}

@@ -1,0 +1,189 @@
+//! The object forms: `metav1.LabelSelector`, and the plain map of older kinds.
+
+use std::ops::Deref;
+
+use serde::Deserializer;
+
+use super::{Operator, Requirement, Selector, SelectorError, State};
+use crate::StrMap;
+use crate::decode::{Field, Message, Reader, Shape, Wire, WireError, message};
+
+message! {
+    /// The object as it comes.
+    pub struct LabelSelector("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector") {
+        /// Labels that must be so.
+        match_labels: StrMap = 1 "matchLabels",
+        /// Requirements that must hold.
+        match_expressions: Box<[Expression]> = 2 "matchExpressions",
+    }
+}
+
+message! {
+    /// One requirement as it comes.
+    pub struct Expression("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement") {
+        /// Which label.
+        key: Box<str> = 1 "key",
+        /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+        operator: Box<str> = 2 "operator",
+        /// With what it is compared.
+        values: Box<[Box<str>]> = 3 "values",
+    }
+}
+
+impl From<LabelSelector> for Selector {
+    fn from(object: LabelSelector) -> Self {
+        let labels = object
+            .match_labels
+            .iter()
+            .map(|(key, value)| Requirement::new(key, Operator::Equals, Box::new([value.into()])));
+        let expressions = object.match_expressions.into_vec().into_iter().map(requirement);
+        match labels.chain(expressions).collect() {
+            Ok(requirements) => Self(State::All(requirements)),
+            Err(SelectorError(why)) => Self(State::Invalid(why)),
+        }
+    }
+}
+
+fn requirement(expression: Expression) -> Result<Requirement, SelectorError> {
+    let operator = match &*expression.operator {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => {
+            return Err(SelectorError::new(format!(
+                "{other:?} is not a valid label selector operator"
+            )));
+        }
+    };
+    Requirement::new(&expression.key, operator, expression.values)
+}
+
+impl Selector {
+    /// The object form, where there is one: the query string has operators that the object lacks, and `None` stands
+    /// for those as for a selector that is absent or makes no sense.
+    pub fn to_json(&self) -> Option<serde_json::Value> {
+        let State::All(requirements) = &self.0 else { return None };
+        let mut labels = serde_json::Map::new();
+        let mut expressions = Vec::new();
+        for requirement in requirements {
+            let operator = match requirement.operator {
+                Operator::Equals | Operator::DoubleEquals => {
+                    let value =
+                        requirement.values.first().map(|value| &**value).unwrap_or_default();
+                    labels.insert(requirement.key.to_string(), value.into());
+                    continue;
+                }
+                Operator::In => "In",
+                Operator::NotIn | Operator::NotEquals => "NotIn",
+                Operator::Exists => "Exists",
+                Operator::DoesNotExist => "DoesNotExist",
+                Operator::GreaterThan | Operator::LessThan => return None,
+            };
+            let mut expression = serde_json::json!({"key": requirement.key, "operator": operator});
+            if !requirement.values.is_empty() {
+                expression["values"] = requirement.values.iter().map(|value| &**value).collect();
+            }
+            expressions.push(expression);
+        }
+        let mut object = serde_json::Map::new();
+        if !labels.is_empty() {
+            object.insert("matchLabels".into(), labels.into());
+        }
+        if !expressions.is_empty() {
+            object.insert("matchExpressions".into(), expressions.into());
+        }
+        Some(object.into())
+    }
+}
+
+impl serde::Serialize for Selector {
+    /// The object form, as it was written; null where there is none.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
+}
+
+impl serde::Serialize for MapSelector {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.to_json().map(|object| object["matchLabels"].clone()).serialize(serializer)
+    }
+}
+
+/// What protobuf says of a selector so far; the decoded form is not taken apart again, so of a message that comes in
+/// pieces (which no Kubernetes encoder sends) the last piece with a selector counts.
+impl Field for Selector {
+    const SHAPE: Shape = Shape::Message(&<LabelSelector as Message>::FACTS);
+    type Partial = (Self, Option<LabelSelector>);
+
+    fn absent() -> Self {
+        Self::nothing()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        LabelSelector::from_json(deserializer).map(Self::from)
+    }
+
+    fn open(self) -> Self::Partial {
+        (self, None)
+    }
+
+    fn merge(
+        (_, object): &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        LabelSelector::merge(object.get_or_insert_default(), wire, reader)
+    }
+
+    fn close((earlier, object): Self::Partial) -> Result<Self, WireError> {
+        Ok(object.map_or(earlier, Self::from))
+    }
+}
+
+/// A selector that the API writes as a plain map of labels. Absent, it selects nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MapSelector(Selector);
+
+impl Deref for MapSelector {
+    type Target = Selector;
+
+    fn deref(&self) -> &Selector {
+        &self.0
+    }
+}
+
+impl From<StrMap> for MapSelector {
+    fn from(labels: StrMap) -> Self {
+        Self(LabelSelector { match_labels: labels, ..LabelSelector::default() }.into())
+    }
+}
+
+impl Field for MapSelector {
+    const SHAPE: Shape = StrMap::SHAPE;
+    type Partial = (Self, Vec<(Box<str>, Box<str>)>);
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        StrMap::from_json(deserializer).map(Self::from)
+    }
+
+    fn open(self) -> Self::Partial {
+        (self, Vec::new())
+    }
+
+    fn merge(
+        (_, labels): &mut Self::Partial,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        StrMap::merge(labels, wire, reader)
+    }
+
+    fn close((earlier, labels): Self::Partial) -> Result<Self, WireError> {
+        Ok(if labels.is_empty() { earlier } else { labels.into_iter().collect::<StrMap>().into() })
+    }
+}

@@ -1,0 +1,149 @@
+//! The query-string form of label selectors.
+
+use std::collections::BTreeSet;
+
+use super::{Operator, Requirement, Selector, SelectorError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Sign(&'a str),
+    End,
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Token::Word(text) | Token::Sign(text) => text,
+            Token::End => "",
+        }
+    }
+
+    /// `in` and `notin` are words of their own only after a key.
+    fn as_operator(self) -> Option<Operator> {
+        Some(match self {
+            Token::Sign("=") => Operator::Equals,
+            Token::Sign("==") => Operator::DoubleEquals,
+            Token::Sign("!=") => Operator::NotEquals,
+            Token::Sign(">") => Operator::GreaterThan,
+            Token::Sign("<") => Operator::LessThan,
+            Token::Word("in") => Operator::In,
+            Token::Word("notin") => Operator::NotIn,
+            _ => return None,
+        })
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
+    let mut parser = Parser { rest: text };
+    let mut requirements = Vec::new();
+    loop {
+        match parser.peek() {
+            Token::Word(_) | Token::Sign("!") => {
+                let requirement = parser.requirement();
+                requirements.push(requirement.map_err(|error| {
+                    SelectorError::new(format!("unable to parse requirement: {error}"))
+                })?);
+            }
+            Token::End if requirements.is_empty() => break,
+            Token::End => return Err(expected(Token::End, "identifier after ','")),
+            other => return Err(expected(other, "!, identifier, or 'end of string'")),
+        }
+        match parser.next() {
+            Token::End => break,
+            Token::Sign(",") => {}
+            other => return Err(expected(other, "',' or 'end of string'")),
+        }
+    }
+    requirements.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(Selector::all(requirements))
+}
+
+fn expected(found: Token<'_>, what: &str) -> SelectorError {
+    SelectorError::new(format!("found '{}', expected: {what}", found.text()))
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        Parser { rest: self.rest }.next()
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let special = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
+        let space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
+        self.rest = self.rest.trim_start_matches(space);
+        let two = ["==", "!="].into_iter().find(|sign| self.rest.starts_with(sign));
+        let length = match self.rest.chars().next() {
+            None => return Token::End,
+            Some(_) if two.is_some() => 2,
+            Some(first) if special(first) => 1,
+            Some(_) => self.rest.find(|c| special(c) || space(c)).unwrap_or(self.rest.len()),
+        };
+        let is_sign = self.rest.starts_with(special);
+        let (token, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        if is_sign { Token::Sign(token) } else { Token::Word(token) }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        let mut token = self.next();
+        let absent = token == Token::Sign("!");
+        if absent {
+            token = self.next();
+        }
+        let Token::Word(key) = token else { return Err(expected(token, "identifier")) };
+        if absent {
+            return Requirement::new(key, Operator::DoesNotExist, Box::default());
+        }
+        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+            return Requirement::new(key, Operator::Exists, Box::default());
+        }
+        let token = self.next();
+        let operator =
+            token.as_operator().ok_or_else(|| expected(token, "in, notin, =, ==, !=, gt, lt"))?;
+        let values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => [self.exact_value()?].into_iter().collect(),
+        };
+        Requirement::new(key, operator, values.into_iter().map(Into::into).collect())
+    }
+
+    /// A value may be missing, which means the empty one.
+    fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
+        match self.peek() {
+            Token::End | Token::Sign(",") => Ok(""),
+            Token::Word(value) => {
+                self.next();
+                Ok(value)
+            }
+            other => Err(expected(other, "identifier")),
+        }
+    }
+
+    /// `(a,b)`; between two commas, and between a comma and a parenthesis, is the empty value.
+    fn values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
+        let open = self.next();
+        if open != Token::Sign("(") {
+            return Err(expected(open, "'('"));
+        }
+        let mut values = BTreeSet::new();
+        loop {
+            let token = self.next();
+            let (value, separator) = match token {
+                Token::Word(value) => (value, self.next()),
+                Token::Sign("," | ")") => ("", token),
+                other => return Err(expected(other, "',', ')' or identifier")),
+            };
+            values.insert(value);
+            match separator {
+                Token::Sign(",") => {}
+                Token::Sign(")") => return Ok(values),
+                other => return Err(expected(other, "',' or ')'")),
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! One requirement of a label selector.
+
+use std::fmt;
+
+use super::SelectorError;
+use crate::name;
+
+/// How a label is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `=`, and what `matchLabels` means.
+    Equals,
+    /// `==`.
+    DoubleEquals,
+    /// `!=`.
+    NotEquals,
+    /// One of the values.
+    In,
+    /// None of the values, or no such label.
+    NotIn,
+    /// Any value.
+    Exists,
+    /// No such label.
+    DoesNotExist,
+    /// A whole number greater than the value.
+    GreaterThan,
+    /// A whole number less than the value.
+    LessThan,
+}
+
+/// What a label must be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    pub(super) key: Box<str>,
+    pub(super) operator: Operator,
+    pub(super) values: Box<[Box<str>]>,
+}
+
+impl Requirement {
+    /// A checked requirement.
+    ///
+    /// # Errors
+    /// When the key or a value is not allowed, or their number does not go with the operator.
+    pub fn new(
+        key: &str,
+        operator: Operator,
+        values: Box<[Box<str>]>,
+    ) -> Result<Self, SelectorError> {
+        let invalid = |why: &str| Err(SelectorError::new(format!("key {key:?}: {why}")));
+        if let Err(error) = name::qualified(key) {
+            return invalid(&error.0);
+        }
+        match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                return invalid("for 'in', 'notin' operators, values set can't be empty");
+            }
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals
+                if values.len() != 1 =>
+            {
+                return invalid("exact-match compatibility requires one single value");
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                return invalid("values set must be empty for exists and does not exist");
+            }
+            Operator::GreaterThan | Operator::LessThan => match &*values {
+                [value] if value.parse::<i64>().is_ok() => {}
+                [_] => return invalid("for 'Gt', 'Lt' operators, the value must be an integer"),
+                _ => return invalid("for 'Gt', 'Lt' operators, exactly one value is required"),
+            },
+            _ => {}
+        }
+        for value in &values {
+            if let Err(error) = name::label_value(value) {
+                return Err(SelectorError::new(format!("values of {key:?}: {value:?}: {error}")));
+            }
+        }
+        Ok(Self { key: key.into(), operator, values })
+    }
+
+    /// That `key` is `value`; unchecked.
+    pub(super) fn equals(key: &str, value: &str) -> Self {
+        Self { key: key.into(), operator: Operator::Equals, values: Box::new([value.into()]) }
+    }
+
+    /// Which label.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// How it is compared.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// With what.
+    pub fn values(&self) -> &[Box<str>] {
+        &self.values
+    }
+
+    /// Whether it holds for a label of this value.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|x| **x == *value);
+        let number = |text: &str| text.parse::<i64>().ok();
+        let compared = |hold: fn(&i64, &i64) -> bool| {
+            let bound = self.values.first().and_then(|bound| number(bound));
+            value.and_then(number).zip(bound).is_some_and(|(value, bound)| hold(&value, &bound))
+        };
+        match self.operator {
+            Operator::Equals | Operator::DoubleEquals | Operator::In => value.is_some_and(listed),
+            Operator::NotEquals | Operator::NotIn => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan => compared(i64::gt),
+            Operator::LessThan => compared(i64::lt),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let mut values: Vec<&str> = self.values.iter().map(|value| &**value).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        match self.operator {
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Affinities, tolerations and spreading: what a pod asks of its place.
+
+use crate::decode::message;
+use crate::selector::Selector;
+
+message! {
+    /// Where a pod would rather or must run.
+    pub struct Affinity("k8s.io.api.core.v1.Affinity") {
+        /// By node.
+        node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
+        /// Near these pods.
+        pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
+        /// Away from these pods.
+        pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
+    }
+}
+
+message! {
+    /// By node.
+    pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
+        /// Must.
+        required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
+        /// Would rather.
+        preferred_during_scheduling_ignored_during_execution: Box<[PreferredSchedulingTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
+    }
+}
+
+message! {
+    /// Selects nodes: any of the terms.
+    pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
+        /// The terms; none selects nothing.
+        node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
+    }
+}
+
+message! {
+    /// All of the requirements; none selects nothing.
+    pub struct NodeSelectorTerm("k8s.io.api.core.v1.NodeSelectorTerm") {
+        /// On labels.
+        match_expressions: Box<[NodeSelectorRequirement]> = 1 "matchExpressions",
+        /// On fields.
+        match_fields: Box<[NodeSelectorRequirement]> = 2 "matchFields",
+    }
+}
+
+message! {
+    /// One requirement.
+    pub struct NodeSelectorRequirement("k8s.io.api.core.v1.NodeSelectorRequirement") {
+        /// Label or field.
+        key: Box<str> = 1 "key",
+        /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
+        operator: Box<str> = 2 "operator",
+        /// What it is compared with.
+        values: Box<[Box<str>]> = 3 "values",
+    }
+}
+
+message! {
+    /// A term and its weight.
+    pub struct PreferredSchedulingTerm("k8s.io.api.core.v1.PreferredSchedulingTerm") {
+        /// 1 to 100.
+        weight: i32 = 1 "weight",
+        /// The term.
+        preference: NodeSelectorTerm = 2 "preference",
+    }
+}
+
+message! {
+    /// Near pods.
+    pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
+        /// Must.
+        required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
+        /// Would rather.
+        preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
+    }
+}
+
+message! {
+    /// Away from pods.
+    pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
+        /// Must.
+        required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
+        /// Would rather.
+        preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
+    }
+}
+
+message! {
+    /// A term and its weight.
+    pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
+        /// 1 to 100.
+        weight: i32 = 1 "weight",
+        /// The term.
+        pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
+    }
+}
+
+message! {
+    /// Pods in a topology.
+    pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
+        /// Which pods.
+        label_selector: Selector = 1 "labelSelector",
+        /// In these namespaces; the pod's own when this and the selector are absent.
+        namespaces: Box<[Box<str>]> = 2 "namespaces",
+        /// Node label whose value is the topology.
+        topology_key: Box<str> = 3 "topologyKey",
+        /// In namespaces with these labels.
+        namespace_selector: Selector = 4 "namespaceSelector",
+        /// Labels whose values must be as the pod's.
+        match_label_keys: Box<[Box<str>]> = 5 "matchLabelKeys",
+        /// Labels whose values must differ from the pod's.
+        mismatch_label_keys: Box<[Box<str>]> = 6 "mismatchLabelKeys",
+    }
+}
+
+message! {
+    /// A taint that is borne.
+    pub struct Toleration("k8s.io.api.core.v1.Toleration") {
+        /// Key; all keys when empty.
+        key: Box<str> = 1 "key",
+        /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
+        operator: Box<str> = 2 "operator",
+        /// Value.
+        value: Box<str> = 3 "value",
+        /// Effect; all when empty.
+        effect: Box<str> = 4 "effect",
+        /// How long; for ever when absent.
+        toleration_seconds: Option<i64> = 5 "tolerationSeconds",
+    }
+}
+
+message! {
+    /// How evenly a group must spread.
+    pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
+        /// Difference allowed.
+        max_skew: i32 = 1 "maxSkew",
+        /// Node label whose value is the topology.
+        topology_key: Box<str> = 2 "topologyKey",
+        /// `DoNotSchedule` or `ScheduleAnyway`.
+        when_unsatisfiable: Box<str> = 3 "whenUnsatisfiable",
+        /// Which pods.
+        label_selector: Selector = 4 "labelSelector",
+        /// At least so many topologies.
+        min_domains: Option<i32> = 5 "minDomains",
+        /// `Honor` (also when empty) or `Ignore`.
+        node_affinity_policy: Box<str> = 6 "nodeAffinityPolicy",
+        /// `Honor` or `Ignore` (also when empty).
+        node_taints_policy: Box<str> = 7 "nodeTaintsPolicy",
+        /// Labels whose values must be as the pod's.
+        match_label_keys: Box<[Box<str>]> = 8 "matchLabelKeys",
+    }
+}

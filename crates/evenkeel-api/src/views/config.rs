@@ -1,0 +1,70 @@
+//! ServiceAccounts, ConfigMaps and Secrets.
+
+use super::volume::LocalObjectReference;
+use crate::Meta;
+use crate::StrMap;
+use crate::decode::{message, view};
+use crate::map::Map;
+use crate::map::Unread;
+
+message! {
+    /// Who pods run as.
+    pub struct ServiceAccount("k8s.io.api.core.v1.ServiceAccount") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Secrets that its pods may use.
+        secrets: Box<[ObjectReference]> = 2 "secrets",
+        /// Secrets with which images are pulled.
+        image_pull_secrets: Box<[LocalObjectReference]> = 3 "imagePullSecrets",
+        /// Whether pods get a token.
+        automount_service_account_token: Option<bool> = 4 "automountServiceAccountToken",
+    }
+}
+
+view!(ServiceAccount, "", "v1", "ServiceAccount", "serviceaccounts", true);
+
+message! {
+    /// An object.
+    pub struct ObjectReference("k8s.io.api.core.v1.ObjectReference") {
+        /// Its kind.
+        kind: Box<str> = 1 "kind",
+        /// Its namespace.
+        namespace: Box<str> = 2 "namespace",
+        /// Its name.
+        name: Box<str> = 3 "name",
+        /// Its uid.
+        uid: Box<str> = 4 "uid",
+        /// Its version.
+        api_version: Box<str> = 5 "apiVersion",
+        /// Which part of it.
+        field_path: Box<str> = 7 "fieldPath",
+    }
+}
+
+message! {
+    /// Configuration.
+    pub struct ConfigMap("k8s.io.api.core.v1.ConfigMap") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The configuration.
+        data: StrMap = 2 "data",
+        /// Whether it may not change.
+        immutable: Option<bool> = 4 "immutable",
+    }
+}
+
+view!(ConfigMap, "", "v1", "ConfigMap", "configmaps", true);
+
+message! {
+    /// A secret; what it keeps is not read.
+    pub struct Secret("k8s.io.api.core.v1.Secret") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Which keys it has.
+        data: Map<Unread> = 2 "data",
+        /// Its type.
+        type_: Box<str> = 3 "type",
+    }
+}
+
+view!(Secret, "", "v1", "Secret", "secrets", true);

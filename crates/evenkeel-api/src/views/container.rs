@@ -1,0 +1,160 @@
+//! Containers and their states.
+
+use crate::decode::message;
+use crate::map::Map;
+use crate::quantity::Quantity;
+use crate::time::Timestamp;
+
+message! {
+    /// A container of a pod.
+    pub struct Container("k8s.io.api.core.v1.Container") {
+        /// Name.
+        name: Box<str> = 1 "name",
+        /// Image.
+        image: Box<str> = 2 "image",
+        /// Ports.
+        ports: Box<[ContainerPort]> = 6 "ports",
+        /// Resources.
+        resources: ResourceRequirements = 8 "resources",
+        /// What a change of resources takes.
+        resize_policy: Box<[ContainerResizePolicy]> = 23 "resizePolicy",
+        /// `Always` makes an init container a sidecar.
+        restart_policy: Box<str> = 24 "restartPolicy",
+        /// When it is restarted.
+        liveness_probe: Option<Box<Probe>> = 10 "livenessProbe",
+        /// When it is ready; without one, when it runs.
+        readiness_probe: Option<Box<Probe>> = 11 "readinessProbe",
+        /// When it has started; without one, when it runs.
+        startup_probe: Option<Box<Probe>> = 22 "startupProbe",
+    }
+}
+
+message! {
+    /// What a change of a resource takes.
+    pub struct ContainerResizePolicy("k8s.io.api.core.v1.ContainerResizePolicy") {
+        /// The resource.
+        resource_name: Box<str> = 1 "resourceName",
+        /// `NotRequired` or `RestartContainer`.
+        restart_policy: Box<str> = 2 "restartPolicy",
+    }
+}
+
+message! {
+    /// Resources.
+    pub struct ResourceRequirements("k8s.io.api.core.v1.ResourceRequirements") {
+        /// At most.
+        limits: Map<Quantity> = 1 "limits",
+        /// At least.
+        requests: Map<Quantity> = 2 "requests",
+    }
+}
+
+message! {
+    /// A port.
+    pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
+        /// Name.
+        name: Box<str> = 1 "name",
+        /// Port of the node, 0 for none.
+        host_port: i32 = 2 "hostPort",
+        /// Port of the container.
+        container_port: i32 = 3 "containerPort",
+        /// `TCP` (also when empty), `UDP` or `SCTP`.
+        protocol: Box<str> = 4 "protocol",
+        /// Address of the node it is bound to; all when empty.
+        host_ip: Box<str> = 5 "hostIP",
+    }
+}
+
+message! {
+    /// How a probe is timed.
+    pub struct Probe("k8s.io.api.core.v1.Probe") {
+        /// Seconds before the first.
+        initial_delay_seconds: i32 = 2 "initialDelaySeconds",
+        /// Seconds one may take.
+        timeout_seconds: i32 = 3 "timeoutSeconds",
+        /// Seconds between two.
+        period_seconds: i32 = 4 "periodSeconds",
+        /// Successes in a row that count.
+        success_threshold: i32 = 5 "successThreshold",
+        /// Failures in a row that count.
+        failure_threshold: i32 = 6 "failureThreshold",
+    }
+}
+
+message! {
+    /// A container's state.
+    pub struct ContainerStatus("k8s.io.api.core.v1.ContainerStatus") {
+        /// Name.
+        name: Box<str> = 1 "name",
+        /// Now.
+        state: ContainerState = 2 "state",
+        /// Before its last restart.
+        last_state: ContainerState = 3 "lastState",
+        /// Whether it is ready.
+        ready: bool = 4 "ready",
+        /// Restarts so far.
+        restart_count: i32 = 5 "restartCount",
+        /// Image that runs.
+        image: Box<str> = 6 "image",
+        /// Digest of the image that runs.
+        image_id: Box<str> = 7 "imageID",
+        /// Id in the runtime.
+        container_id: Box<str> = 8 "containerID",
+        /// Whether it has started.
+        started: Option<bool> = 9 "started",
+        /// Requests set aside for it.
+        allocated_resources: Map<Quantity> = 10 "allocatedResources",
+        /// Resources in force.
+        resources: Option<Box<ResourceRequirements>> = 11 "resources",
+    }
+}
+
+message! {
+    /// Waiting, running or terminated.
+    pub struct ContainerState("k8s.io.api.core.v1.ContainerState") {
+        /// Not yet running.
+        waiting: Option<Box<ContainerStateWaiting>> = 1 "waiting",
+        /// Running.
+        running: Option<Box<ContainerStateRunning>> = 2 "running",
+        /// Ended.
+        terminated: Option<Box<ContainerStateTerminated>> = 3 "terminated",
+    }
+}
+
+message! {
+    /// A container that does not run yet.
+    pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
+        /// Why, in one word.
+        reason: Box<str> = 1 "reason",
+        /// Why, for people.
+        message: Box<str> = 2 "message",
+    }
+}
+
+message! {
+    /// A container that runs.
+    pub struct ContainerStateRunning("k8s.io.api.core.v1.ContainerStateRunning") {
+        /// Since when.
+        started_at: Option<Timestamp> = 1 "startedAt",
+    }
+}
+
+message! {
+    /// A container that has ended.
+    pub struct ContainerStateTerminated("k8s.io.api.core.v1.ContainerStateTerminated") {
+        /// Exit code.
+        exit_code: i32 = 1 "exitCode",
+        /// Signal that ended it, 0 for none.
+        signal: i32 = 2 "signal",
+        /// Why, in one word.
+        reason: Box<str> = 3 "reason",
+        /// Why, for people.
+        message: Box<str> = 4 "message",
+        /// When it began.
+        started_at: Option<Timestamp> = 5 "startedAt",
+        /// When it ended.
+        finished_at: Option<Timestamp> = 6 "finishedAt",
+        /// Id in the runtime.
+        container_id: Box<str> = 7 "containerID",
+    }
+}

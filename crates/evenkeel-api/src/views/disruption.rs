@@ -1,0 +1,54 @@
+//! PodDisruptionBudgets.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::int_or_string::IntOrString;
+use crate::map::Map;
+use crate::selector::Selector;
+use crate::time::Timestamp;
+
+message! {
+    /// How many pods may be disrupted at once.
+    pub struct PodDisruptionBudget("k8s.io.api.policy.v1.PodDisruptionBudget") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: PodDisruptionBudgetSpec = 2 "spec",
+        /// What is.
+        status: PodDisruptionBudgetStatus = 3 "status",
+    }
+}
+
+view!(PodDisruptionBudget, "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
+
+message! {
+    /// What should be.
+    pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
+        /// So many must stay.
+        min_available: Option<IntOrString> = 1 "minAvailable",
+        /// Of which pods.
+        selector: Selector = 2 "selector",
+        /// So many may be missing.
+        max_unavailable: Option<IntOrString> = 3 "maxUnavailable",
+        /// `IfHealthyBudget` (also when empty) or `AlwaysAllow`.
+        unhealthy_pod_eviction_policy: Box<str> = 4 "unhealthyPodEvictionPolicy",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct PodDisruptionBudgetStatus("k8s.io.api.policy.v1.PodDisruptionBudgetStatus") {
+        /// Generation of the spec that this status is of.
+        observed_generation: i64 = 1 "observedGeneration",
+        /// Evicted pods that are not gone yet, and since when.
+        disrupted_pods: Map<Timestamp> = 2 "disruptedPods",
+        /// How many more may be disrupted now.
+        disruptions_allowed: i32 = 3 "disruptionsAllowed",
+        /// Healthy pods.
+        current_healthy: i32 = 4 "currentHealthy",
+        /// Healthy pods wanted.
+        desired_healthy: i32 = 5 "desiredHealthy",
+        /// Pods counted.
+        expected_pods: i32 = 6 "expectedPods",
+    }
+}

@@ -1,0 +1,37 @@
+//! Leases.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::time::Timestamp;
+
+message! {
+    /// A lease.
+    pub struct Lease("k8s.io.api.coordination.v1.Lease") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Who holds it, and until when.
+        spec: LeaseSpec = 2 "spec",
+    }
+}
+
+view!(Lease, "coordination.k8s.io", "v1", "Lease", "leases", true);
+
+message! {
+    /// Who holds it, and until when.
+    pub struct LeaseSpec("k8s.io.api.coordination.v1.LeaseSpec") {
+        /// Who; nobody when empty.
+        holder_identity: Box<str> = 1 "holderIdentity",
+        /// How long after a renewal others wait.
+        lease_duration_seconds: Option<i32> = 2 "leaseDurationSeconds",
+        /// When it was taken.
+        acquire_time: Option<Timestamp> = 3 "acquireTime",
+        /// When it was last renewed.
+        renew_time: Option<Timestamp> = 4 "renewTime",
+        /// How often it changed hands.
+        lease_transitions: Option<i32> = 5 "leaseTransitions",
+        /// How its holder is chosen.
+        strategy: Box<str> = 6 "strategy",
+        /// Who should hold it.
+        preferred_holder: Box<str> = 7 "preferredHolder",
+    }
+}

@@ -1,0 +1,53 @@
+//! Namespaces.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::time::Timestamp;
+
+message! {
+    /// A namespace.
+    pub struct Namespace("k8s.io.api.core.v1.Namespace") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: NamespaceSpec = 2 "spec",
+        /// What is.
+        status: NamespaceStatus = 3 "status",
+    }
+}
+
+view!(Namespace, "", "v1", "Namespace", "namespaces", false);
+
+message! {
+    /// What should be.
+    pub struct NamespaceSpec("k8s.io.api.core.v1.NamespaceSpec") {
+        /// Who must let go of it before it is gone.
+        finalizers: Box<[Box<str>]> = 1 "finalizers",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct NamespaceStatus("k8s.io.api.core.v1.NamespaceStatus") {
+        /// `Active` or `Terminating`.
+        phase: Box<str> = 1 "phase",
+        /// Conditions.
+        conditions: Box<[NamespaceCondition]> = 2 "conditions",
+    }
+}
+
+message! {
+    /// One condition.
+    pub struct NamespaceCondition("k8s.io.api.core.v1.NamespaceCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 5 "reason",
+        /// Why, for people.
+        message: Box<str> = 6 "message",
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::Map;
+use crate::quantity::Quantity;
+use crate::time::Timestamp;
+
+message! {
+    /// A node.
+    pub struct Node("k8s.io.api.core.v1.Node") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// How it should be used.
+        spec: NodeSpec = 2 "spec",
+        /// How it is.
+        status: NodeStatus = 3 "status",
+    }
+}
+
+view!(Node, "", "v1", "Node", "nodes", false);
+
+message! {
+    /// How a node should be used.
+    pub struct NodeSpec("k8s.io.api.core.v1.NodeSpec") {
+        /// Range of its pods' addresses.
+        pod_cidr: Box<str> = 1 "podCIDR",
+        /// Ranges of its pods' addresses, one for each family.
+        pod_cidrs: Box<[Box<str>]> = 7 "podCIDRs",
+        /// What the cloud calls it.
+        provider_id: Box<str> = 3 "providerID",
+        /// Whether it takes no new pods.
+        unschedulable: bool = 4 "unschedulable",
+        /// What pods must bear to run on it.
+        taints: Box<[Taint]> = 5 "taints",
+    }
+}
+
+message! {
+    /// How a node is.
+    pub struct NodeStatus("k8s.io.api.core.v1.NodeStatus") {
+        /// What it has.
+        capacity: Map<Quantity> = 1 "capacity",
+        /// What pods may have of it.
+        allocatable: Map<Quantity> = 2 "allocatable",
+        /// Conditions.
+        conditions: Box<[NodeCondition]> = 4 "conditions",
+        /// Addresses.
+        addresses: Box<[NodeAddress]> = 5 "addresses",
+        /// Images on it.
+        images: Box<[ContainerImage]> = 8 "images",
+        /// Attached volumes that are in use.
+        volumes_in_use: Box<[Box<str>]> = 9 "volumesInUse",
+        /// Attached volumes.
+        volumes_attached: Box<[AttachedVolume]> = 10 "volumesAttached",
+        /// What it says it can do.
+        declared_features: Box<[Box<str>]> = 14 "declaredFeatures",
+    }
+}
+
+message! {
+    /// One condition of a node.
+    pub struct NodeCondition("k8s.io.api.core.v1.NodeCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When it was last reported.
+        last_heartbeat_time: Option<Timestamp> = 3 "lastHeartbeatTime",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 5 "reason",
+        /// Why, for people.
+        message: Box<str> = 6 "message",
+    }
+}
+
+message! {
+    /// An address.
+    pub struct NodeAddress("k8s.io.api.core.v1.NodeAddress") {
+        /// `Hostname`, `InternalIP`, …
+        type_: Box<str> = 1 "type",
+        /// The address.
+        address: Box<str> = 2 "address",
+    }
+}
+
+message! {
+    /// An image.
+    pub struct ContainerImage("k8s.io.api.core.v1.ContainerImage") {
+        /// Its names.
+        names: Box<[Box<str>]> = 1 "names",
+        /// Its size in bytes.
+        size_bytes: i64 = 2 "sizeBytes",
+    }
+}
+
+message! {
+    /// An attached volume.
+    pub struct AttachedVolume("k8s.io.api.core.v1.AttachedVolume") {
+        /// Its name.
+        name: Box<str> = 1 "name",
+        /// Where it is.
+        device_path: Box<str> = 2 "devicePath",
+    }
+}
+
+message! {
+    /// What pods must bear.
+    pub struct Taint("k8s.io.api.core.v1.Taint") {
+        /// Key.
+        key: Box<str> = 1 "key",
+        /// Value.
+        value: Box<str> = 2 "value",
+        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+        effect: Box<str> = 3 "effect",
+        /// When it was set.
+        time_added: Option<Timestamp> = 4 "timeAdded",
+    }
+}

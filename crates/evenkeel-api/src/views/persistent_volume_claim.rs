@@ -1,0 +1,61 @@
+//! PersistentVolumeClaims.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::Map;
+use crate::quantity::Quantity;
+use crate::selector::Selector;
+
+message! {
+    /// A claim to a volume.
+    pub struct PersistentVolumeClaim("k8s.io.api.core.v1.PersistentVolumeClaim") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: PersistentVolumeClaimSpec = 2 "spec",
+        /// What is.
+        status: PersistentVolumeClaimStatus = 3 "status",
+    }
+}
+
+view!(PersistentVolumeClaim, "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
+
+message! {
+    /// What should be.
+    pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
+        /// How it is mounted.
+        access_modes: Box<[Box<str>]> = 1 "accessModes",
+        /// Which volumes.
+        selector: Selector = 4 "selector",
+        /// How big.
+        resources: VolumeResourceRequirements = 2 "resources",
+        /// The volume it is bound to.
+        volume_name: Box<str> = 3 "volumeName",
+        /// Its class; the default one when absent, none when empty.
+        storage_class_name: Option<Box<str>> = 5 "storageClassName",
+        /// `Filesystem` or `Block`.
+        volume_mode: Box<str> = 6 "volumeMode",
+    }
+}
+
+message! {
+    /// How big.
+    pub struct VolumeResourceRequirements("k8s.io.api.core.v1.VolumeResourceRequirements") {
+        /// At most.
+        limits: Map<Quantity> = 1 "limits",
+        /// At least.
+        requests: Map<Quantity> = 2 "requests",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct PersistentVolumeClaimStatus("k8s.io.api.core.v1.PersistentVolumeClaimStatus") {
+        /// `Pending`, `Bound` or `Lost`.
+        phase: Box<str> = 1 "phase",
+        /// How it is mounted.
+        access_modes: Box<[Box<str>]> = 2 "accessModes",
+        /// How big it is.
+        capacity: Map<Quantity> = 3 "capacity",
+    }
+}

@@ -1,0 +1,187 @@
+//! Pods, as controllers, the scheduler and simulated nodes read them.
+
+use super::affinity::Affinity;
+use super::affinity::Toleration;
+use super::affinity::TopologySpreadConstraint;
+use super::container::Container;
+use super::container::ContainerStatus;
+use super::container::ResourceRequirements;
+use super::volume::Volume;
+use crate::Meta;
+use crate::StrMap;
+use crate::decode::{message, view};
+use crate::map::Map;
+use crate::quantity::Quantity;
+use crate::time::Timestamp;
+
+message! {
+    /// A pod.
+    pub struct Pod("k8s.io.api.core.v1.Pod") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should run.
+        spec: PodSpec = 2 "spec",
+        /// What runs.
+        status: PodStatus = 3 "status",
+    }
+}
+
+view!(Pod, "", "v1", "Pod", "pods", true);
+
+message! {
+    /// What should run.
+    pub struct PodSpec("k8s.io.api.core.v1.PodSpec") {
+        /// Volumes.
+        volumes: Box<[Volume]> = 1 "volumes",
+        /// Run before the containers, in order.
+        init_containers: Box<[Container]> = 20 "initContainers",
+        /// Containers.
+        containers: Box<[Container]> = 2 "containers",
+        /// `Always`, `OnFailure` or `Never`.
+        restart_policy: Box<str> = 3 "restartPolicy",
+        /// Seconds between asking the containers to end and killing them.
+        termination_grace_period_seconds: Option<i64> = 4 "terminationGracePeriodSeconds",
+        /// Seconds after its start when it is failed.
+        active_deadline_seconds: Option<i64> = 5 "activeDeadlineSeconds",
+        /// Labels that its node must have.
+        node_selector: StrMap = 7 "nodeSelector",
+        /// Who it runs as.
+        service_account_name: Box<str> = 8 "serviceAccountName",
+        /// Its node, empty while unscheduled.
+        node_name: Box<str> = 10 "nodeName",
+        /// Whether it shares the node's network.
+        host_network: bool = 11 "hostNetwork",
+        /// Host name, where it is not the pod's name.
+        hostname: Box<str> = 16 "hostname",
+        /// Domain under which the host name is found.
+        subdomain: Box<str> = 17 "subdomain",
+        /// Where it would rather or must run.
+        affinity: Option<Box<Affinity>> = 18 "affinity",
+        /// Which scheduler places it.
+        scheduler_name: Box<str> = 19 "schedulerName",
+        /// Taints it bears.
+        tolerations: Box<[Toleration]> = 22 "tolerations",
+        /// Name its priority came from.
+        priority_class_name: Box<str> = 24 "priorityClassName",
+        /// Importance among pods.
+        priority: Option<i32> = 25 "priority",
+        /// Further conditions that readiness takes.
+        readiness_gates: Box<[PodReadinessGate]> = 28 "readinessGates",
+        /// `Never`, or `PreemptLowerPriority` (also when empty).
+        preemption_policy: Box<str> = 31 "preemptionPolicy",
+        /// Resources it takes beside its containers'.
+        overhead: Map<Quantity> = 32 "overhead",
+        /// How evenly its group must spread.
+        topology_spread_constraints: Box<[TopologySpreadConstraint]> = 33 "topologySpreadConstraints",
+        /// What still holds back its scheduling.
+        scheduling_gates: Box<[PodSchedulingGate]> = 38 "schedulingGates",
+        /// Claims to devices.
+        resource_claims: Box<[PodResourceClaim]> = 39 "resourceClaims",
+        /// Resources of the pod as a whole.
+        resources: Option<Box<ResourceRequirements>> = 40 "resources",
+        /// The group it is scheduled with.
+        scheduling_group: Option<Box<PodSchedulingGroup>> = 43 "schedulingGroup",
+    }
+}
+
+message! {
+    /// What runs.
+    pub struct PodStatus("k8s.io.api.core.v1.PodStatus") {
+        /// Generation of the spec that this status is of; 0 where unknown.
+        observed_generation: i64 = 17 "observedGeneration",
+        /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+        phase: Box<str> = 1 "phase",
+        /// Conditions.
+        conditions: Box<[PodCondition]> = 2 "conditions",
+        /// Why it is in this phase, for people.
+        message: Box<str> = 3 "message",
+        /// Why it is in this phase, in one word.
+        reason: Box<str> = 4 "reason",
+        /// Node on which room is being made for it.
+        nominated_node_name: Box<str> = 11 "nominatedNodeName",
+        /// Address of its node.
+        host_ip: Box<str> = 5 "hostIP",
+        /// Its address.
+        pod_ip: Box<str> = 6 "podIP",
+        /// Its addresses, one for each family.
+        pod_ips: Box<[PodIp]> = 12 "podIPs",
+        /// When its node took it on.
+        start_time: Option<Timestamp> = 7 "startTime",
+        /// Of its init containers.
+        init_container_statuses: Box<[ContainerStatus]> = 10 "initContainerStatuses",
+        /// Of its containers.
+        container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
+        /// `Guaranteed`, `Burstable` or `BestEffort`.
+        qos_class: Box<str> = 9 "qosClass",
+        /// State of an in-place resize.
+        resize: Box<str> = 14 "resize",
+        /// Resources in force for the pod as a whole.
+        resources: Option<Box<ResourceRequirements>> = 20 "resources",
+        /// Resources set aside for the pod as a whole.
+        allocated_resources: Map<Quantity> = 19 "allocatedResources",
+    }
+}
+
+message! {
+    /// One condition of a pod.
+    pub struct PodCondition("k8s.io.api.core.v1.PodCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// Generation of the spec that it is of; 0 where unknown.
+        observed_generation: i64 = 7 "observedGeneration",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When it was last looked at.
+        last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 5 "reason",
+        /// Why, for people.
+        message: Box<str> = 6 "message",
+    }
+}
+
+message! {
+    /// A condition that readiness takes.
+    pub struct PodReadinessGate("k8s.io.api.core.v1.PodReadinessGate") {
+        /// Type of the condition.
+        condition_type: Box<str> = 1 "conditionType",
+    }
+}
+
+message! {
+    /// What holds back scheduling.
+    pub struct PodSchedulingGate("k8s.io.api.core.v1.PodSchedulingGate") {
+        /// Name of the gate.
+        name: Box<str> = 1 "name",
+    }
+}
+
+message! {
+    /// An address.
+    pub struct PodIp("k8s.io.api.core.v1.PodIP") {
+        /// The address.
+        ip: Box<str> = 1 "ip",
+    }
+}
+
+message! {
+    /// A claim to devices.
+    pub struct PodResourceClaim("k8s.io.api.core.v1.PodResourceClaim") {
+        /// Name within the pod.
+        name: Box<str> = 1 "name",
+        /// An existing claim.
+        resource_claim_name: Box<str> = 3 "resourceClaimName",
+        /// What a claim is made from.
+        resource_claim_template_name: Box<str> = 4 "resourceClaimTemplateName",
+    }
+}
+
+message! {
+    /// Pods that are scheduled together.
+    pub struct PodSchedulingGroup("k8s.io.api.core.v1.PodSchedulingGroup") {
+        /// Name of the group.
+        pod_group_name: Box<str> = 1 "podGroupName",
+    }
+}

@@ -1,0 +1,71 @@
+//! ReplicaSets.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::selector::Selector;
+use crate::template::Template;
+use crate::time::Timestamp;
+
+message! {
+    /// A ReplicaSet.
+    pub struct ReplicaSet("k8s.io.api.apps.v1.ReplicaSet") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: ReplicaSetSpec = 2 "spec",
+        /// What is.
+        status: ReplicaSetStatus = 3 "status",
+    }
+}
+
+view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", true);
+
+message! {
+    /// What should be.
+    pub struct ReplicaSetSpec("k8s.io.api.apps.v1.ReplicaSetSpec") {
+        /// How many pods.
+        replicas: Option<i32> = 1 "replicas",
+        /// How long a pod is ready before it counts as available.
+        min_ready_seconds: i32 = 4 "minReadySeconds",
+        /// Which pods are its.
+        selector: Selector = 2 "selector",
+        /// What pods are made from.
+        template: Template = 3 "template",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct ReplicaSetStatus("k8s.io.api.apps.v1.ReplicaSetStatus") {
+        /// Pods.
+        replicas: i32 = 1 "replicas",
+        /// Pods with all labels of the template.
+        fully_labeled_replicas: i32 = 2 "fullyLabeledReplicas",
+        /// Ready pods.
+        ready_replicas: i32 = 4 "readyReplicas",
+        /// Available pods.
+        available_replicas: i32 = 5 "availableReplicas",
+        /// Pods that are being deleted.
+        terminating_replicas: Option<i32> = 7 "terminatingReplicas",
+        /// Generation of the spec that this status is of.
+        observed_generation: i64 = 3 "observedGeneration",
+        /// Conditions.
+        conditions: Box<[ReplicaSetCondition]> = 6 "conditions",
+    }
+}
+
+message! {
+    /// One condition.
+    pub struct ReplicaSetCondition("k8s.io.api.apps.v1.ReplicaSetCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 4 "reason",
+        /// Why, for people.
+        message: Box<str> = 5 "message",
+    }
+}

@@ -1,0 +1,69 @@
+//! ReplicationControllers.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::selector::MapSelector;
+use crate::template::Template;
+use crate::time::Timestamp;
+
+message! {
+    /// A ReplicationController.
+    pub struct ReplicationController("k8s.io.api.core.v1.ReplicationController") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: ReplicationControllerSpec = 2 "spec",
+        /// What is.
+        status: ReplicationControllerStatus = 3 "status",
+    }
+}
+
+view!(ReplicationController, "", "v1", "ReplicationController", "replicationcontrollers", true);
+
+message! {
+    /// What should be.
+    pub struct ReplicationControllerSpec("k8s.io.api.core.v1.ReplicationControllerSpec") {
+        /// How many pods.
+        replicas: Option<i32> = 1 "replicas",
+        /// How long a pod is ready before it counts as available.
+        min_ready_seconds: i32 = 4 "minReadySeconds",
+        /// Which pods are its.
+        selector: MapSelector = 2 "selector",
+        /// What pods are made from.
+        template: Template = 3 "template",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct ReplicationControllerStatus("k8s.io.api.core.v1.ReplicationControllerStatus") {
+        /// Pods.
+        replicas: i32 = 1 "replicas",
+        /// Pods with all labels of the template.
+        fully_labeled_replicas: i32 = 2 "fullyLabeledReplicas",
+        /// Ready pods.
+        ready_replicas: i32 = 4 "readyReplicas",
+        /// Available pods.
+        available_replicas: i32 = 5 "availableReplicas",
+        /// Generation of the spec that this status is of.
+        observed_generation: i64 = 3 "observedGeneration",
+        /// Conditions.
+        conditions: Box<[ReplicationControllerCondition]> = 6 "conditions",
+    }
+}
+
+message! {
+    /// One condition.
+    pub struct ReplicationControllerCondition("k8s.io.api.core.v1.ReplicationControllerCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 4 "reason",
+        /// Why, for people.
+        message: Box<str> = 5 "message",
+    }
+}

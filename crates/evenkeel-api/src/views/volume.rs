@@ -1,0 +1,155 @@
+//! Volumes of a pod, as far as placing and simulating it goes.
+
+use crate::decode::message;
+use crate::map::Unread;
+use crate::quantity::Quantity;
+
+message! {
+    /// A volume.
+    pub struct Volume("k8s.io.api.core.v1.Volume") {
+        /// Name within the pod.
+        name: Box<str> = 1 "name",
+        => /// What it is made from.
+        source: VolumeSource = 2
+    }
+}
+
+message! {
+    /// What a volume is made from; a kind that is not listed leaves all empty.
+    pub struct VolumeSource("k8s.io.api.core.v1.VolumeSource") {
+        /// A path of the node.
+        host_path: Option<Box<HostPathVolumeSource>> = 1 "hostPath",
+        /// Scratch space.
+        empty_dir: Option<Box<EmptyDirVolumeSource>> = 2 "emptyDir",
+        /// A disk at Google.
+        gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 3 "gcePersistentDisk",
+        /// A disk at Amazon.
+        aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 4 "awsElasticBlockStore",
+        /// A Secret.
+        secret: Option<Box<SecretVolumeSource>> = 6 "secret",
+        /// A block device over iSCSI.
+        iscsi: Option<Box<IscsiVolumeSource>> = 8 "iscsi",
+        /// A claim.
+        persistent_volume_claim: Option<Box<PersistentVolumeClaimVolumeSource>> = 10 "persistentVolumeClaim",
+        /// A Ceph block device.
+        rbd: Option<Box<RbdVolumeSource>> = 11 "rbd",
+        /// A ConfigMap.
+        config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
+        /// Of a CSI driver, living as long as the pod.
+        csi: Option<Box<CsiVolumeSource>> = 28 "csi",
+        /// A claim that lives as long as the pod.
+        ephemeral: Option<Unread> = 29 "ephemeral",
+    }
+}
+
+message! {
+    /// A path of the node.
+    pub struct HostPathVolumeSource("k8s.io.api.core.v1.HostPathVolumeSource") {
+        /// The path.
+        path: Box<str> = 1 "path",
+    }
+}
+
+message! {
+    /// Scratch space.
+    pub struct EmptyDirVolumeSource("k8s.io.api.core.v1.EmptyDirVolumeSource") {
+        /// `Memory`, or the node's default when empty.
+        medium: Box<str> = 1 "medium",
+        /// At most this much.
+        size_limit: Option<Quantity> = 2 "sizeLimit",
+    }
+}
+
+message! {
+    /// A disk at Google.
+    pub struct GcePersistentDiskVolumeSource("k8s.io.api.core.v1.GCEPersistentDiskVolumeSource") {
+        /// Its name.
+        pd_name: Box<str> = 1 "pdName",
+        /// Whether it is only read.
+        read_only: bool = 4 "readOnly",
+    }
+}
+
+message! {
+    /// A disk at Amazon.
+    pub struct AwsElasticBlockStoreVolumeSource("k8s.io.api.core.v1.AWSElasticBlockStoreVolumeSource") {
+        /// Its id.
+        volume_id: Box<str> = 1 "volumeID",
+        /// Whether it is only read.
+        read_only: bool = 4 "readOnly",
+    }
+}
+
+message! {
+    /// A Secret.
+    pub struct SecretVolumeSource("k8s.io.api.core.v1.SecretVolumeSource") {
+        /// Its name.
+        secret_name: Box<str> = 1 "secretName",
+        /// Whether it may be missing.
+        optional: Option<bool> = 4 "optional",
+    }
+}
+
+message! {
+    /// A block device over iSCSI.
+    pub struct IscsiVolumeSource("k8s.io.api.core.v1.ISCSIVolumeSource") {
+        /// Where.
+        target_portal: Box<str> = 1 "targetPortal",
+        /// Which target.
+        iqn: Box<str> = 2 "iqn",
+        /// Which unit.
+        lun: i32 = 3 "lun",
+        /// Whether it is only read.
+        read_only: bool = 6 "readOnly",
+    }
+}
+
+message! {
+    /// A claim.
+    pub struct PersistentVolumeClaimVolumeSource("k8s.io.api.core.v1.PersistentVolumeClaimVolumeSource") {
+        /// Its name.
+        claim_name: Box<str> = 1 "claimName",
+        /// Whether it is only read.
+        read_only: bool = 2 "readOnly",
+    }
+}
+
+message! {
+    /// A Ceph block device.
+    pub struct RbdVolumeSource("k8s.io.api.core.v1.RBDVolumeSource") {
+        /// Where.
+        monitors: Box<[Box<str>]> = 1 "monitors",
+        /// Which image.
+        image: Box<str> = 2 "image",
+        /// In which pool.
+        pool: Box<str> = 4 "pool",
+        /// Whether it is only read.
+        read_only: bool = 8 "readOnly",
+    }
+}
+
+message! {
+    /// A ConfigMap.
+    pub struct ConfigMapVolumeSource("k8s.io.api.core.v1.ConfigMapVolumeSource") {
+        /// Whether it may be missing.
+        optional: Option<bool> = 4 "optional",
+        => /// Which.
+        reference: LocalObjectReference = 1
+    }
+}
+
+message! {
+    /// A volume of a CSI driver.
+    pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
+        /// The driver.
+        driver: Box<str> = 1 "driver",
+    }
+}
+
+message! {
+    /// An object of the same namespace.
+    pub struct LocalObjectReference("k8s.io.api.core.v1.LocalObjectReference") {
+        /// Its name.
+        name: Box<str> = 1 "name",
+    }
+}

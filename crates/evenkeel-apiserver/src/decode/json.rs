@@ -1,0 +1,376 @@
+//! A JSON reader that keeps what a strict decoder needs: repeated keys, their order, and numbers as written.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Nesting beyond this is refused, as Go's decoder does.
+const MAX_DEPTH: usize = 10_000;
+
+/// A JSON value as written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Json<'a> {
+    Null,
+    Bool(bool),
+    Number(Cow<'a, str>),
+    String(Cow<'a, str>),
+    Array(Vec<Json<'a>>),
+    /// In the order written; keys may repeat.
+    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+impl<'a> Json<'a> {
+    /// Go's word for the form of a value.
+    pub(crate) fn form(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Number(_) => "number",
+            Self::String(_) => "string",
+            Self::Array(_) => "array",
+            Self::Object(_) => "object",
+        }
+    }
+
+    /// The last value of a key, which is the one that counts.
+    pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
+        match self {
+            Self::Object(entries) => entries.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// Untyped: integers stay integers, other numbers become floats, the last of repeated keys wins.
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(b) => Value::Bool(*b),
+            Self::Number(text) => number(text),
+            Self::String(s) => Value::String(s.clone().into_owned()),
+            Self::Array(items) => Value::Array(items.iter().map(Json::to_value).collect()),
+            Self::Object(entries) => Value::Object(
+                entries.iter().map(|(k, v)| (k.clone().into_owned(), v.to_value())).collect(),
+            ),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for Json<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(b) => Self::Bool(*b),
+            Value::Number(n) => Self::Number(Cow::Owned(n.to_string())),
+            Value::String(s) => Self::String(Cow::Borrowed(s)),
+            Value::Array(items) => Self::Array(items.iter().map(Into::into).collect()),
+            Value::Object(entries) => Self::Object(
+                entries.iter().map(|(k, v)| (Cow::Borrowed(k.as_str()), v.into())).collect(),
+            ),
+        }
+    }
+}
+
+/// A number as the API server keeps it where nothing is known of its type.
+pub(crate) fn number(text: &str) -> Value {
+    if let Ok(int) = text.parse::<i64>() {
+        return int.into();
+    }
+    text.parse::<f64>()
+        .ok()
+        .and_then(serde_json::Number::from_f64)
+        .map_or(Value::Null, Value::Number)
+}
+
+/// Reads one document. The error is worded as Go words it.
+pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
+    let mut reader = Reader { text, at: 0, depth: 0 };
+    let value = reader.value()?;
+    reader.space();
+    match reader.peek() {
+        None => Ok(value),
+        Some(_) => Err(reader.unexpected("after top-level value")),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn unexpected(&self, context: &str) -> String {
+        match self.peek() {
+            None => "unexpected end of JSON input".to_owned(),
+            Some(b'\'') => format!(r"invalid character '\'' {context}"),
+            Some(b'"') => format!("invalid character '\"' {context}"),
+            Some(c) => {
+                let c = char::from(c);
+                format!("invalid character '{}' {context}", c.escape_debug())
+            }
+        }
+    }
+
+    fn value(&mut self) -> Result<Json<'a>, String> {
+        self.space();
+        match self.peek() {
+            Some(b'{') => self.nested(Self::object),
+            Some(b'[') => self.nested(Self::array),
+            Some(b'"') => self.string().map(Json::String),
+            Some(b'-' | b'0'..=b'9') => self.number().map(Json::Number),
+            Some(b't') => self.literal("true", Json::Bool(true)),
+            Some(b'f') => self.literal("false", Json::Bool(false)),
+            Some(b'n') => self.literal("null", Json::Null),
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn nested(
+        &mut self,
+        read: fn(&mut Self) -> Result<Json<'a>, String>,
+    ) -> Result<Json<'a>, String> {
+        // The reader recurses, so its own limit is far below Go's; no API object is nearly as deep.
+        self.depth += 1;
+        if self.depth > MAX_DEPTH.min(2_000) {
+            return Err("exceeded max depth".to_owned());
+        }
+        self.at += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn object(&mut self) -> Result<Json<'a>, String> {
+        let mut entries = Vec::new();
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Json::Object(entries));
+        }
+        loop {
+            self.space();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            let key = self.string()?;
+            self.space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            self.at += 1;
+            entries.push((key, self.value()?));
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Json::Object(entries));
+                }
+                _ => return Err(self.unexpected("after object key:value pair")),
+            }
+        }
+    }
+
+    fn array(&mut self) -> Result<Json<'a>, String> {
+        let mut items = Vec::new();
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Json::Array(items));
+        }
+        loop {
+            items.push(self.value()?);
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Json::Array(items));
+                }
+                _ => return Err(self.unexpected("after array element")),
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &str, value: Json<'a>) -> Result<Json<'a>, String> {
+        for expected in word.bytes() {
+            if self.peek() != Some(expected) {
+                return Err(self.unexpected(&format!(
+                    "in literal {word} (expecting '{}')",
+                    char::from(expected)
+                )));
+            }
+            self.at += 1;
+        }
+        Ok(value)
+    }
+
+    fn number(&mut self) -> Result<Cow<'a, str>, String> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(self.unexpected("in numeric literal")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if !matches!(self.peek(), Some(b'0'..=b'9')) {
+                return Err(self.unexpected("after decimal point in numeric literal"));
+            }
+            self.digits();
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            if !matches!(self.peek(), Some(b'0'..=b'9')) {
+                return Err(self.unexpected("in exponent of numeric literal"));
+            }
+            self.digits();
+        }
+        Ok(String::from_utf8_lossy(&self.text[start..self.at]))
+    }
+
+    fn digits(&mut self) {
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, str>, String> {
+        self.at += 1;
+        let start = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    let text = String::from_utf8_lossy(&self.text[start..self.at]);
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => return self.escaped(start).map(Cow::Owned),
+                Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    /// The rest of a string in which an escape has been met.
+    fn escaped(&mut self, start: usize) -> Result<String, String> {
+        let mut out = self.text[start..self.at].to_vec();
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(String::from_utf8_lossy(&out).into_owned());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    let c = self.escape()?;
+                    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
+                Some(c) => {
+                    out.push(c);
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, String> {
+        let c = match self.peek() {
+            Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.unicode(),
+            _ => return Err(self.unexpected("in string escape code")),
+        };
+        self.at += 1;
+        Ok(c)
+    }
+
+    /// `uXXXX`, with its low surrogate when it has one; a lone surrogate becomes U+FFFD.
+    fn unicode(&mut self) -> Result<char, String> {
+        let first = self.hex4()?;
+        if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with(b"\\u") {
+            let back = self.at;
+            self.at += 1;
+            let second = self.hex4()?;
+            if (0xDC00..0xE000).contains(&second) {
+                let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
+            }
+            self.at = back;
+        }
+        Ok(char::from_u32(first).unwrap_or('\u{fffd}'))
+    }
+
+    fn hex4(&mut self) -> Result<u32, String> {
+        self.at += 1;
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|c| char::from(c).to_digit(16));
+            let Some(digit) = digit else {
+                return Err(self.unexpected(r"in \u hexadecimal character escape"));
+            };
+            code = code * 16 + digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_serde_reads() {
+        for text in
+            [r#"{"a":[1,-2.5e3,true,null,"x\n\u00fc\ud83d\ude00"],"b":{}}"#, "[]", " 0 ", r#""""#]
+        {
+            let ours = parse(text.as_bytes()).map(|j| j.to_value());
+            assert_eq!(ours.ok(), serde_json::from_str(text).ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_errors_as_go_does() {
+        for (text, error) in [
+            ("", "unexpected end of JSON input"),
+            ("{", "unexpected end of JSON input"),
+            ("a", "invalid character 'a' looking for beginning of value"),
+            ("{a", "invalid character 'a' looking for beginning of object key string"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("nope", "invalid character 'o' in literal null (expecting 'u')"),
+            ("\"a\nb\"", "invalid character '\\n' in string literal"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).err().as_deref(), Some(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn keeps_repeated_keys() {
+        let json = parse(br#"{"a":1,"a":2}"#).expect("valid");
+        assert_eq!(json.get("a"), Some(&Json::Number("2".into())));
+        assert!(matches!(json, Json::Object(entries) if entries.len() == 2));
+    }
+}
