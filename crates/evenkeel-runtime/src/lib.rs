@@ -1,6 +1,7 @@
 //! How a controller lives: clients, shared caches, queues, workers, expectations, leader election, events, health
 //! and metrics, brought together by a [`manager::Manager`].
 
+pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod discovery;

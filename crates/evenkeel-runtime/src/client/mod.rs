@@ -7,7 +7,6 @@
 mod connect;
 mod error;
 mod limiter;
-mod metadata;
 mod metrics;
 mod options;
 mod proto;
@@ -18,9 +17,10 @@ pub(crate) mod wire;
 
 pub use connect::{ConnectError, ConnectOptions, config, connect, transport};
 pub use error::{ApiError, Cause, Status, full_text};
-pub use metadata::Metadata;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
+
+pub use evenkeel_api::views::Metadata;
 
 use crate::clock::Clock;
 use evenkeel_api::DecodeError;

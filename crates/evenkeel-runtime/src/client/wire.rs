@@ -13,44 +13,23 @@ const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMeta
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9";
 const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json;q=0.9";
-const WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch, application/json;q=0.9";
-const METADATA_JSON: &str =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9";
-const METADATA_LIST_JSON: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json;q=0.9";
 
 fn is_metadata<V: View>() -> bool {
     TypeId::of::<V>() == TypeId::of::<Metadata>()
 }
 
-/// `Accept` for one object.
+/// `Accept` for one object, or for a watch of them.
 pub(crate) fn accept<V: View>() -> &'static str {
-    match (is_metadata::<V>(), V::PROTOBUF) {
-        (true, true) => METADATA,
-        (true, false) => METADATA_JSON,
-        (false, true) => PROTOBUF,
-        (false, false) => JSON,
-    }
+    if is_metadata::<V>() { METADATA } else { accept_whole::<V>() }
 }
 
 /// `Accept` for a collection.
 pub(crate) fn accept_list<V: View>() -> &'static str {
-    match (is_metadata::<V>(), V::PROTOBUF) {
-        (true, true) => METADATA_LIST,
-        (true, false) => METADATA_LIST_JSON,
-        (false, true) => PROTOBUF,
-        (false, false) => JSON,
-    }
+    if is_metadata::<V>() { METADATA_LIST } else { accept_whole::<V>() }
 }
 
-/// `Accept` for a watch.
-pub(crate) fn accept_watch<V: View>() -> &'static str {
-    match (is_metadata::<V>(), V::PROTOBUF) {
-        (true, true) => METADATA,
-        (true, false) => METADATA_JSON,
-        (false, true) => WATCH,
-        (false, false) => JSON,
-    }
+fn accept_whole<V: View>() -> &'static str {
+    if V::PROTOBUF { PROTOBUF } else { JSON }
 }
 
 /// The encoding of an answer.

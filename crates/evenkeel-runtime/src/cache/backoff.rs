@@ -1,0 +1,60 @@
+//! How long a reflector waits after a failure.
+
+use crate::clock::Clock;
+use evenkeel_api::Kind;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const FIRST: Duration = Duration::from_millis(800);
+const MOST: Duration = Duration::from_secs(30);
+/// After this long without a failure, the next one counts as the first again.
+const QUIET: Duration = Duration::from_secs(120);
+
+/// 800 ms, doubled up to 30 s, each stretched by up to its own length (`tools/cache/reflector.go`).
+pub(crate) struct Backoff {
+    clock: Clock,
+    kind: Kind,
+    failures: u32,
+    last: Option<Instant>,
+}
+
+impl Backoff {
+    pub(crate) fn new(clock: Clock, kind: Kind) -> Self {
+        Self { clock, kind, failures: 0, last: None }
+    }
+
+    /// Counts a failure and says how long to wait.
+    pub(crate) fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now.duration_since(last) > QUIET) {
+            self.failures = 0;
+        }
+        self.last = Some(now);
+        let base = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
+        self.failures = self.failures.saturating_add(1);
+        base.mul_f64(1.0 + self.clock.draw(&(&self.kind, self.failures)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(wait: Duration, base_ms: u64) {
+        let base = Duration::from_millis(base_ms);
+        assert!(wait >= base && wait < base * 2, "{wait:?} of {base:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn doubles_to_thirty_seconds_and_forgets_after_two_quiet_minutes() {
+        let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+        let mut backoff = Backoff::new(clock, Kind::new("", "v1", "Pod", "pods", true));
+        for base in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
+            within(backoff.next(), base);
+        }
+        tokio::time::sleep(Duration::from_secs(119)).await;
+        within(backoff.next(), 30_000);
+        tokio::time::sleep(Duration::from_secs(121)).await;
+        within(backoff.next(), 800);
+    }
+}

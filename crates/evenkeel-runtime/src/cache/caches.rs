@@ -1,0 +1,308 @@
+//! Which caches there are: one for each type, whoever asks for it.
+
+use super::{Cache, reflector::Reflector, shared::Shared};
+use crate::{
+    client::{Client, Metadata},
+    clock::Clock,
+    metrics,
+    tasks::Tasks,
+};
+use evenkeel_api::{Kind, View};
+use prometheus::{HistogramVec, IntGaugeVec, Registry};
+use std::{
+    any::{Any, TypeId},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// All caches of a program. Clones share them.
+///
+/// Asking for a cache twice gives the same one. Caches that are asked for before [`Caches::start`] begin then, so that
+/// indexes and handlers can be declared first; later ones begin at once.
+#[derive(Clone)]
+pub struct Caches {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    clock: Clock,
+    program: Box<str>,
+    versions: IntGaugeVec,
+    told: HistogramVec,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    tasks: Option<Tasks>,
+}
+
+/// What one reflector follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scope {
+    pub(crate) kind: Kind,
+    pub(crate) labels: String,
+    pub(crate) fields: String,
+}
+
+struct Entry {
+    view: TypeId,
+    scope: Scope,
+    /// `Arc<Shared<V>>`.
+    shared: Arc<dyn Any + Send + Sync>,
+    status: Arc<dyn Status>,
+    resync: Resync,
+    token: CancellationToken,
+    /// Starts the reflector; taken when it is.
+    start: Option<Box<dyn FnOnce(&Tasks) + Send>>,
+}
+
+/// What is known of a cache whatever its type.
+trait Status: Send + Sync {
+    fn version(&self) -> u64;
+    fn watch_synced(&self) -> watch::Receiver<bool>;
+}
+
+impl<V: View> Status for Shared<V> {
+    fn version(&self) -> u64 {
+        self.version()
+    }
+
+    fn watch_synced(&self) -> watch::Receiver<bool> {
+        self.watch_synced()
+    }
+}
+
+/// How often a cache tells of every object again.
+#[derive(Clone)]
+pub(crate) struct Resync(Arc<watch::Sender<Option<Duration>>>);
+
+impl Resync {
+    fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+
+    pub(crate) fn ask(&self, period: Duration) {
+        self.0.send_if_modified(|current| {
+            let shorter = !period.is_zero() && current.is_none_or(|current| period < current);
+            if shorter {
+                *current = Some(period);
+            }
+            shorter
+        });
+    }
+
+    /// Runs `each` after every period, of which a shorter one begins anew.
+    async fn run(self, clock: Clock, each: impl Fn() + Send) {
+        let mut asked = self.0.subscribe();
+        loop {
+            let period = *asked.borrow_and_update();
+            let passed = async {
+                match period {
+                    Some(period) => clock.sleep(period).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // The sender lives in `self`.
+                _ = asked.changed() => {}
+                () = passed => each(),
+            }
+        }
+    }
+}
+
+impl Caches {
+    /// No caches yet. Metrics go into `registry`.
+    pub fn new(client: Client, clock: Clock, registry: &Registry) -> Self {
+        const LABELS: &[&str] = &["name", "group", "version", "resource"];
+        let program = client.user_agent().split('/').next().unwrap_or_default().into();
+        let versions = metrics::int_gauges(
+            registry,
+            "informer_store_resource_version",
+            "Newest resource version in a cache.",
+            LABELS,
+        );
+        let told = metrics::histograms(
+            registry,
+            "informer_processing_latency_seconds",
+            "Seconds that a cache's handlers took over a change.",
+            &metrics::exponential(1e-5, 10.0, 7),
+            LABELS,
+        );
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                clock,
+                program,
+                versions,
+                told,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The cache of `V`'s resource, in all namespaces.
+    pub fn of<V: View>(&self) -> Cache<V> {
+        self.selected("", "")
+    }
+
+    /// The cache of those of `V`'s objects that a label selector and a field selector (in their query forms, empty for
+    /// all) select.
+    pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
+        self.cache(Scope { kind: V::kind(), labels: labels.into(), fields: fields.into() })
+    }
+
+    /// The cache of a resource's metadata, for any resource.
+    pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
+        self.cache(Scope { kind, labels: String::new(), fields: String::new() })
+    }
+
+    /// Begins filling the caches there are, and from now on each new one at once.
+    pub fn start(&self, tasks: &Tasks) {
+        let mut state = self.state();
+        state.tasks = Some(tasks.clone());
+        for entry in &mut state.entries {
+            if let Some(start) = entry.start.take() {
+                start(tasks);
+            }
+        }
+    }
+
+    /// Forgets the caches of a resource: it is no longer served, or no longer of interest. Those who still hold one see it
+    /// as it was.
+    pub fn stop(&self, kind: &Kind) {
+        self.state().entries.retain(|entry| {
+            let stays = entry.scope.kind != *kind;
+            if !stays {
+                entry.token.cancel();
+            }
+            stays
+        });
+    }
+
+    /// The newest resource version of this kind that readers can see, bookmarks included: where several caches hold the
+    /// kind whole, the one that is furthest behind; metadata counts where there is nothing else. None without a cache.
+    pub fn version_of(&self, kind: &Kind) -> Option<u64> {
+        let state = self.state();
+        let whole = |entry: &&Entry| {
+            entry.scope.kind == *kind
+                && entry.scope.labels.is_empty()
+                && entry.scope.fields.is_empty()
+        };
+        let oldest = |metadata: bool| {
+            let of_view = |entry: &&Entry| (entry.view == TypeId::of::<Metadata>()) == metadata;
+            state
+                .entries
+                .iter()
+                .filter(whole)
+                .filter(of_view)
+                .map(|entry| entry.status.version())
+                .min()
+        };
+        oldest(false).or_else(|| oldest(true))
+    }
+
+    /// Whether every cache there is has its initial state.
+    pub fn has_synced(&self) -> bool {
+        self.state().entries.iter().all(|entry| *entry.status.watch_synced().borrow())
+    }
+
+    /// Resources whose initial state is not complete, to tell what is waited for.
+    pub fn unsynced(&self) -> Vec<Kind> {
+        let state = self.state();
+        let missing = state.entries.iter().filter(|entry| !*entry.status.watch_synced().borrow());
+        missing.map(|entry| entry.scope.kind.clone()).collect()
+    }
+
+    /// Waits until every cache that there is now has its initial state. One that is stopped meanwhile is not waited for.
+    pub async fn synced(&self) {
+        let waits: Vec<_> = {
+            let state = self.state();
+            state
+                .entries
+                .iter()
+                .map(|entry| (entry.status.watch_synced(), entry.token.clone()))
+                .collect()
+        };
+        for (mut synced, token) in waits {
+            token.run_until_cancelled(synced.wait_for(|synced| *synced)).await.map(drop_result);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cache<V: View>(&self, scope: Scope) -> Cache<V> {
+        let mut state = self.state();
+        let found = state
+            .entries
+            .iter()
+            .find(|entry| entry.view == TypeId::of::<V>() && entry.scope == scope);
+        if let Some(entry) = found
+            && let Ok(shared) = Arc::clone(&entry.shared).downcast::<Shared<V>>()
+        {
+            return Cache { shared, kind: Arc::new(scope.kind), resync: entry.resync.clone() };
+        }
+        let (shared, mut entry) = self.entry::<V>(&scope);
+        if let (Some(tasks), Some(start)) = (&state.tasks, entry.start.take()) {
+            start(tasks);
+        }
+        let resync = entry.resync.clone();
+        state.entries.push(entry);
+        Cache { shared, kind: Arc::new(scope.kind), resync }
+    }
+
+    fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
+        let Inner { client, clock, program, versions, told, .. } = &*self.inner;
+        let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
+        let shared = Arc::new(Shared::<V>::new(
+            versions.with_label_values(&labels),
+            told.with_label_values(&labels),
+        ));
+        let (resync, token) = (Resync::new(), CancellationToken::new());
+        let reflector =
+            Reflector::new(client.clone(), clock.clone(), scope.clone(), Arc::clone(&shared));
+        let start = {
+            let (resync, shared, clock, token) =
+                (resync.clone(), Arc::clone(&shared), clock.clone(), token.clone());
+            let name = format!("{}.{}", scope.kind.plural, scope.kind.group);
+            move |tasks: &Tasks| {
+                let stop = token.clone();
+                tasks.spawn_until_cancelled(format!("resync {name}"), async move {
+                    stop.run_until_cancelled_owned(resync.run(clock, move || shared.resync()))
+                        .await;
+                });
+                tasks.spawn_until_cancelled(format!("reflector {name}"), async move {
+                    token.run_until_cancelled_owned(reflector.run()).await;
+                });
+            }
+        };
+        let entry = Entry {
+            view: TypeId::of::<V>(),
+            scope: scope.clone(),
+            shared: Arc::clone(&shared) as Arc<dyn Any + Send + Sync>,
+            status: Arc::clone(&shared) as Arc<dyn Status>,
+            resync,
+            token,
+            start: Some(Box::new(start)),
+        };
+        (shared, entry)
+    }
+}
+
+/// A cache's sender outlives its entry, so that waiting cannot fail.
+fn drop_result<T>(_: T) {}
+
+impl std::fmt::Debug for Caches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state();
+        f.debug_list().entries(state.entries.iter().map(|entry| &entry.scope)).finish()
+    }
+}

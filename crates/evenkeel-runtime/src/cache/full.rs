@@ -1,0 +1,116 @@
+//! Any `kube::Resource` as a view.
+
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, View};
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use std::{any::TypeId, collections::BTreeMap, ops::Deref};
+
+/// A whole object of a `k8s-openapi` or derived type, where no lean view exists. Dereferences to the object.
+///
+/// ```
+/// use evenkeel_api::{Encoding, View};
+/// use evenkeel_runtime::cache::Full;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let json = br#"{"metadata":{"name":"a","resourceVersion":"7"},"data":{"k":"v"}}"#;
+/// let map = Full::<ConfigMap>::decode(json, Encoding::Json).unwrap();
+/// assert_eq!(map.meta().version(), 7);
+/// assert_eq!(map.data.as_ref().unwrap()["k"], "v");
+/// assert_eq!(Full::<ConfigMap>::kind().plural, "configmaps");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Full<K> {
+    meta: Meta,
+    object: K,
+}
+
+impl<K: Resource> Full<K> {
+    /// An object made here, not decoded.
+    pub fn new(object: K) -> Self {
+        Self { meta: meta(object.meta()), object }
+    }
+
+    /// The object.
+    pub fn into_inner(self) -> K {
+        self.object
+    }
+}
+
+impl<K> Deref for Full<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.object
+    }
+}
+
+impl<K> View for Full<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    K::Scope: 'static,
+{
+    const PROTOBUF: bool = false;
+
+    fn kind() -> Kind {
+        Kind {
+            group: K::group(&()).into_owned().into(),
+            version: K::version(&()).into_owned().into(),
+            kind: K::kind(&()).into_owned().into(),
+            plural: K::plural(&()).into_owned().into(),
+            namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
+        let failed = |reason: String| DecodeError {
+            kind: K::kind(&()).into(),
+            field: ".".into(),
+            reason: reason.into(),
+        };
+        match encoding {
+            Encoding::Json => serde_json::from_slice(bytes)
+                .map(Self::new)
+                .map_err(|error| failed(error.to_string())),
+            Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
+        }
+    }
+}
+
+fn meta(from: &ObjectMeta) -> Meta {
+    let text = |text: &Option<String>| Box::from(text.as_deref().unwrap_or_default());
+    Meta {
+        name: text(&from.name),
+        namespace: text(&from.namespace),
+        uid: text(&from.uid),
+        resource_version: text(&from.resource_version),
+        generation: from.generation.unwrap_or_default(),
+        creation: from.creation_timestamp.as_ref().map(|time| time.0),
+        deletion: from.deletion_timestamp.as_ref().map(|time| time.0),
+        deletion_grace_seconds: from.deletion_grace_period_seconds,
+        labels: strings(from.labels.as_ref()),
+        annotations: strings(from.annotations.as_ref()),
+        owners: from.owner_references.iter().flatten().map(owner).collect(),
+        finalizers: from.finalizers.iter().flatten().map(|name| name.as_str().into()).collect(),
+        ..Meta::default()
+    }
+}
+
+fn strings(map: Option<&BTreeMap<String, String>>) -> StrMap {
+    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+fn owner(from: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference) -> OwnerReference {
+    OwnerReference {
+        api_version: from.api_version.as_str().into(),
+        kind: from.kind.as_str().into(),
+        name: from.name.as_str().into(),
+        uid: from.uid.as_str().into(),
+        controller: from.controller.unwrap_or_default(),
+        block_owner_deletion: from.block_owner_deletion.unwrap_or_default(),
+    }
+}

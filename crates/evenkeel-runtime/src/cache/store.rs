@@ -1,0 +1,409 @@
+//! Objects by namespace and name, with indexes that never disagree with them.
+
+use super::CacheEvent;
+use evenkeel_api::View;
+use hashbrown::{HashMap, HashTable};
+use smallvec::{SmallVec, smallvec};
+use std::{
+    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+/// Hashes alike in every run, so that the order of listings repeats with a simulation's seed.
+type Hashing = BuildHasherDefault<DefaultHasher>;
+
+/// Says an object's keys in an index.
+pub(crate) type KeysOf<V> = fn(&V, &mut dyn FnMut(&str));
+
+/// What a change did, in order.
+pub(crate) type Events<V> = SmallVec<[CacheEvent<V>; 2]>;
+
+fn hash(namespace: &str, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (namespace, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn hash_of<V: View>(object: &V) -> u64 {
+    let meta = object.meta();
+    hash(&meta.namespace, &meta.name)
+}
+
+/// A set of objects, one for each namespace and name. The name is not stored a second time.
+pub(crate) struct Table<V>(HashTable<Arc<V>>);
+
+impl<V: View> Table<V> {
+    pub(crate) fn new() -> Self {
+        Self(HashTable::new())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
+        self.0.iter()
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<V>> {
+        self.find(hash(namespace, name), namespace, name)
+    }
+
+    fn find(&self, hash: u64, namespace: &str, name: &str) -> Option<&Arc<V>> {
+        self.0.find(hash, |object| is(&**object, namespace, name))
+    }
+
+    pub(crate) fn insert(&mut self, object: Arc<V>) -> Option<Arc<V>> {
+        self.put(hash_of(&*object), object)
+    }
+
+    fn put(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
+        let meta = object.meta();
+        match self.0.find_mut(hash, |old| is(&**old, &meta.namespace, &meta.name)) {
+            Some(slot) => Some(std::mem::replace(slot, object)),
+            None => {
+                self.0.insert_unique(hash, object, |object| hash_of(&**object));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<V>> {
+        self.take(hash(namespace, name), namespace, name)
+    }
+
+    fn take(&mut self, hash: u64, namespace: &str, name: &str) -> Option<Arc<V>> {
+        let entry = self.0.find_entry(hash, |object| is(&**object, namespace, name)).ok()?;
+        Some(entry.remove().0)
+    }
+}
+
+fn is<V: View>(object: &V, namespace: &str, name: &str) -> bool {
+    let meta = object.meta();
+    *meta.name == *name && *meta.namespace == *namespace
+}
+
+type Buckets<V> = HashMap<Box<str>, Table<V>, Hashing>;
+
+struct Declared<V> {
+    name: &'static str,
+    keys: KeysOf<V>,
+    buckets: Buckets<V>,
+}
+
+/// Everything under the cache's one lock.
+pub(crate) struct Store<V> {
+    namespaces: Buckets<V>,
+    indexes: Vec<Declared<V>>,
+    len: usize,
+}
+
+impl<V: View> Store<V> {
+    pub(crate) fn new() -> Self {
+        Self { namespaces: HashMap::default(), indexes: Vec::new(), len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<V>> {
+        self.namespaces.get(namespace)?.get(namespace, name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
+        self.namespaces.values().flat_map(Table::iter)
+    }
+
+    pub(crate) fn namespace(&self, namespace: &str) -> Option<&Table<V>> {
+        self.namespaces.get(namespace)
+    }
+
+    pub(crate) fn bucket(&self, index: usize, key: &str) -> Option<&Table<V>> {
+        self.indexes[index].buckets.get(key)
+    }
+
+    /// Declares an index, or finds the one declared under this name.
+    pub(crate) fn declare(&mut self, name: &'static str, keys: KeysOf<V>) -> usize {
+        if let Some(at) = self.indexes.iter().position(|index| index.name == name) {
+            return at;
+        }
+        let mut index = Declared { name, keys, buckets: HashMap::default() };
+        for object in self.iter() {
+            index.add(hash_of(&**object), object);
+        }
+        self.indexes.push(index);
+        self.indexes.len() - 1
+    }
+
+    /// Keys of an index with how many objects each has.
+    pub(crate) fn keys(&self, index: usize) -> impl Iterator<Item = (&str, usize)> {
+        self.indexes[index].buckets.iter().map(|(key, bucket)| (&**key, bucket.len()))
+    }
+
+    /// Takes in an object as it is now.
+    pub(crate) fn upsert(&mut self, object: Arc<V>, initial: bool) -> Events<V> {
+        let meta = object.meta();
+        let old = self.get(&meta.namespace, &meta.name);
+        if old.is_some_and(|old| same_version(&**old, &*object)) {
+            return Events::new();
+        }
+        match self.put(Arc::clone(&object)) {
+            None => smallvec![CacheEvent::Added { object, initial }],
+            Some(old) if old.meta().uid == object.meta().uid => {
+                smallvec![CacheEvent::Updated { old, new: object }]
+            }
+            // Deleted and made again while nobody looked.
+            Some(old) => {
+                smallvec![CacheEvent::Deleted(old), CacheEvent::Added { object, initial: false }]
+            }
+        }
+    }
+
+    /// Takes out an object; `last` is its last state, when that is known better than the store does.
+    pub(crate) fn delete(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        last: Option<Arc<V>>,
+    ) -> Events<V> {
+        match self.remove(namespace, name) {
+            Some(old) => smallvec![CacheEvent::Deleted(last.unwrap_or(old))],
+            None => Events::new(),
+        }
+    }
+
+    /// Becomes exactly `now`; what is missing there was deleted unseen.
+    pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
+        let missing =
+            |object: &&Arc<V>| now.get(&object.meta().namespace, &object.meta().name).is_none();
+        let gone: Vec<Arc<V>> = self.iter().filter(missing).cloned().collect();
+        let mut events = Events::new();
+        for object in gone {
+            events.extend(self.delete(&object.meta().namespace, &object.meta().name, None));
+        }
+        for object in now.0 {
+            events.extend(self.upsert(object, initial));
+        }
+        events
+    }
+
+    fn put(&mut self, object: Arc<V>) -> Option<Arc<V>> {
+        let hash = hash_of(&*object);
+        let table = self.namespaces.entry_ref(&*object.meta().namespace).or_insert_with(Table::new);
+        let old = table.put(hash, Arc::clone(&object));
+        self.len += usize::from(old.is_none());
+        for index in &mut self.indexes {
+            index.add(hash, &object);
+            if let Some(old) = &old {
+                index.drop_stale(hash, old, Some(&object));
+            }
+        }
+        old
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<V>> {
+        let hash = hash(namespace, name);
+        let table = self.namespaces.get_mut(namespace)?;
+        let old = table.take(hash, namespace, name)?;
+        if table.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+        self.len -= 1;
+        for index in &mut self.indexes {
+            index.drop_stale(hash, &old, None);
+        }
+        Some(old)
+    }
+}
+
+/// Same object, same version: nothing to tell.
+pub(crate) fn same_version<V: View>(one: &V, other: &V) -> bool {
+    let (one, other) = (one.meta(), other.meta());
+    !one.resource_version.is_empty()
+        && one.resource_version == other.resource_version
+        && one.uid == other.uid
+}
+
+impl<V: View> Declared<V> {
+    fn add(&mut self, hash: u64, object: &Arc<V>) {
+        let buckets = &mut self.buckets;
+        (self.keys)(object, &mut |key| {
+            buckets.entry_ref(key).or_insert_with(Table::new).put(hash, Arc::clone(object));
+        });
+    }
+
+    /// Takes `old` out from under the keys that `new` does not have.
+    fn drop_stale(&mut self, hash: u64, old: &V, new: Option<&Arc<V>>) {
+        let (buckets, keys) = (&mut self.buckets, self.keys);
+        let meta = old.meta();
+        keys(old, &mut |key| {
+            let mut kept = false;
+            if let Some(new) = new {
+                keys(new, &mut |other| kept |= other == key);
+            }
+            if kept {
+                return;
+            }
+            if let Some(bucket) = buckets.get_mut(key) {
+                bucket.take(hash, &meta.namespace, &meta.name);
+                if bucket.is_empty() {
+                    buckets.remove(key);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Metadata;
+    use evenkeel_api::Meta;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn object(namespace: u8, name: u8, uid: u8, version: u32, labels: &[u8]) -> Arc<Metadata> {
+        let labels = labels.iter().map(|label| (format!("l{label}"), "x"));
+        let meta = Meta {
+            namespace: format!("ns{namespace}").into(),
+            name: format!("n{name}").into(),
+            uid: format!("u{uid}").into(),
+            resource_version: version.to_string().into(),
+            labels: labels.collect(),
+            ..Meta::default()
+        };
+        Arc::new(Metadata { meta })
+    }
+
+    fn by_label(object: &Metadata, key: &mut dyn FnMut(&str)) {
+        object.meta.labels.iter().for_each(|(label, _)| key(label));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Upsert(u8, u8, u8, Vec<u8>),
+        Delete(u8, u8),
+        Replace(Vec<(u8, u8, u8, Vec<u8>)>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let one = || (0u8..3, 0u8..4, 0u8..2, proptest::collection::vec(0u8..3, 0..3));
+        prop_oneof![
+            4 => one().prop_map(|(a, b, c, d)| Step::Upsert(a, b, c, d)),
+            2 => (0u8..3, 0u8..4).prop_map(|(a, b)| Step::Delete(a, b)),
+            1 => proptest::collection::vec(one(), 0..6).prop_map(Step::Replace),
+        ]
+    }
+
+    type Model = BTreeMap<(String, String), Arc<Metadata>>;
+
+    /// Whoever only listens must know what the store knows.
+    fn follow(model: &mut Model, events: Events<Metadata>) {
+        let key = |o: &Metadata| (o.meta.namespace.to_string(), o.meta.name.to_string());
+        for event in events {
+            match event {
+                CacheEvent::Added { object, .. } => {
+                    assert!(model.insert(key(&object), object).is_none())
+                }
+                CacheEvent::Updated { old, new } => {
+                    let before = model.insert(key(&new), new).unwrap();
+                    assert!(Arc::ptr_eq(&before, &old));
+                }
+                CacheEvent::Deleted(object) => assert!(model.remove(&key(&object)).is_some()),
+            }
+        }
+    }
+
+    fn check(store: &Store<Metadata>, index: usize, model: &Model) {
+        assert_eq!(store.len(), model.len());
+        assert_eq!(store.iter().count(), model.len());
+        let mut expected: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
+        for ((namespace, name), object) in model {
+            assert!(Arc::ptr_eq(store.get(namespace, name).unwrap(), object));
+            assert!(store.namespace(namespace).unwrap().get(namespace, name).is_some());
+            by_label(object, &mut |key| {
+                expected.entry(key.into()).or_default().insert((namespace.clone(), name.clone()));
+            });
+        }
+        assert_eq!(store.keys(index).count(), expected.len());
+        for (key, members) in expected {
+            let bucket = store.bucket(index, &key).unwrap();
+            assert_eq!(bucket.len(), members.len());
+            for (namespace, name) in members {
+                let held = bucket.get(&namespace, &name).unwrap();
+                assert!(
+                    Arc::ptr_eq(held, &model[&(namespace, name)]),
+                    "an index holds an old state"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn store_indexes_and_events_agree(steps in proptest::collection::vec(step(), 0..40), late in any::<bool>()) {
+            let mut store = Store::new();
+            let declare = |store: &mut Store<Metadata>| store.declare("label", by_label);
+            if !late {
+                declare(&mut store);
+            }
+            let mut model = Model::new();
+            for (version, step) in (1u32..).zip(steps) {
+                let events = match step {
+                    Step::Upsert(ns, name, uid, labels) => store.upsert(object(ns, name, uid, version, &labels), false),
+                    Step::Delete(ns, name) => store.delete(&format!("ns{ns}"), &format!("n{name}"), None),
+                    Step::Replace(items) => {
+                        let mut now = Table::new();
+                        for (ns, name, uid, labels) in items {
+                            now.insert(object(ns, name, uid, version, &labels));
+                        }
+                        store.replace(now, false)
+                    }
+                };
+                follow(&mut model, events);
+                if !late {
+                    check(&store, 0, &model);
+                }
+            }
+            let index = declare(&mut store);
+            check(&store, index, &model);
+        }
+    }
+
+    #[test]
+    fn an_unchanged_version_tells_nothing() {
+        let mut store = Store::new();
+        assert_eq!(store.upsert(object(0, 0, 0, 7, &[]), true).len(), 1);
+        assert!(store.upsert(object(0, 0, 0, 7, &[]), false).is_empty());
+        let mut now = Table::new();
+        now.insert(object(0, 0, 0, 7, &[]));
+        assert!(store.replace(now, false).is_empty());
+    }
+
+    #[test]
+    fn a_replacement_tells_of_deletions_with_the_last_known_state() {
+        let mut store = Store::new();
+        store.upsert(object(0, 0, 0, 7, &[1]), true);
+        let events = store.replace(Table::new(), false);
+        let [CacheEvent::Deleted(last)] = &events[..] else { panic!("{events:?}") };
+        assert!(last.meta.labels.contains("l1"));
+        assert_eq!(store.len(), 0);
+    }
+
+    #[test]
+    fn another_uid_is_a_deletion_and_an_addition() {
+        let mut store = Store::new();
+        store.upsert(object(0, 0, 1, 7, &[]), true);
+        let events = store.upsert(object(0, 0, 2, 9, &[]), false);
+        assert!(
+            matches!(&events[..], [CacheEvent::Deleted(old), CacheEvent::Added { object, initial: false }]
+            if &*old.meta.uid == "u1" && &*object.meta.uid == "u2")
+        );
+    }
+}
