@@ -5,6 +5,7 @@ pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod discovery;
+pub mod events;
 pub mod metrics;
 pub mod plan;
 pub mod queue;

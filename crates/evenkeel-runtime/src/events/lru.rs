@@ -1,0 +1,56 @@
+//! A map that forgets what was used least recently.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+};
+
+/// At most `capacity` entries.
+#[derive(Debug)]
+pub(super) struct Lru<K, V> {
+    capacity: usize,
+    entries: HashMap<K, (V, u64)>,
+    by_use: BTreeMap<u64, K>,
+    tick: u64,
+}
+
+impl<K: Clone + Eq + Hash, V> Lru<K, V> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, entries: HashMap::new(), by_use: BTreeMap::new(), tick: 0 }
+    }
+
+    /// The entry of `key`, made by `make` if there is none; it is the most recently used now.
+    pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        self.tick += 1;
+        let tick = self.tick;
+        if !self.entries.contains_key(&key) && self.entries.len() >= self.capacity {
+            if let Some((_, oldest)) = self.by_use.pop_first() {
+                self.entries.remove(&oldest);
+            }
+        }
+        let entry = self.entries.entry(key.clone()).or_insert_with(|| (make(), tick));
+        self.by_use.remove(&entry.1);
+        entry.1 = tick;
+        self.by_use.insert(tick, key);
+        &mut entry.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgets_the_least_recently_used() {
+        let mut lru = Lru::new(2);
+        for (key, value) in [("a", 1), ("b", 2)] {
+            lru.get_or_insert_with(key, || value);
+        }
+        lru.get_or_insert_with("a", || 0);
+        lru.get_or_insert_with("c", || 3);
+        assert_eq!(*lru.get_or_insert_with("a", || 0), 1);
+        assert_eq!(*lru.get_or_insert_with("b", || 0), 0, "b was forgotten");
+        assert_eq!(lru.entries.len(), 2);
+        assert_eq!(lru.by_use.len(), 2);
+    }
+}
