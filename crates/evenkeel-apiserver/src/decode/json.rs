@@ -1,6 +1,7 @@
 //! A JSON reader that keeps what a strict decoder needs: repeated keys, their order, and numbers as written.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -67,6 +68,41 @@ impl<'a> From<&'a Value> for Json<'a> {
                 entries.iter().map(|(k, v)| (Cow::Borrowed(k.as_str()), v.into())).collect(),
             ),
         }
+    }
+}
+
+/// Keys that objects have twice, as a strict decoder of untyped content reports them.
+pub(crate) fn repeated(json: &Json<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    look_for_repeated(json, &mut String::new(), &mut found);
+    found
+}
+
+fn look_for_repeated(json: &Json<'_>, path: &mut String, found: &mut Vec<String>) {
+    let length = path.len();
+    match json {
+        Json::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{i}]"));
+                look_for_repeated(item, path, found);
+                path.truncate(length);
+            }
+        }
+        Json::Object(entries) => {
+            let mut seen = HashSet::with_capacity(entries.len());
+            for (key, value) in entries {
+                if length > 0 {
+                    path.push('.');
+                }
+                path.push_str(key);
+                if !seen.insert(key) && found.len() < 100 {
+                    found.push(format!("duplicate field \"{path}\""));
+                }
+                look_for_repeated(value, path, found);
+                path.truncate(length);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -22,7 +22,7 @@ const UNSERVED: [(&str, &str, &[&str]); 5] = [
 ];
 
 /// The kind that a body names; what it leaves out is taken from `expected`.
-pub(super) fn given(
+pub(crate) fn given(
     body: &Json<'_>,
     expected: &GroupVersionKind,
 ) -> Result<GroupVersionKind, String> {
@@ -61,7 +61,7 @@ pub(super) fn given(
 }
 
 /// Why an object of one kind cannot stand where another is expected.
-pub(super) fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+pub(crate) fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
     if !is_known(given) {
         return not_registered(given);
     }
@@ -74,7 +74,7 @@ pub(super) fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) ->
 }
 
 /// The same kind at another version: `Ok` is an error of decoding, `Err` the one of a version that the path is not for.
-pub(super) fn other_version(
+pub(crate) fn other_version(
     given: &GroupVersionKind,
     expected: &GroupVersionKind,
 ) -> Result<String, String> {

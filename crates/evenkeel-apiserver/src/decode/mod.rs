@@ -2,7 +2,7 @@
 
 mod duration;
 pub(crate) mod json;
-mod kinds;
+pub(crate) mod kinds;
 mod scalars;
 pub(crate) mod typed;
 pub(crate) mod yaml;
@@ -93,7 +93,7 @@ pub(crate) fn with_schema(
 }
 
 /// What field validation makes of a body's problems: warnings, or the text of a refusal.
-fn judge(
+pub(crate) fn judge(
     validation: FieldValidation,
     repeated: &[String],
     strict: Vec<String>,
@@ -145,7 +145,7 @@ fn untyped(
 }
 
 /// With apiVersion and kind, and metadata when it has none.
-fn named(object: Value, expected: &GroupVersionKind) -> Value {
+pub(crate) fn named(object: Value, expected: &GroupVersionKind) -> Value {
     let mut map = match object {
         Value::Object(map) => map,
         _ => Map::new(),

@@ -24,9 +24,22 @@ pub(crate) struct Findings {
     pub error: Option<String>,
 }
 
+/// Which of upstream's two decoders speaks: the one of JSON text or the one of trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Source {
+    #[default]
+    Text,
+    Tree,
+}
+
 /// Reads `json` as a value of the type `at`.
 pub(crate) fn decode(json: &Json<'_>, at: At<'_>) -> (Value, Findings) {
-    let mut decoder = Decoder::default();
+    decode_from(Source::Text, json, at)
+}
+
+/// [`decode`] with the words of one of the decoders.
+pub(crate) fn decode_from(source: Source, json: &Json<'_>, at: At<'_>) -> (Value, Findings) {
+    let mut decoder = Decoder { source, ..Decoder::default() };
     let value = decoder.value(json, at);
     (value, decoder.findings)
 }
@@ -94,6 +107,7 @@ fn is_empty(value: &Value) -> bool {
 
 #[derive(Default)]
 struct Decoder<'s> {
+    source: Source,
     findings: Findings,
     /// The path that strict errors print.
     path: String,
@@ -226,6 +240,10 @@ impl<'s> Decoder<'s> {
         if self.findings.error.is_some() {
             return;
         }
+        if self.source == Source::Tree && !matches!(problem, scalars::Problem::Text(_)) {
+            self.findings.error = Some(no_conversion(json, at));
+            return;
+        }
         let form = match problem {
             scalars::Problem::Text(text) => {
                 self.findings.error = Some(text);
@@ -270,6 +288,25 @@ fn over<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
             Json::Object(a)
         }
         (_, after) => after.clone(),
+    }
+}
+
+/// Upstream's converter of trees complains about kinds of values and names no field.
+fn no_conversion(json: &Json<'_>, at: At<'_>) -> String {
+    let (kind, go) = match json {
+        Json::Null => ("nil", "nil"),
+        Json::Bool(_) => ("bool", "bool"),
+        Json::Number(text) if text.contains(['.', 'e', 'E']) => ("float64", "float64"),
+        Json::Number(_) => ("int64", "int64"),
+        Json::String(_) => ("string", "string"),
+        Json::Array(_) => ("slice", "[]interface {}"),
+        Json::Object(_) => ("map", "map[string]interface {}"),
+    };
+    match at.shape() {
+        Shape::Struct(_) => format!("cannot restore struct from: {kind}"),
+        Shape::Map { .. } => format!("cannot restore map from {kind}"),
+        Shape::List { .. } => format!("cannot restore slice from {kind}"),
+        _ => format!("cannot convert {go} to {}", at.node().go),
     }
 }
 

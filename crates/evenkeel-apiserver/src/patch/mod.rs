@@ -1,10 +1,18 @@
 //! Patches: JSON, merge, strategic merge and server-side apply, and who manages which field.
 
+mod go_text;
+mod json_patch;
+mod merge_patch;
+mod ordering;
+mod patched;
+mod strategic;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::decode::FieldValidation;
 use crate::resource::GroupVersionKind;
+use crate::schema::Schema;
 use crate::status::StatusError;
 
 /// The media types of patches.
@@ -42,13 +50,13 @@ pub(crate) struct Writer<'a> {
 
 /// Applies a JSON, merge or strategic merge patch to `current` (in the version of the request).
 pub(crate) fn patch(
-    _kind: &GroupVersionKind,
-    _form: PatchType,
+    kind: &GroupVersionKind,
+    form: PatchType,
     current: &Value,
-    _body: &[u8],
-    _validation: FieldValidation,
+    body: &[u8],
+    validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    Ok(Patched { object: current.clone(), warnings: Vec::new() })
+    patched::patch(kind, Schema::of(kind).as_ref(), form, current, body, validation)
 }
 
 /// Server-side apply of `body` to `current` (none: the object is made): the merged object with its `managedFields`.

@@ -116,6 +116,8 @@ pub(crate) struct Field {
 pub(crate) struct PatchRule {
     pub merge: bool,
     pub retain_keys: bool,
+    /// The patch's value takes the place of the old one, even if both are objects.
+    pub replace: bool,
     /// Field that tells a merged list's elements apart; none for a list of primitives.
     pub key: Option<Box<str>>,
 }

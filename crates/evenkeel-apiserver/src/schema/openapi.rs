@@ -261,9 +261,11 @@ fn list_kind(doc: &Doc<'_>) -> ListKind {
 
 fn patch_rule(doc: &Doc<'_>) -> PatchRule {
     let strategy = doc.patch_strategy.unwrap_or("");
+    let has = |name| strategy.split(',').any(|s| s == name);
     PatchRule {
-        merge: strategy.split(',').any(|s| s == "merge"),
-        retain_keys: strategy.split(',').any(|s| s == "retainKeys"),
+        merge: has("merge"),
+        retain_keys: has("retainKeys"),
+        replace: has("replace"),
         key: doc.patch_key.map(Into::into),
     }
 }

@@ -1,0 +1,132 @@
+//! The order of a merged list: as the patch has it, with what only the server has in between.
+
+use serde_json::Value;
+
+use super::go_text::go;
+use super::strategic::Refused;
+
+/// How elements of a list are told apart: by a field of theirs, or by value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListOf<'a> {
+    pub key: Option<&'a str>,
+}
+
+impl ListOf<'_> {
+    fn id<'v>(&self, element: &'v Value) -> Option<&'v Value> {
+        match self.key {
+            Some(key) => element.get(key),
+            None => Some(element),
+        }
+    }
+
+    fn position(&self, list: &[Value], element: &Value) -> Option<usize> {
+        let id = self.id(element);
+        list.iter().position(|v| self.id(v) == id)
+    }
+
+    fn require(&self, list: &[Value]) -> Result<(), Refused> {
+        let Some(key) = self.key else { return Ok(()) };
+        match list.iter().find(|v| v.get(key).is_none()) {
+            None => Ok(()),
+            Some(Value::Object(_)) => Err(list
+                .iter()
+                .find(|v| v.get(key).is_none())
+                .map_or(Refused::Unprocessable, |v| no_key(v, key))),
+            Some(other) => {
+                let kind = go_type(other);
+                Err(Refused::Internal(format!(
+                    "expected a map[string]interface {{}}, but received a {kind}"
+                )))
+            }
+        }
+    }
+}
+
+/// An element of a keyed list without the key.
+pub(super) fn no_key(element: &Value, key: &str) -> Refused {
+    Refused::Internal(format!("map: {} does not contain declared merge key: {key}", go(element)))
+}
+
+/// Go's name for the type of an untyped value.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Whether two lists are of objects; lists of lists and mixed lists cannot be merged.
+pub(super) fn of_objects(before: &[Value], patch: &[Value]) -> Result<bool, Refused> {
+    let mut kinds = before.iter().chain(patch).map(go_type);
+    let first = kinds.next();
+    if first == Some("[]interface {}") {
+        return Err(Refused::Unprocessable);
+    }
+    if kinds.any(|kind| Some(kind) != first) {
+        let lists = go(&Value::Array(vec![before.to_vec().into(), patch.to_vec().into()]));
+        return Err(Refused::Internal(format!("list element types are not identical: {lists}")));
+    }
+    Ok(first == Some("map[string]interface {}"))
+}
+
+/// Each value once, where it first is.
+pub(super) fn without_repeats(list: Vec<Value>) -> Vec<Value> {
+    let mut once: Vec<Value> = Vec::with_capacity(list.len());
+    for value in list {
+        if !once.contains(&value) {
+            once.push(value);
+        }
+    }
+    once
+}
+
+/// Sorts the elements that `order` names as it has them, the others as the server had them, and weaves both together:
+/// before an element that the patch names comes every other that the server had before it.
+pub(super) fn arrange(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    of: ListOf<'_>,
+) -> Result<Vec<Value>, Refused> {
+    of.require(&merged)?;
+    of.require(order)?;
+    let (mut named, mut others): (Vec<_>, Vec<_>) =
+        merged.into_iter().partition(|v| of.position(order, v).is_some());
+    named.sort_by_key(|v| of.position(order, v));
+    others.sort_by_key(|v| of.position(server, v));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    let mut all = Vec::new();
+    while let (Some(other), Some(name)) = (others.peek(), named.peek()) {
+        let before = match (of.position(server, other), of.position(server, name)) {
+            (Some(o), Some(n)) => o < n,
+            _ => false,
+        };
+        all.extend(if before { others.next() } else { named.next() });
+    }
+    all.extend(others);
+    all.extend(named);
+    Ok(all)
+}
+
+/// The patch's own list must be in the order that its `$setElementOrder` states.
+pub(super) fn check_order(patch: &[Value], order: &[Value], of: ListOf<'_>) -> Result<(), Refused> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter();
+    for element in patch.iter().filter(|v| v.get("$patch").is_none()) {
+        if !rest.any(|v| of.id(v) == of.id(element)) {
+            let (patch, order) = (go(&patch.to_vec().into()), go(&order.to_vec().into()));
+            let text = format!(
+                "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
+            );
+            return Err(Refused::Internal(text));
+        }
+    }
+    Ok(())
+}

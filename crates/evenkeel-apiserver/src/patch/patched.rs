@@ -1,0 +1,166 @@
+//! From the body of a patch to the patched object, with upstream's refusals on the way.
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::go_text::go;
+use super::strategic::Refused;
+use super::{PatchType, Patched, json_patch, merge_patch, strategic};
+use crate::decode::json::{self, Json};
+use crate::decode::typed::{self, Source};
+use crate::decode::{FieldValidation, judge, kinds, named};
+use crate::resource::GroupVersionKind;
+use crate::schema::Schema;
+use crate::schema::node::At;
+use crate::status::StatusError;
+
+/// See [`super::patch`].
+pub(super) fn patch(
+    kind: &GroupVersionKind,
+    schema: Option<&Schema>,
+    form: PatchType,
+    current: &Value,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Patched, StatusError> {
+    let patch = json::parse(body).map_err(|_| StatusError::bad_request("invalid JSON patch"))?;
+    let (object, strict, source, shown) = match form {
+        PatchType::Json => {
+            let strict = checked(json_patch::check(&patch))?;
+            let object = by_json_patch(current, &patch)?;
+            let shown = object.to_string();
+            (object, strict, Source::Text, shown)
+        }
+        PatchType::Strategic => {
+            let strict = map_only(&patch, "")?;
+            let shown = go(&patch.to_value());
+            (by_strategy(current, &patch, schema)?, strict, Source::Tree, shown)
+        }
+        PatchType::Merge | PatchType::Apply => {
+            let strict = map_only(&patch, "error decoding patch: ")?;
+            let object = by_merge(current, &patch)?;
+            let shown = object.to_string();
+            (object, strict, Source::Text, shown)
+        }
+    };
+    finish(kind, schema, &object, source, strict, validation)
+        .map_err(|detail| invalid(&shown, &detail))
+}
+
+fn checked(strict: Result<Vec<String>, String>) -> Result<Vec<String>, StatusError> {
+    strict.map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))
+}
+
+/// A patch that must be an object; what it repeats is returned.
+fn map_only(patch: &Json<'_>, prefix: &str) -> Result<Vec<String>, StatusError> {
+    match patch {
+        Json::Object(_) | Json::Null => Ok(json::repeated(patch)),
+        other => Err(StatusError::bad_request(format!(
+            "{prefix}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            other.form()
+        ))),
+    }
+}
+
+fn by_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusError> {
+    if let Json::Array(operations) = patch
+        && operations.len() > json_patch::MAX_OPERATIONS
+    {
+        return Err(StatusError::too_large(&format!(
+            "The allowed maximum operations in a JSON patch is {}, got {}",
+            json_patch::MAX_OPERATIONS,
+            operations.len()
+        )));
+    }
+    let mut object = current.clone();
+    json_patch::apply(&mut object, patch).map_err(|_| unprocessable())?;
+    Ok(object)
+}
+
+fn by_merge(current: &Value, patch: &Json<'_>) -> Result<Value, StatusError> {
+    if matches!(patch, Json::Null) {
+        return Err(StatusError::bad_request("Invalid JSON Patch"));
+    }
+    let mut object = current.clone();
+    merge_patch::apply(&mut object, patch.to_value());
+    Ok(object)
+}
+
+fn by_strategy(
+    current: &Value,
+    patch: &Json<'_>,
+    schema: Option<&Schema>,
+) -> Result<Value, StatusError> {
+    let map = |value| match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    let at: Option<At<'_>> = schema.map(Schema::at);
+    let merged = strategic::apply(map(current.clone()), map(patch.to_value()), at);
+    merged.map(Value::Object).map_err(|refused| match refused {
+        Refused::Bad(text) => StatusError::bad_request(text),
+        Refused::Unprocessable => unprocessable(),
+        Refused::Internal(text) => StatusError::plain_internal(text),
+    })
+}
+
+/// Decodes the patched object again; the error is what is wrong with it.
+fn finish(
+    kind: &GroupVersionKind,
+    schema: Option<&Schema>,
+    object: &Value,
+    source: Source,
+    repeated: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Patched, String> {
+    let Some(schema) = schema else {
+        let warnings = judge(validation, &[], repeated)?;
+        return Ok(Patched { object: named(object.clone(), kind), warnings });
+    };
+    let json = Json::from(object);
+    let given = kinds::given(&json, kind)?;
+    if given != *kind {
+        return Err(other_kind(&given, kind, &json));
+    }
+    let (object, findings) = typed::decode_from(source, &json, schema.at());
+    if let Some(error) = findings.error {
+        return Err(error);
+    }
+    let strict = repeated.into_iter().chain(findings.strict).collect();
+    let warnings = judge(validation, &[], strict)?;
+    Ok(Patched { object: named(object, kind), warnings })
+}
+
+/// A patch that makes another kind of the object fails as soon as that kind cannot be decoded or converted.
+fn other_kind(given: &GroupVersionKind, kind: &GroupVersionKind, json: &Json<'_>) -> String {
+    let decoded = Schema::of(given).and_then(|schema| typed::decode(json, schema.at()).1.error);
+    decoded.unwrap_or_else(|| {
+        if given.kind == kind.kind && given.group == kind.group {
+            kinds::other_version(given, kind).unwrap_or_else(|error| error)
+        } else {
+            kinds::mismatch(given, kind)
+        }
+    })
+}
+
+/// 422 about no field of any object.
+fn unprocessable() -> StatusError {
+    StatusError::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    )
+    .about("", "", "")
+}
+
+/// 422 about the patched object as a whole.
+fn invalid(shown: &str, detail: &str) -> StatusError {
+    let message = format!("Invalid value: {}: {detail}", typed::quoted(shown));
+    StatusError::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "Invalid",
+        format!(" \"\" is invalid: patch: {message}"),
+    )
+    .about("", "", "")
+    .cause("FieldValueInvalid", message, "patch")
+}

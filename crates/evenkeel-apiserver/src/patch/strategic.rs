@@ -1,0 +1,420 @@
+//! Strategic merge patches: merge patches that know which lists merge, by which key, and obey `$` directives.
+
+use serde_json::{Map, Value};
+
+use super::go_text::go;
+use super::ordering::{self, ListOf};
+use crate::schema::node::{At, PatchRule, Shape};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+const SET_ORDER: &str = "$setElementOrder";
+
+/// Why a strategic merge patch was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// 400 with this text.
+    Bad(&'static str),
+    /// 422 without one.
+    Unprocessable,
+    /// 500 with this text: upstream does not take these for the client's mistakes.
+    Internal(String),
+}
+
+/// Merges `patch` into `original`, an object of the type `at` (`None` where the schema has nothing to say).
+pub(super) fn apply(
+    original: Map<String, Value>,
+    patch: Map<String, Value>,
+    at: Option<At<'_>>,
+) -> Result<Map<String, Value>, Refused> {
+    let (mut original, mut patch) = (original, patch);
+    match patch.get(DIRECTIVE) {
+        None => {}
+        Some(Value::String(d)) if d == "replace" => {
+            patch.remove(DIRECTIVE);
+            return Ok(patch);
+        }
+        Some(Value::String(d)) if d == "delete" => return Ok(Map::new()),
+        Some(other) => return Err(unknown_directive(other, &patch)),
+    }
+    retain_keys(&mut original, &mut patch)?;
+    set_orders(&mut original, &mut patch, at)?;
+    for (key, value) in patch {
+        merge_key(&mut original, &key, value, at)?;
+    }
+    Ok(original)
+}
+
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refused {
+    let patch = go(&Value::Object(patch.clone()));
+    Refused::Internal(format!("unknown patch type: {} in map: {patch}", go(directive)))
+}
+
+/// `$retainKeys` drops every key that it does not list.
+fn retain_keys(
+    original: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), Refused> {
+    let Some(list) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad = Refused::Bad("invalid patch format of retainKeys");
+    let Value::Array(list) = list else { return Err(bad) };
+    let listed = |key: &str| list.iter().any(|v| v == key);
+    let stray = |(key, value): (&String, &Value)| {
+        !(value.is_null()
+            || key.starts_with(DELETE_FROM)
+            || key.starts_with(SET_ORDER)
+            || listed(key))
+    };
+    if patch.iter().any(stray) {
+        return Err(bad);
+    }
+    original.retain(|key, _| listed(key));
+    Ok(())
+}
+
+/// `$setElementOrder/x` orders the list `x`, merging the patch's own `x` first.
+fn set_orders(
+    original: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    at: Option<At<'_>>,
+) -> Result<(), Refused> {
+    let bad = || Refused::Bad("invalid patch format of setElementOrder list");
+    let keys: Vec<String> = patch.keys().filter(|k| k.starts_with(SET_ORDER)).cloned().collect();
+    for directive in keys {
+        let order = list(patch.remove(&directive).unwrap_or_default())?;
+        let key = directive
+            .strip_prefix(SET_ORDER)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .ok_or_else(bad)?;
+        let before = original.get(key).cloned().map(list).transpose()?;
+        let given = patch.remove(key).map(list).transpose()?;
+        let (rule, item) = list_rule(at, key)?;
+        let of = ListOf { key: rule.key.as_deref() };
+        ordering::check_order(given.as_deref().unwrap_or_default(), &order, of)?;
+        let merged = match (before.clone(), given) {
+            (None, None) => continue,
+            (Some(before), None) => before,
+            (None, Some(given)) => given.into_iter().filter_map(without_directives).collect(),
+            (Some(before), Some(given)) => merge_lists(before, given, &rule, item)?,
+        };
+        let ordered = ordering::arrange(merged, &order, before.as_deref().unwrap_or_default(), of)?;
+        original.insert(key.to_owned(), Value::Array(ordered));
+    }
+    Ok(())
+}
+
+fn list(value: Value) -> Result<Vec<Value>, Refused> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => {
+            let kind = ordering::go_type(&other);
+            Err(Refused::Internal(format!("expected a []interface {{}}, but received a {kind}")))
+        }
+    }
+}
+
+/// One key of the patch.
+fn merge_key(
+    original: &mut Map<String, Value>,
+    key: &str,
+    value: Value,
+    at: Option<At<'_>>,
+) -> Result<(), Refused> {
+    let mut key = key;
+    let deletes = key.starts_with(DELETE_FROM);
+    if deletes {
+        let name = key.strip_prefix(DELETE_FROM).and_then(|rest| rest.strip_prefix('/'));
+        key = name.ok_or(Refused::Bad("invalid patch format of primitive list"))?;
+    }
+    if value.is_null() {
+        original.remove(key);
+        return Ok(());
+    }
+    let merged = match (original.remove(key), value) {
+        (Some(Value::Object(before)), Value::Object(patch)) if !deletes => {
+            let field = at.and_then(At::as_struct).and_then(|s| s.field(key));
+            let merged = if field.is_some_and(|f| f.patch.replace) {
+                patch
+            } else {
+                apply(before, patch, at.and_then(|a| a.child(key)))?
+            };
+            Some(Value::Object(merged))
+        }
+        (Some(Value::Array(before)), Value::Array(patch)) if deletes => {
+            Some(Value::Array(before.into_iter().filter(|v| !patch.contains(v)).collect()))
+        }
+        (Some(Value::Array(before)), Value::Array(patch)) => {
+            let (rule, item) = list_rule(at, key)?;
+            Some(Value::Array(merge_lists(before, patch, &rule, item)?))
+        }
+        (before, _) if deletes => before,
+        (_, mut value) => {
+            discard_nulls(&mut value);
+            without_directives(value)
+        }
+    };
+    if let Some(merged) = merged {
+        original.insert(key.to_owned(), merged);
+    }
+    Ok(())
+}
+
+/// How the list `key` merges, and the type of its elements.
+fn list_rule<'a>(at: Option<At<'a>>, key: &str) -> Result<(PatchRule, Option<At<'a>>), Refused> {
+    let Some(at) = at else { return Ok((PatchRule::default(), None)) };
+    let Some(owner) = at.as_struct() else { return Ok((PatchRule::default(), None)) };
+    let Some(field) = owner.field(key) else {
+        let go = &at.node().go;
+        return Err(Refused::Internal(format!(
+            "unable to find api field in struct {go} for the json field \"{key}\""
+        )));
+    };
+    let item = match at.to(field.node).shape() {
+        Shape::List { item, .. } => Some(at.to(*item)),
+        _ => None,
+    };
+    Ok((field.patch.clone(), item))
+}
+
+fn merge_lists(
+    before: Vec<Value>,
+    patch: Vec<Value>,
+    rule: &PatchRule,
+    item: Option<At<'_>>,
+) -> Result<Vec<Value>, Refused> {
+    if !rule.merge {
+        return Ok(patch);
+    }
+    if before.is_empty() && patch.is_empty() {
+        return Ok(before);
+    }
+    let of = ListOf { key: rule.key.as_deref() };
+    if !ordering::of_objects(&before, &patch)? {
+        let mut merged = before.clone();
+        merged.extend(patch.iter().cloned());
+        return ordering::arrange(ordering::without_repeats(merged), &patch, &before, of);
+    }
+    let Some(key) = of.key else {
+        return Err(Refused::Internal("cannot merge lists without merge key".to_owned()));
+    };
+    let (before, patch) = obey_elements(before, patch, key)?;
+    let mut merged = before.clone();
+    for element in &patch {
+        merge_element(&mut merged, element, key, item)?;
+    }
+    ordering::arrange(merged, &patch, &before, of)
+}
+
+/// Carries out `$patch` in the elements of a merged list; what is left is merged.
+fn obey_elements(
+    before: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Refused> {
+    let (mut before, mut rest, mut replace) = (before, Vec::with_capacity(patch.len()), false);
+    for element in patch {
+        let Some(directive) = element.get(DIRECTIVE) else {
+            rest.push(element);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let doomed = element.get(key).ok_or_else(|| ordering::no_key(&element, key))?;
+                before.retain(|v| v.get(key) != Some(doomed));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                return Err(Refused::Internal(
+                    "merging lists cannot yet be specified in the patch".to_owned(),
+                ));
+            }
+            _ => {
+                return Err(unknown_directive(
+                    directive,
+                    element.as_object().unwrap_or(&Map::new()),
+                ));
+            }
+        }
+    }
+    Ok(if replace { (rest, Vec::new()) } else { (before, rest) })
+}
+
+fn merge_element(
+    merged: &mut Vec<Value>,
+    element: &Value,
+    key: &str,
+    item: Option<At<'_>>,
+) -> Result<(), Refused> {
+    let id = element.get(key).ok_or_else(|| ordering::no_key(element, key))?;
+    let Some(found) = merged.iter_mut().find(|v| v.get(key) == Some(id)) else {
+        merged.push(element.clone());
+        return Ok(());
+    };
+    if let (Value::Object(before), Value::Object(patch)) = (found.take(), element.clone()) {
+        *found = Value::Object(apply(before, patch, item)?);
+    }
+    Ok(())
+}
+
+/// Content that is new has nothing to delete.
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(entries) => {
+            entries.retain(|_, v| !v.is_null());
+            entries.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+/// Content that is new obeys no directive: what carries one is dropped.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(entries) if entries.contains_key(DIRECTIVE) => None,
+        Value::Object(entries) => {
+            let kept = entries.into_iter().filter_map(|(k, v)| Some((k, without_directives(v)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => {
+            Some(Value::Array(items.into_iter().filter_map(without_directives).collect()))
+        }
+        other => Some(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::Schema;
+
+    fn merged(kind: (&str, &str), original: &Value, patch: &Value) -> Result<Value, Refused> {
+        let schema = Schema::builtin(kind.0, "v1", kind.1).expect("a built-in kind");
+        let (Value::Object(original), Value::Object(patch)) = (original.clone(), patch.clone())
+        else {
+            panic!("objects")
+        };
+        apply(original, patch, Some(schema.at())).map(Value::Object)
+    }
+
+    fn pod(containers: &Value) -> Value {
+        json!({"spec": {"containers": containers}})
+    }
+
+    const POD: (&str, &str) = ("", "Pod");
+
+    #[test]
+    fn lists_merge_by_key() {
+        let start = pod(
+            &json!([{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]),
+        );
+        for (patch, want) in [
+            (
+                json!([{"name": "a", "image": "2"}]),
+                json!([{"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]),
+            ),
+            (json!([{"name": "a", "$patch": "delete"}]), json!([{"name": "b", "image": "1"}])),
+            (json!([{"$patch": "replace"}, {"name": "z"}]), json!([{"name": "z"}])),
+            (
+                json!([{"name": "a", "env": [{"name": "X", "value": null}]}]),
+                json!([{"name": "a", "image": "1", "env": [{"name": "X"}]}, {"name": "b", "image": "1"}]),
+            ),
+            (
+                json!([{"name": "c"}]),
+                json!([{"name": "c"}, {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]),
+            ),
+        ] {
+            assert_eq!(merged(POD, &start, &pod(&patch)), Ok(pod(&want)), "{patch}");
+        }
+    }
+
+    #[test]
+    fn directives_are_obeyed() {
+        let start =
+            json!({"metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["x", "y", "z"]}});
+        for (patch, want) in [
+            (
+                json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}),
+                json!({"metadata": {"labels": {"c": "3"}, "finalizers": ["x", "y", "z"]}}),
+            ),
+            (
+                json!({"metadata": {"labels": {"$patch": "delete"}}}),
+                json!({"metadata": {"labels": {}, "finalizers": ["x", "y", "z"]}}),
+            ),
+            (
+                json!({"metadata": {"labels": {"$retainKeys": ["b"]}}}),
+                json!({"metadata": {"labels": {"b": "2"}, "finalizers": ["x", "y", "z"]}}),
+            ),
+            (
+                json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["y"]}}),
+                json!({"metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["x", "z"]}}),
+            ),
+            (
+                json!({"metadata": {"$setElementOrder/finalizers": ["z", "w", "x"], "finalizers": ["w"]}}),
+                json!({"metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["y", "z", "w", "x"]}}),
+            ),
+            (json!({"metadata": {"annotations": {"$patch": "replace", "q": "r"}}}), start.clone()),
+        ] {
+            assert_eq!(merged(POD, &start, &patch), Ok(want), "{patch}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_as_upstream_tells_them() {
+        let start = pod(&json!([{"name": "a"}]));
+        for (patch, error) in [
+            (
+                json!([{"image": "new"}]),
+                "map: map[image:new] does not contain declared merge key: name",
+            ),
+            (json!(["x"]), "list element types are not identical: [[map[name:a]] [x]]"),
+            (
+                json!([{"name": "a", "$patch": "nope"}]),
+                "unknown patch type: nope in map: map[$patch:nope name:a]",
+            ),
+        ] {
+            assert_eq!(
+                merged(POD, &start, &pod(&patch)),
+                Err(Refused::Internal(error.to_owned())),
+                "{patch}"
+            );
+        }
+        let patch = json!({"metadata": {"$retainKeys": ["a"], "b": 1}});
+        assert_eq!(
+            merged(POD, &json!({"metadata": {}}), &patch),
+            Err(Refused::Bad("invalid patch format of retainKeys"))
+        );
+    }
+
+    fn containers() -> impl Strategy<Value = Value> {
+        let one = ("[a-d]", prop::option::of("[x-z]"));
+        prop::collection::vec(one, 0..4).prop_map(|list| {
+            let mut seen = std::collections::BTreeMap::new();
+            for (name, image) in list {
+                seen.insert(
+                    name.clone(),
+                    match image {
+                        Some(image) => json!({"name": name, "image": image}),
+                        None => json!({"name": name}),
+                    },
+                );
+            }
+            pod(&seen.into_values().collect())
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn twice_is_once(start in containers(), patch in containers()) {
+            let once = merged(POD, &start, &patch).expect("applies");
+            let twice = merged(POD, &once, &patch).expect("applies");
+            prop_assert_eq!(once, twice);
+        }
+    }
+}
