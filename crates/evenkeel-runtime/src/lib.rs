@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod client;
 pub mod clock;
+pub mod controller;
 pub mod discovery;
 pub mod events;
 pub mod metrics;

@@ -23,10 +23,11 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.tick += 1;
         let tick = self.tick;
-        if !self.entries.contains_key(&key) && self.entries.len() >= self.capacity {
-            if let Some((_, oldest)) = self.by_use.pop_first() {
-                self.entries.remove(&oldest);
-            }
+        if !self.entries.contains_key(&key)
+            && self.entries.len() >= self.capacity
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.entries.remove(&oldest);
         }
         let entry = self.entries.entry(key.clone()).or_insert_with(|| (make(), tick));
         self.by_use.remove(&entry.1);

@@ -94,7 +94,7 @@ impl SeriesRecorder {
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         tasks.spawn(format!("{} events", shared.controller), async move {
-            shared.keep(receiver, &stop).await
+            shared.keep(receiver, &stop).await;
         });
     }
 }

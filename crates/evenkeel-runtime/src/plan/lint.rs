@@ -49,6 +49,7 @@ fn changes(action: &Action) -> Option<&Target> {
     match action {
         Action::Patch(patch) => Some(&patch.target),
         Action::Update(update) => Some(&update.target),
+        Action::Rewrite(rewrite) => Some(&rewrite.target),
         _ => None,
     }
 }

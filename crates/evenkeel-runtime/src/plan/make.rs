@@ -5,7 +5,7 @@
 
 use super::{
     Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
-    Target, Update,
+    Rewrite, Target, Update,
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
@@ -181,4 +181,11 @@ macro_rules! into_action {
     )*};
 }
 
-into_action!(Create(Create), Delete(Delete), Patch(Patch), Update(Update), Event(Note));
+into_action!(
+    Create(Create),
+    Delete(Delete),
+    Patch(Patch),
+    Update(Update),
+    Rewrite(Rewrite),
+    Event(Note)
+);

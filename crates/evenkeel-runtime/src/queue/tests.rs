@@ -123,7 +123,7 @@ async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
     tokio::join!(
         async {
             drained.await;
-            assert_eq!(start.elapsed(), millis(10))
+            assert_eq!(start.elapsed(), millis(10));
         },
         work
     );

@@ -1,0 +1,252 @@
+//! Declares a controller: which kind it reconciles, and which events name which keys.
+
+use super::{
+    Context, Controller, Enqueue, Env, Error, Outcome, Request,
+    barrier::{Barrier, Window, Windows},
+    execute::Executor,
+    pass::Planned,
+    reconcile::{Function, Reconcile},
+    run::{Shared, Subscribe, Synced},
+};
+use crate::{
+    cache::{Cache, CacheEvent},
+    client::Client,
+    events::Recorder,
+    plan::{Key, Planner},
+    queue::{Priority, Queue},
+};
+use evenkeel_api::{Kind, Meta, View};
+use std::sync::Arc;
+
+/// A controller under construction. The kind that it reconciles comes first and its function last, so that neither can
+/// be missing or given twice.
+#[must_use = "a builder does nothing until `planned` or `reconcile`"]
+pub struct Builder {
+    env: Env,
+    name: Arc<str>,
+    root: Kind,
+    queue: Option<String>,
+    workers: usize,
+    max_retries: Option<u32>,
+    component: Option<String>,
+    stale_skips: Option<&'static str>,
+    subscriptions: Vec<Subscription>,
+    synced: Vec<Synced>,
+    windows: Windows,
+}
+
+type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>) -> Subscribe + Send>;
+
+impl Builder {
+    /// A controller of the objects in `root`: each add, update and delete of one enqueues its key.
+    pub fn new<V: View>(env: &Env, name: &str, root: &Cache<V>) -> Self {
+        let builder = Self {
+            env: env.clone(),
+            name: Arc::from(name),
+            root: root.kind().clone(),
+            queue: None,
+            workers: 1,
+            max_retries: None,
+            component: None,
+            stale_skips: None,
+            subscriptions: Vec::new(),
+            synced: Vec::new(),
+            windows: Windows::default(),
+        };
+        builder.watch(root, |event, enqueue, barrier| {
+            let key = Key::of(event.object().meta());
+            if let CacheEvent::Deleted(_) = event {
+                // What it wrote as the object that is gone says nothing about one of the same name.
+                barrier.forget(&key);
+            }
+            enqueue.add(key);
+        })
+    }
+
+    /// Name of the queue in metrics, if not the controller's.
+    pub fn queue(mut self, name: &str) -> Self {
+        self.queue = Some(name.to_owned());
+        self
+    }
+
+    /// How many keys are reconciled at a time; 1 unless said otherwise.
+    pub fn workers(mut self, n: usize) -> Self {
+        self.workers = n;
+        self
+    }
+
+    /// After this many retries in a row a key is dropped until its next event; retried for ever unless said otherwise.
+    pub fn max_retries(mut self, n: u32) -> Self {
+        self.max_retries = Some(n);
+        self
+    }
+
+    /// The component that its events and user agent name, if not the controller's name.
+    pub fn component(mut self, name: &str) -> Self {
+        self.component = Some(name.to_owned());
+        self
+    }
+
+    /// Writes with this client instead of the shared one, for credentials of its own.
+    pub fn client(mut self, client: Client) -> Self {
+        self.env.client = client;
+        self
+    }
+
+    /// Upstream's name of the counter of passes put off for own writes, such as
+    /// `replicaset_controller_stale_sync_skips_total`.
+    pub fn stale_skips_metric(mut self, name: &'static str) -> Self {
+        self.stale_skips = Some(name);
+        self
+    }
+
+    /// Events of objects in `cache` enqueue the object that controls them, when it is of the root kind.
+    pub fn owns<V: View>(self, cache: &Cache<V>) -> Self {
+        let root = self.root.clone();
+        self.watch(cache, move |event, enqueue, _| {
+            let owner = owner_key(&root, event.object().meta());
+            if let CacheEvent::Updated { old, new } = event {
+                if old.meta().resource_version == new.meta().resource_version {
+                    return;
+                }
+                // One that changed hands concerns both.
+                if let Some(key) =
+                    owner_key(&root, old.meta()).filter(|key| owner.as_ref() != Some(key))
+                {
+                    enqueue.add(key);
+                }
+            }
+            if let Some(key) = owner {
+                enqueue.add(key);
+            }
+        })
+    }
+
+    /// Events of objects in `cache` are shown to `map`, which names the keys they concern. It may look into caches and
+    /// does nothing else.
+    pub fn watches<V: View>(
+        self,
+        cache: &Cache<V>,
+        map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
+    ) -> Self {
+        self.watch(cache, move |event, enqueue, _| map(event, enqueue))
+    }
+
+    /// Waits for `cache` at start, and for own writes to show in it, but no event of it enqueues anything.
+    pub fn reads<V: View>(self, cache: &Cache<V>) -> Self {
+        self.watch(cache, |_, _, _| {})
+    }
+
+    /// Runs a pure planner.
+    pub fn planned(self, planner: impl Planner) -> Controller {
+        self.build(|executor, env| {
+            Box::new(Planned { planner, executor, clock: env.clock.clone() })
+        })
+    }
+
+    /// Runs an async function, for what has to do I/O midway.
+    pub fn reconcile<F, Fut>(self, function: F) -> Controller
+    where
+        F: Fn(Request, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
+    {
+        self.build(|executor, env| {
+            let Executor { client, events, barrier } = executor;
+            let env = Env { client, ..env.clone() };
+            Box::new(Function { function, context: Context { env, events, barrier } })
+        })
+    }
+
+    fn watch<V: View>(
+        mut self,
+        cache: &Cache<V>,
+        handle: impl Fn(&CacheEvent<V>, &Enqueue, &Barrier) + Send + Sync + 'static,
+    ) -> Self {
+        let (kind, cache) = (cache.kind().clone(), cache.clone());
+        let (seen, looked_up, waited_for) = (cache.clone(), cache.clone(), cache.clone());
+        let window = Window {
+            version: Box::new(move || seen.version()),
+            find: Box::new(move |namespace, name| {
+                let found = looked_up.get(namespace, name)?;
+                Some((Arc::from(&*found.meta().uid), found.meta().deleting()))
+            }),
+        };
+        self.windows.0.entry(kind.clone()).or_insert(window);
+        self.synced.push(Box::new(move || {
+            let cache = waited_for.clone();
+            Box::pin(async move { cache.synced().await })
+        }));
+        self.subscriptions.push(Box::new(move |queue, barrier| {
+            let fresh = Enqueue::new(&queue, &barrier, Priority::NORMAL);
+            let patient = Enqueue::new(&queue, &barrier, Priority::LOW);
+            Box::new(move || {
+                cache.subscribe(move |event: &CacheEvent<V>| {
+                    let meta = event.object().meta();
+                    // First, so that a key that waited for this very event is not held back by it.
+                    barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
+                    handle(event, if gives_way(event) { &patient } else { &fresh }, &barrier);
+                });
+            })
+        }));
+        self
+    }
+
+    fn build(self, reconcile: impl FnOnce(Executor, &Env) -> Box<dyn Reconcile>) -> Controller {
+        let Self {
+            env,
+            name,
+            queue,
+            workers,
+            max_retries,
+            component,
+            stale_skips,
+            subscriptions,
+            synced,
+            windows,
+            ..
+        } = self;
+        let component = component.as_deref().unwrap_or(&name);
+        let queue = Queue::new(queue.as_deref().unwrap_or(&name), &env.metrics.queues);
+        let barrier = Arc::new(Barrier::new(queue.clone()));
+        let client = env.client.with_user_agent(component);
+        let events = Recorder::new(client.clone(), component, env.clock.clone());
+        let executor = Executor { client, events: events.clone(), barrier: Arc::clone(&barrier) };
+        let subscribe = subscriptions
+            .into_iter()
+            .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier)))
+            .collect();
+        let shared = Shared {
+            name: Arc::clone(&name),
+            queue,
+            barrier,
+            reconcile: reconcile(executor, &env),
+            metrics: env.metrics.of(&name, workers, stale_skips),
+            max_retries,
+            events,
+            clock: env.clock.clone(),
+        };
+        Controller { name, workers, shared: Arc::new(shared), subscribe, synced, windows }
+    }
+}
+
+/// Whether an event tells nothing new: the initial list, or an update that changed nothing (a resync).
+fn gives_way<V: View>(event: &CacheEvent<V>) -> bool {
+    match event {
+        CacheEvent::Added { initial, .. } => *initial,
+        CacheEvent::Updated { old, new } => {
+            old.meta().resource_version == new.meta().resource_version
+        }
+        CacheEvent::Deleted(_) => false,
+    }
+}
+
+/// Key of the object of the root kind that controls the object with this metadata.
+fn owner_key(root: &Kind, meta: &Meta) -> Option<Key> {
+    let owner = meta.controller()?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    if *owner.kind != *root.kind || group != root.group {
+        return None;
+    }
+    let namespace = if root.namespaced { &*meta.namespace } else { "" };
+    Some(Key::new(namespace, &owner.name))
+}

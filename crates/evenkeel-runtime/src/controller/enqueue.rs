@@ -1,0 +1,39 @@
+//! What an event handler may do: name keys.
+
+use super::barrier::Barrier;
+use crate::{
+    plan::Key,
+    queue::{Priority, Queue},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Takes the keys that an event concerns.
+pub struct Enqueue {
+    queue: Queue<Key>,
+    barrier: Arc<Barrier>,
+    priority: Priority,
+}
+
+impl Enqueue {
+    pub(super) fn new(queue: &Queue<Key>, barrier: &Arc<Barrier>, priority: Priority) -> Self {
+        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority }
+    }
+
+    /// The key is to be reconciled now. From the initial list or a resync it gives way to fresh changes.
+    pub fn add(&self, key: Key) {
+        self.add_with(key, self.priority);
+    }
+
+    /// As [`Enqueue::add`] with a priority of one's own.
+    pub fn add_with(&self, key: Key, priority: Priority) {
+        // A key that waits for its own writes to show is added by the barrier as soon as they do.
+        if !self.barrier.holds(&key) {
+            self.queue.add(key, priority);
+        }
+    }
+
+    /// The key is to be reconciled after this time; of several the earliest counts.
+    pub fn add_after(&self, key: Key, delay: Duration) {
+        self.queue.add_after_with(key, delay, self.priority);
+    }
+}

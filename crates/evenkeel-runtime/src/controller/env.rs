@@ -1,0 +1,25 @@
+//! What all controllers of a program share.
+
+use super::Metrics;
+use crate::{cache::Caches, client::Client, clock::Clock};
+use prometheus::Registry;
+
+/// Client, caches, clock and metrics: what a controller is built on.
+#[derive(Clone)]
+pub struct Env {
+    /// Where writes go; each controller sends its own user agent.
+    pub client: Client,
+    /// What controllers read.
+    pub caches: Caches,
+    /// The time.
+    pub clock: Clock,
+    /// Metrics of queues and controllers.
+    pub metrics: Metrics,
+}
+
+impl Env {
+    /// Brings the parts together and registers the metrics of queues and controllers; once per registry.
+    pub fn new(client: Client, caches: Caches, clock: Clock, registry: &Registry) -> Self {
+        Self { client, caches, clock, metrics: Metrics::register(registry) }
+    }
+}

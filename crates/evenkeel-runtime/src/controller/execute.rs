@@ -1,0 +1,280 @@
+//! Carries out a plan's actions, in order and with no choices left.
+
+use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
+use crate::{
+    client::{ApiError, Client, DeleteOptions, Metadata},
+    events::Recorder,
+    plan::{
+        Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, Rewrite,
+        Target, Update,
+    },
+};
+use evenkeel_api::Kind;
+use futures::future::join_all;
+use std::sync::Arc;
+
+/// Writes on behalf of one controller.
+pub(super) struct Executor {
+    pub(super) client: Client,
+    pub(super) events: Recorder,
+    pub(super) barrier: Arc<Barrier>,
+}
+
+/// How the actions went.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) outcomes: Outcomes,
+    /// The first failure that is to be retried.
+    pub(super) failure: Option<Failure>,
+    /// The pass is to end here.
+    pub(super) aborted: bool,
+    /// The rest of the plan is to be left out.
+    skipping: bool,
+}
+
+impl Report {
+    fn add(&mut self, outcome: Outcome, on_error: OnError) {
+        if let Some(failure) = &outcome.error {
+            if on_error != OnError::Ignore && self.failure.is_none() {
+                self.failure = Some(failure.clone());
+            }
+            self.aborted |= on_error == OnError::Abort;
+            self.skipping |= on_error == OnError::SkipRest;
+        }
+        self.outcomes.0.push(outcome);
+    }
+}
+
+/// Owners that were read live in this pass, and what came of it.
+type Live = Vec<(Target, Option<Failure>)>;
+
+impl Executor {
+    /// Carries out `actions` for `key` until one ends the pass.
+    pub(super) async fn run(&self, key: &Key, actions: &[Action]) -> Report {
+        let (mut report, mut live) = (Report::default(), Live::new());
+        let mut rest = actions;
+        while let Some(first) = rest.first() {
+            let run = rest.iter().take_while(|action| same_run(first, action)).count();
+            let (now, later) = rest.split_at(run);
+            match first {
+                Action::Create(_) => self.create_all(key, now, &mut report).await,
+                Action::Delete(_) => self.delete_all(key, now, &mut report).await,
+                Action::Patch(patch) => self.patch(key, patch, &mut live, &mut report).await,
+                Action::Update(update) => self.update(key, update, &mut report).await,
+                Action::Rewrite(change) => self.rewrite(key, change, &mut report).await,
+                Action::Event(note) => {
+                    self.events.record(note);
+                    report.add(Outcome::success(), OnError::Ignore);
+                }
+            }
+            if report.aborted || report.skipping {
+                break;
+            }
+            rest = later;
+        }
+        report
+    }
+
+    async fn create_all(&self, key: &Key, run: &[Action], report: &mut Report) {
+        let creates: Vec<&Create> = run.iter().filter_map(as_create).collect();
+        let calls: Vec<usize> =
+            (0..creates.len()).flat_map(|n| vec![n; creates[n].count as usize]).collect();
+        let creates_ref = &creates;
+        let calls_ref = &calls;
+        let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
+        let answers = slow_start(calls.len(), call, |answer| matches!(answer, Made::Yes)).await;
+        let mut outcomes = vec![Outcome::default(); creates.len()];
+        for (n, answer) in calls.into_iter().zip(answers) {
+            match answer {
+                // Nothing can be made in a namespace that goes, and nobody needs to hear of it.
+                Made::Yes | Made::Terminating => outcomes[n].succeeded += 1,
+                Made::No(failure) => drop(outcomes[n].error.get_or_insert(failure)),
+            }
+        }
+        for (create, outcome) in creates.into_iter().zip(outcomes) {
+            report.add(outcome, create.on_error);
+        }
+    }
+
+    async fn create(&self, key: &Key, create: &Create) -> Made {
+        match self
+            .client
+            .create::<Metadata>(&create.kind, &create.namespace, create.body.clone())
+            .await
+        {
+            Ok(made) => {
+                self.wrote(key, &create.kind, &made);
+                self.tell(create.done.as_ref(), "{name}", &made.meta.name);
+                Made::Yes
+            }
+            Err(error) if error.namespace_terminating() => Made::Terminating,
+            Err(error) => Made::No(self.failed(create.failed.as_ref(), error)),
+        }
+    }
+
+    async fn delete_all(&self, key: &Key, run: &[Action], report: &mut Report) {
+        let deletes: Vec<&Delete> = run.iter().filter_map(as_delete).collect();
+        let outcomes = join_all(deletes.iter().map(|delete| self.delete(key, delete))).await;
+        for (delete, outcome) in deletes.into_iter().zip(outcomes) {
+            report.add(outcome, delete.on_error);
+        }
+    }
+
+    async fn delete(&self, key: &Key, delete: &Delete) -> Outcome {
+        let Target { kind, namespace, name, uid } = &delete.target;
+        let options = DeleteOptions {
+            uid: uid.to_string(),
+            resource_version: delete.resource_version.as_deref().unwrap_or_default().to_owned(),
+            grace_seconds: delete.grace_seconds,
+            propagation: delete.propagation,
+        };
+        match self.client.delete(kind, namespace, name, &options).await {
+            Ok(_) => {
+                self.barrier.deleted(key, &delete.target);
+                self.tell(delete.done.as_ref(), "{name}", name);
+                Outcome::success()
+            }
+            Err(error) if error.is_not_found() => Outcome::success(),
+            Err(error) => Outcome::failure(self.failed(delete.failed.as_ref(), error)),
+        }
+    }
+
+    async fn patch(&self, key: &Key, patch: &Patch, live: &mut Live, report: &mut Report) {
+        if let Some(owner) = &patch.if_live
+            && let Some(failure) = self.not_live(owner, live).await
+        {
+            report.add(Outcome::failure(failure), OnError::Abort);
+            return;
+        }
+        let Target { kind, namespace, name, .. } = &patch.target;
+        let Patch { subresource, form, body, .. } = patch;
+        let answer = self
+            .client
+            .patch::<Metadata>(kind, namespace, name, subresource, *form, body.clone())
+            .await;
+        let outcome = match answer {
+            Ok(made) => {
+                self.wrote(key, kind, &made);
+                self.tell(patch.done.as_ref(), "{name}", name);
+                Outcome::success()
+            }
+            Err(error) if error.is_not_found() || patch.tolerates.contains(&error.code()) => {
+                Outcome::success()
+            }
+            Err(error) => Outcome::failure(self.failed(patch.failed.as_ref(), error)),
+        };
+        report.add(outcome, patch.on_error);
+    }
+
+    async fn update(&self, key: &Key, update: &Update, report: &mut Report) {
+        let Target { kind, namespace, name, .. } = &update.target;
+        let answer = self
+            .client
+            .update::<Metadata>(kind, namespace, name, update.subresource, update.body.clone())
+            .await;
+        let outcome = match answer {
+            Ok(made) => {
+                self.wrote(key, kind, &made);
+                self.tell(update.done.as_ref(), "{name}", name);
+                Outcome::success()
+            }
+            Err(error) => Outcome::failure(self.failed(update.failed.as_ref(), error)),
+        };
+        report.add(outcome, update.on_error);
+    }
+
+    async fn rewrite(&self, key: &Key, change: &Rewrite, report: &mut Report) {
+        let outcome = match rewrite(&self.client, change).await {
+            Ok(made) => {
+                self.wrote(key, &change.target.kind, &made);
+                self.tell(change.done.as_ref(), "{name}", &change.target.name);
+                Outcome::success()
+            }
+            Err(failure) => Outcome::failure(failure),
+        };
+        report.add(outcome, change.on_error);
+    }
+
+    /// Why `owner` must not adopt, if so: read once per pass, past the cache.
+    async fn not_live(&self, owner: &Target, live: &mut Live) -> Option<Failure> {
+        if let Some((_, known)) = live.iter().find(|(target, _)| target == owner) {
+            return known.clone();
+        }
+        let failure =
+            match self.client.get_metadata(&owner.kind, &owner.namespace, &owner.name).await {
+                Err(error) => Some(Failure::from(&error)),
+                Ok(found) if *found.meta.uid != *owner.uid => Some(stale(format!(
+                    "original {} {}/{} is gone: got uid {}, wanted {}",
+                    owner.kind.kind, owner.namespace, owner.name, found.meta.uid, owner.uid
+                ))),
+                Ok(found) => found.meta.deletion.map(|since| {
+                    stale(format!(
+                        "{}/{} has just been deleted at {since}",
+                        owner.namespace, owner.name
+                    ))
+                }),
+            };
+        live.push((owner.clone(), failure.clone()));
+        failure
+    }
+
+    fn wrote(&self, key: &Key, kind: &Kind, made: &Metadata) {
+        self.barrier.wrote(key, kind, made.meta.version());
+    }
+
+    fn failed(&self, note: Option<&Note>, error: ApiError) -> Failure {
+        let failure = Failure::from(error);
+        if !failure.namespace_terminating {
+            self.tell(note, "{error}", &failure.message);
+        }
+        failure
+    }
+
+    fn tell(&self, note: Option<&Note>, placeholder: &str, text: &str) {
+        match note {
+            None => {}
+            Some(note) if note.message.contains(placeholder) => {
+                let message = note.message.replace(placeholder, text);
+                self.events.record(&Note { message, ..note.clone() });
+            }
+            Some(note) => self.events.record(note),
+        }
+    }
+}
+
+/// What came of one create.
+enum Made {
+    Yes,
+    Terminating,
+    No(Failure),
+}
+
+/// Whether `next` is carried out together with `first`.
+fn same_run(first: &Action, next: &Action) -> bool {
+    match first {
+        Action::Create(_) => matches!(next, Action::Create(_)),
+        Action::Delete(_) => matches!(next, Action::Delete(_)),
+        Action::Patch(_) | Action::Update(_) | Action::Rewrite(_) | Action::Event(_) => {
+            std::ptr::eq(first, next)
+        }
+    }
+}
+
+fn as_create(action: &Action) -> Option<&Create> {
+    match action {
+        Action::Create(create) => Some(create),
+        _ => None,
+    }
+}
+
+fn as_delete(action: &Action) -> Option<&Delete> {
+    match action {
+        Action::Delete(delete) => Some(delete),
+        _ => None,
+    }
+}
+
+/// The owner is not what the cache showed; no answer of the server's, so without a code.
+fn stale(message: String) -> Failure {
+    Failure { code: 0, reason: String::new(), message, namespace_terminating: false }
+}

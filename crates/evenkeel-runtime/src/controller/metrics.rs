@@ -1,0 +1,141 @@
+//! The metrics of controllers.
+
+use crate::{
+    metrics::{counters, histograms, int_gauges},
+    queue,
+};
+use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
+#[derive(Clone)]
+pub struct Metrics {
+    pub(super) queues: queue::Metrics,
+    results: IntCounterVec,
+    errors: IntCounterVec,
+    panics: IntCounterVec,
+    seconds: HistogramVec,
+    active: IntGaugeVec,
+    workers: IntGaugeVec,
+    stale_skips: IntCounterVec,
+    upstream_stale_skips: Arc<Mutex<HashMap<&'static str, IntCounterVec>>>,
+    registry: Registry,
+}
+
+impl Metrics {
+    /// Registers them; once per registry.
+    pub fn register(registry: &Registry) -> Self {
+        let labels = &["controller"];
+        Self {
+            queues: queue::Metrics::register(registry),
+            results: counters(
+                registry,
+                "controller_runtime_reconcile_total",
+                "Reconciliations by result: success, requeue_after or error.",
+                &["controller", "result"],
+            ),
+            errors: counters(
+                registry,
+                "controller_runtime_reconcile_errors_total",
+                "Reconciliations that failed.",
+                labels,
+            ),
+            panics: counters(
+                registry,
+                "controller_runtime_reconcile_panics_total",
+                "Reconciliations that panicked.",
+                labels,
+            ),
+            seconds: histograms(
+                registry,
+                "controller_runtime_reconcile_time_seconds",
+                "Seconds that reconciliations took.",
+                &[0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0],
+                labels,
+            ),
+            active: int_gauges(
+                registry,
+                "controller_runtime_active_workers",
+                "Workers that are reconciling.",
+                labels,
+            ),
+            workers: int_gauges(
+                registry,
+                "controller_runtime_max_concurrent_reconciles",
+                "Workers of a controller.",
+                labels,
+            ),
+            stale_skips: counters(
+                registry,
+                "evenkeel_controller_stale_sync_skips_total",
+                "Keys put off because a cache had not yet shown the controller's own writes.",
+                &["controller", "group", "resource"],
+            ),
+            upstream_stale_skips: Arc::default(),
+            registry: registry.clone(),
+        }
+    }
+
+    pub(super) fn of(
+        &self,
+        controller: &str,
+        workers: usize,
+        stale_skips: Option<&'static str>,
+    ) -> Handles {
+        let label = &[controller];
+        self.workers.with_label_values(label).set(i64::try_from(workers).unwrap_or(i64::MAX));
+        Handles {
+            controller: controller.to_owned(),
+            results: self.results.clone(),
+            errors: self.errors.with_label_values(label),
+            panics: self.panics.with_label_values(label),
+            seconds: self.seconds.with_label_values(label),
+            active: self.active.with_label_values(label),
+            stale_skips: self.stale_skips.clone(),
+            upstream_stale_skips: stale_skips.map(|name| self.upstream(name)),
+        }
+    }
+
+    /// Upstream has a counter of its own for each controller; two controllers may share one name.
+    fn upstream(&self, name: &'static str) -> IntCounterVec {
+        let mut present = self.upstream_stale_skips.lock().unwrap_or_else(PoisonError::into_inner);
+        let help = "Syncs skipped because a cache had not yet shown the controller's own writes.";
+        present
+            .entry(name)
+            .or_insert_with(|| counters(&self.registry, name, help, &["group", "resource"]))
+            .clone()
+    }
+}
+
+/// The handles of one controller.
+pub(super) struct Handles {
+    controller: String,
+    results: IntCounterVec,
+    errors: IntCounter,
+    pub(super) panics: IntCounter,
+    pub(super) seconds: Histogram,
+    pub(super) active: IntGauge,
+    stale_skips: IntCounterVec,
+    upstream_stale_skips: Option<IntCounterVec>,
+}
+
+impl Handles {
+    pub(super) fn result(&self, result: &str) {
+        self.results.with_label_values(&[&self.controller, result]).inc();
+        if result == "error" {
+            self.errors.inc();
+        }
+    }
+
+    pub(super) fn stale(&self, group: &str, resource: &str) {
+        self.stale_skips.with_label_values(&[&self.controller, group, resource]).inc();
+        if let Some(upstream) = &self.upstream_stale_skips {
+            upstream.with_label_values(&[group, resource]).inc();
+        }
+    }
+}

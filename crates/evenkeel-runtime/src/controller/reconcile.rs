@@ -1,0 +1,129 @@
+//! What an async reconcile function is given, and what it returns.
+
+use super::{Env, barrier::Barrier};
+use crate::{
+    events::Recorder,
+    plan::{Failure, Key, Target},
+};
+use evenkeel_api::Kind;
+use futures::future::BoxFuture;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// What is to be reconciled.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The object.
+    pub key: Key,
+    /// 0 for the first time, then how often it failed in a row.
+    pub attempt: u32,
+    /// Number of this reconciliation within the process, as in its log lines.
+    pub reconcile_id: u64,
+}
+
+/// What a reconciliation may use.
+#[derive(Clone)]
+pub struct Context {
+    /// Client (with the controller's user agent), caches, clock.
+    pub env: Env,
+    /// Events in the controller's name.
+    pub events: Recorder,
+    pub(super) barrier: Arc<Barrier>,
+}
+
+impl Context {
+    /// Says that this key wrote an object of this kind, and which `metadata.resourceVersion` was returned: the key is
+    /// not reconciled again before the controller's cache of that kind has seen it.
+    pub fn wrote(&self, key: &Key, kind: &Kind, resource_version: &str) {
+        self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
+    }
+
+    /// Says that this key had an object deleted: it is not reconciled again before the controller's cache shows that.
+    pub fn deleted(&self, key: &Key, target: &Target) {
+        self.barrier.deleted(key, target);
+    }
+}
+
+/// How a reconciliation that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Outcome {
+    /// Nothing to do until something changes.
+    #[default]
+    Settled,
+    /// To be looked at again after this time, or when something changes.
+    Again(Duration),
+}
+
+impl Outcome {
+    /// To be looked at again after this time.
+    pub fn again(after: Duration) -> Self {
+        Self::Again(after)
+    }
+}
+
+/// Why a reconciliation failed. Made from any error by `?`; it is retried with back-off unless it is
+/// [terminal](Error::terminal).
+#[derive(Debug)]
+pub struct Error {
+    pub(super) source: Box<dyn std::error::Error + Send + Sync>,
+    pub(super) terminal: bool,
+}
+
+impl Error {
+    /// A failure that trying again cannot mend: it is logged and counted, and the key waits for the next change.
+    pub fn terminal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { source: source.into(), terminal: true }
+    }
+
+    /// A failure to be retried, from a text.
+    pub fn message(text: impl Into<String>) -> Self {
+        Self { source: text.into().into(), terminal: false }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+/// As anyhow has it: since `Error` is not itself a `std::error::Error`, this cannot overlap with the reflexive conversion.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(source: E) -> Self {
+        Self { source: Box::new(source), terminal: false }
+    }
+}
+
+/// How one pass over a key ended, whoever made it.
+pub(super) type Passed = Result<Option<Duration>, Error>;
+
+/// What a worker calls with a key.
+pub(super) trait Reconcile: Send + Sync {
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Passed>;
+}
+
+/// An author's async function.
+pub(super) struct Function<F> {
+    pub(super) function: F,
+    pub(super) context: Context,
+}
+
+impl<F, Fut> Reconcile for Function<F>
+where
+    F: Fn(Request, Context) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
+{
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Passed> {
+        let work = (self.function)(request, self.context.clone());
+        Box::pin(async move {
+            match work.await? {
+                Outcome::Settled => Ok(None),
+                Outcome::Again(after) => Ok(Some(after)),
+            }
+        })
+    }
+}
+
+/// A failed write ends a pass with a failure that is retried.
+pub(super) fn failed(failure: Failure) -> Error {
+    Error::from(failure)
+}

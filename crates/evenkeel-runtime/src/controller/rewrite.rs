@@ -1,0 +1,83 @@
+//! A change of a whole object by GET and PUT, for controllers whose role grants update but not patch.
+
+use crate::{
+    client::{ApiError, Client, Metadata},
+    plan::{Failure, PatchForm, Rewrite, Target},
+};
+use bytes::Bytes;
+use http::{Request, header::ACCEPT};
+use serde_json::Value;
+
+/// Reads the object live, sees that it is the version that was decided upon, changes it and puts it back.
+pub(super) async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
+    let Target { kind, namespace, name, .. } = &rewrite.target;
+    let path = format!("{}/{name}", kind.path(namespace));
+    let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
+    let request = request.map_err(|error| local(400, "BadRequest", error.to_string()))?;
+    let answer = client.raw(request).await.map_err(refused)?;
+    let mut object: Value = serde_json::from_slice(answer.body()).map_err(|error| {
+        local(0, "", format!("{} {namespace}/{name} cannot be read: {error}", kind.plural))
+    })?;
+    let live =
+        object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    if live != &*rewrite.resource_version {
+        let message = format!(
+            "{} {namespace}/{name} is at version {live}, not {}",
+            kind.plural, rewrite.resource_version
+        );
+        return Err(local(409, "Conflict", message));
+    }
+    apply(&mut object, rewrite.form, &rewrite.body)
+        .map_err(|error| local(422, "Invalid", error))?;
+    client.update(kind, namespace, name, "", object.to_string().into()).await.map_err(refused)
+}
+
+fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), String> {
+    match form {
+        PatchForm::Merge => {
+            let change = serde_json::from_slice(change).map_err(|error| error.to_string())?;
+            json_patch::merge(object, &change);
+            Ok(())
+        }
+        PatchForm::Json => {
+            let change: json_patch::Patch =
+                serde_json::from_slice(change).map_err(|error| error.to_string())?;
+            json_patch::patch(object, &change).map_err(|error| error.to_string())
+        }
+        PatchForm::Strategic => Err("a rewrite takes a merge patch or a JSON patch".to_owned()),
+    }
+}
+
+fn refused(error: ApiError) -> Failure {
+    Failure::from(error)
+}
+
+/// A failure that no server told.
+fn local(code: u16, reason: &str, message: String) -> Failure {
+    Failure { code, reason: reason.to_owned(), message, namespace_terminating: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn both_forms_keep_what_they_do_not_name() {
+        let start = json!({"spec": {"replicas": 1, "paused": true}, "other": [1, 2]});
+        let table = [
+            (PatchForm::Merge, r#"{"spec":{"replicas":3,"paused":null}}"#),
+            (
+                PatchForm::Json,
+                r#"[{"op":"replace","path":"/spec/replicas","value":3},{"op":"remove","path":"/spec/paused"}]"#,
+            ),
+        ];
+        for (form, change) in table {
+            let mut object = start.clone();
+            apply(&mut object, form, change.as_bytes()).unwrap();
+            assert_eq!(object, json!({"spec": {"replicas": 3}, "other": [1, 2]}), "{form:?}");
+        }
+        assert!(apply(&mut start.clone(), PatchForm::Strategic, b"{}").is_err());
+        assert!(apply(&mut start.clone(), PatchForm::Merge, b"{").is_err());
+    }
+}

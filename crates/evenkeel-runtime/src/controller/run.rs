@@ -1,0 +1,184 @@
+//! Workers: take a key, reconcile it under guard, decide when it comes again.
+
+use super::{
+    barrier::{Barrier, Windows},
+    metrics::Handles,
+    reconcile::{Passed, Reconcile, Request},
+};
+use crate::{
+    client::full_text,
+    clock::Clock,
+    events::Recorder,
+    plan::Key,
+    queue::Queue,
+    tasks::{Tasks, panic_text},
+};
+use futures::{FutureExt, future::BoxFuture};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// Numbers reconciliations within the process, so that the log lines of one can be found.
+static RECONCILE_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What starts the flow of events into the queue, once.
+pub(super) type Subscribe = Box<dyn FnOnce() + Send>;
+/// What is waited for before the first key is taken.
+pub(super) type Synced = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A controller, ready to run.
+#[must_use = "a controller does nothing until run"]
+pub struct Controller {
+    pub(super) name: Arc<str>,
+    pub(super) workers: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) subscribe: Vec<Subscribe>,
+    pub(super) synced: Vec<Synced>,
+    pub(super) windows: Windows,
+}
+
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    pub(super) queue: Queue<Key>,
+    pub(super) barrier: Arc<Barrier>,
+    pub(super) reconcile: Box<dyn Reconcile>,
+    pub(super) metrics: Handles,
+    pub(super) max_retries: Option<u32>,
+    pub(super) events: Recorder,
+    pub(super) clock: Clock,
+}
+
+impl Controller {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> Queue<Key> {
+        self.shared.queue.clone()
+    }
+
+    /// Waits for its caches, then reconciles until `stop` is cancelled: no further key is taken, those being worked on are
+    /// finished, their events written. Dropping the future leaves its tasks to the group that `stop` belongs to.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { name, workers, shared, subscribe, synced, windows } = self;
+        shared.barrier.look_through(windows);
+        subscribe.into_iter().for_each(|subscribe| subscribe());
+        for synced in synced {
+            if stop.run_until_cancelled(synced()).await.is_none() {
+                return;
+            }
+        }
+        tracing::info!(controller = %name, workers, "starting workers");
+        let tasks = Tasks::new();
+        // Ends after the workers: their last events are still written.
+        let late = Tasks::new();
+        shared.events.start(&late);
+        let barrier = Arc::clone(&shared.barrier);
+        tasks
+            .spawn_until_cancelled(format!("{name} barrier"), async move { barrier.sweep().await });
+        for n in 0..workers.max(1) {
+            tasks.spawn(format!("{name} worker {n}"), work(Arc::clone(&shared)));
+        }
+        stop.cancelled().await;
+        shared.queue.shut_down_now();
+        tasks.token().cancel();
+        tasks.join().await;
+        late.token().cancel();
+        late.join().await;
+        tracing::info!(controller = %name, "stopped");
+    }
+}
+
+async fn work(shared: Arc<Shared>) {
+    while let Some(key) = shared.queue.next().await {
+        if let Err(kind) = shared.barrier.admit(&key) {
+            shared.metrics.stale(&kind.group, &kind.plural);
+            shared.queue.done(&key);
+            continue;
+        }
+        shared.handle(&key).await;
+        shared.queue.done(&key);
+    }
+}
+
+impl Shared {
+    async fn handle(&self, key: &Key) {
+        let attempt = self.queue.num_requeues(key);
+        let reconcile_id = RECONCILE_ID.fetch_add(1, Ordering::Relaxed);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = &*self.name,
+            namespace = &*key.namespace,
+            name = &*key.name,
+            attempt,
+            reconcile_id
+        );
+        let request = Request { key: key.clone(), attempt, reconcile_id };
+        let (start, now) = (Instant::now(), self.clock.now());
+        self.metrics.active.inc();
+        let passed = self.guarded(request).instrument(span.clone()).await;
+        self.metrics.active.dec();
+        self.metrics.seconds.observe(start.elapsed().as_secs_f64());
+        let _entered = span.enter();
+        tracing::trace!(%now, "reconciled");
+        self.conclude(key, attempt, passed);
+    }
+
+    /// A panic becomes a failure of this key alone.
+    async fn guarded(&self, request: Request) -> Passed {
+        // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
+        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request).await });
+        work.catch_unwind().await.unwrap_or_else(|panic| {
+            self.metrics.panics.inc();
+            let text = panic_text(&*panic);
+            tracing::error!(panic = text, "reconciliation panicked");
+            Err(super::Error::message(format!("panic: {text}")))
+        })
+    }
+
+    fn conclude(&self, key: &Key, attempt: u32, passed: Passed) {
+        match passed {
+            Ok(requeue) => {
+                self.queue.forget(key);
+                self.metrics.result(if requeue.is_some() { "requeue_after" } else { "success" });
+                if let Some(after) = requeue {
+                    self.queue.add_after(key.clone(), after);
+                }
+            }
+            Err(error) => {
+                self.metrics.result("error");
+                let text = full_text(&*error.source);
+                if error.terminal {
+                    self.queue.forget(key);
+                    tracing::error!(error = text, "reconciliation failed, not retried");
+                } else if self.max_retries.is_some_and(|max| attempt >= max) {
+                    self.queue.forget(key);
+                    tracing::error!(
+                        error = text,
+                        "reconciliation failed too often, given up until the next change"
+                    );
+                } else {
+                    // One failure is everyday (a conflict, a stale cache); a third in a row is worth a look.
+                    if attempt == 2 {
+                        tracing::warn!(
+                            error = text,
+                            "reconciliation keeps failing, will be retried"
+                        );
+                    } else {
+                        tracing::debug!(error = text, "reconciliation failed, will be retried");
+                    }
+                    self.queue.add_rate_limited(key.clone());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Creates in batches of 1, 2, 4, …, so that a create that cannot succeed is not tried hundreds of times at once.
+
+use futures::future::join_all;
+
+/// Calls `make` for `0..count`, each batch side by side and twice as large as the one before, and stops after the first
+/// batch of which `go_on` is false for any answer. Returns the answers in order.
+pub(super) async fn slow_start<T, Fut>(
+    count: usize,
+    make: impl Fn(usize) -> Fut,
+    go_on: impl Fn(&T) -> bool,
+) -> Vec<T>
+where
+    Fut: Future<Output = T>,
+{
+    let mut answers = Vec::with_capacity(count);
+    let mut batch = 1;
+    while answers.len() < count {
+        let start = answers.len();
+        let end = count.min(start + batch);
+        answers.extend(join_all((start..end).map(&make)).await);
+        if !answers[start..].iter().all(&go_on) {
+            break;
+        }
+        batch *= 2;
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::RefCell, time::Duration};
+    use tokio::time::Instant;
+
+    /// Sizes of the batches when the `failing`th call fails: calls of one batch start at the same virtual time.
+    async fn batches(count: usize, failing: Option<usize>) -> Vec<usize> {
+        let starts = RefCell::new(Vec::new());
+        let starts_ref = &starts;
+        let call = move |n: usize| async move {
+            starts_ref.borrow_mut().push(Instant::now());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some(n) != failing
+        };
+        slow_start(count, call, |ok| *ok).await;
+        let starts = starts.into_inner();
+        starts.chunk_by(|a, b| a == b).map(<[_]>::len).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn doubles_until_all_are_made() {
+        assert_eq!(batches(10, None).await, [1, 2, 4, 3]);
+        assert_eq!(batches(1, None).await, [1]);
+        assert_eq!(batches(0, None).await, Vec::<usize>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_batch_with_an_error_is_the_last() {
+        assert_eq!(batches(10, Some(0)).await, [1]);
+        assert_eq!(batches(10, Some(1)).await, [1, 2]);
+        assert_eq!(batches(100, Some(4)).await, [1, 2, 4]);
+    }
+}

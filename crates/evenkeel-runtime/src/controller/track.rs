@@ -1,0 +1,152 @@
+//! What one key's own writes have yet to show in the caches: plain data that is told the time.
+
+use evenkeel_api::Kind;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// After this time what was awaited is given up, as upstream's expectations are (`ExpectationsTimeout`).
+pub(super) const LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// The caches, as far as the barrier looks at them.
+pub(super) trait View {
+    /// The last version seen of a kind; `None` when it is not watched or has no version, which means: do not wait.
+    fn version(&self, kind: &Kind) -> Option<u64>;
+    /// Whether the cache still shows this object as alive.
+    fn alive(&self, object: &Object) -> bool;
+}
+
+/// An object whose deletion was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Object {
+    pub(super) kind: Kind,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) uid: Arc<str>,
+}
+
+/// Why a key cannot be planned yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// The cache of this kind has not reached this version.
+    Version(Kind, u64),
+    /// The cache still shows this object as alive.
+    Deletion(Object),
+}
+
+impl Behind {
+    pub(super) fn kind(&self) -> &Kind {
+        match self {
+            Self::Version(kind, _) => kind,
+            Self::Deletion(object) => &object.kind,
+        }
+    }
+}
+
+/// A key's own writes that the caches have yet to show.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    versions: Vec<(Kind, u64, Instant)>,
+    deletions: Vec<(Object, Instant)>,
+}
+
+impl Awaited {
+    /// A write to this kind returned this version.
+    pub(super) fn wrote(&mut self, kind: &Kind, version: u64, now: Instant) {
+        match self.versions.iter_mut().find(|(present, ..)| present == kind) {
+            Some((_, present, since)) if *present < version => (*present, *since) = (version, now),
+            Some(_) => {}
+            None => self.versions.push((kind.clone(), version, now)),
+        }
+    }
+
+    /// The deletion of this object was accepted.
+    pub(super) fn deleted(&mut self, object: Object, now: Instant) {
+        self.deletions.push((object, now));
+    }
+
+    /// Drops what the caches show by now, or what was awaited for too long; the first thing left, if any.
+    pub(super) fn behind(&mut self, view: &impl View, now: Instant) -> Option<Behind> {
+        let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
+        self.versions.retain(|(kind, version, since)| {
+            let seen = view.version(kind).is_none_or(|seen| seen >= *version);
+            !seen && !given_up(since)
+        });
+        if let Some((kind, version, _)) = self.versions.first() {
+            return Some(Behind::Version(kind.clone(), *version));
+        }
+        // From the end, so that each look costs one lookup and what follows it.
+        while let Some((object, since)) = self.deletions.last() {
+            if !given_up(since) && view.alive(object) {
+                return Some(Behind::Deletion(object.clone()));
+            }
+            self.deletions.pop();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{HashMap, HashSet};
+
+    const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+    const NODES: Kind = Kind::new("", "v1", "Node", "nodes", false);
+
+    #[derive(Default)]
+    struct World {
+        versions: HashMap<Kind, u64>,
+        alive: HashSet<Arc<str>>,
+    }
+
+    impl View for World {
+        fn version(&self, kind: &Kind) -> Option<u64> {
+            self.versions.get(kind).copied()
+        }
+        fn alive(&self, object: &Object) -> bool {
+            self.alive.contains(&object.name)
+        }
+    }
+
+    fn pod(name: &str) -> Object {
+        Object { kind: PODS, namespace: "default".into(), name: name.into(), uid: "u".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_greatest_version_of_each_watched_kind_is_awaited() {
+        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        world.versions.insert(PODS, 5);
+        awaited.wrote(&PODS, 7, now);
+        awaited.wrote(&PODS, 9, now);
+        awaited.wrote(&PODS, 8, now);
+        awaited.wrote(&NODES, 100, now);
+        assert_eq!(awaited.behind(&world, now), Some(Behind::Version(PODS, 9)));
+        world.versions.insert(PODS, 9);
+        assert_eq!(awaited.behind(&world, now), None, "nobody watches nodes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletions_are_awaited_until_they_show() {
+        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        world.alive.extend(["a".into(), "b".into()]);
+        for name in ["a", "b", "gone"] {
+            awaited.deleted(pod(name), now);
+        }
+        assert_eq!(awaited.behind(&world, now), Some(Behind::Deletion(pod("b"))));
+        world.alive.remove("b");
+        assert_eq!(awaited.behind(&world, now), Some(Behind::Deletion(pod("a"))));
+        world.alive.clear();
+        assert_eq!(awaited.behind(&world, now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_awaited_for_ever() {
+        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        world.versions.insert(PODS, 1);
+        world.alive.insert("a".into());
+        awaited.wrote(&PODS, 2, now);
+        awaited.deleted(pod("a"), now);
+        assert!(awaited.behind(&world, now + LIMIT - Duration::from_secs(1)).is_some());
+        assert_eq!(awaited.behind(&world, now + LIMIT), None);
+    }
+}
