@@ -14,6 +14,7 @@ pub mod name;
 mod owner;
 pub mod protobuf;
 pub mod quantity;
+pub mod requests;
 pub mod selector;
 pub mod template;
 pub mod time;
