@@ -8,6 +8,7 @@ mod decode;
 pub mod hash;
 pub mod int_or_string;
 pub mod kind;
+pub mod list;
 pub mod map;
 pub mod meta;
 pub mod name;
@@ -20,6 +21,7 @@ pub mod template;
 pub mod time;
 pub mod view;
 pub mod views;
+pub mod watch;
 
 pub use kind::Kind;
 pub use map::Map;

@@ -149,7 +149,8 @@ impl Template {
 /// What of a template's metadata has no field of its own.
 fn other(meta: &Value) -> String {
     let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
-    let rest = meta.as_object().into_iter().flatten().filter(|(key, _)| !named.contains(&key.as_str()));
+    let rest =
+        meta.as_object().into_iter().flatten().filter(|(key, _)| !named.contains(&key.as_str()));
     let rest = Value::Object(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
     let text = canonical(&rest);
     text[1..text.len() - 1].to_owned()
@@ -157,7 +158,8 @@ fn other(meta: &Value) -> String {
 
 impl serde::Serialize for Template {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw = serde_json::value::RawValue::from_string(self.to_json()).map_err(serde::ser::Error::custom)?;
+        let raw = serde_json::value::RawValue::from_string(self.to_json())
+            .map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }
