@@ -47,9 +47,7 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
             }
             Token::End if requirements.is_empty() => break,
             Token::End => return Err(expected(Token::End, "identifier after ','")),
-            other @ Token::Sign(_) => {
-                return Err(expected(other, "!, identifier, or 'end of string'"));
-            }
+            other => return Err(expected(other, "!, identifier, or 'end of string'")),
         }
         match parser.next() {
             Token::End => break,
@@ -122,7 +120,7 @@ impl<'a> Parser<'a> {
                 self.next();
                 Ok(value)
             }
-            other @ Token::Sign(_) => Err(expected(other, "identifier")),
+            other => Err(expected(other, "identifier")),
         }
     }
 

@@ -1,3 +1,7 @@
-//! Controllers of the core: garbage, namespaces, service accounts.
+//! Controllers of the core: garbage, namespaces, service accounts, the cluster's CA, nodes.
 
 pub mod garbage_collector;
+pub mod namespace;
+pub mod node_lifecycle;
+pub mod root_ca;
+pub mod service_account;

@@ -15,7 +15,8 @@ use std::{
 /// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
 #[derive(Clone)]
 pub struct Metrics {
-    pub(super) queues: queue::Metrics,
+    /// Of queues, for those who keep queues of their own.
+    pub queues: queue::Metrics,
     results: IntCounterVec,
     errors: IntCounterVec,
     panics: IntCounterVec,

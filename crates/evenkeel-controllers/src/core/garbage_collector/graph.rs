@@ -110,16 +110,6 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Number of objects, virtual ones included.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-
     /// A watch showed an object, new or changed.
     pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
         let uid: Uid = Arc::from(&*meta.uid);
@@ -197,11 +187,6 @@ impl Graph {
     ) -> impl Iterator<Item = (&'a Uid, &'a Node)> + 'a {
         let dependents = self.nodes.get(uid).into_iter().flat_map(|node| node.dependents.iter());
         dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)))
-    }
-
-    /// All uids, in no order.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.nodes.keys()
     }
 
     fn relink(

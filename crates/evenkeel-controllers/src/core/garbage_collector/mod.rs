@@ -1,7 +1,179 @@
-//! The garbage collector: deletes what its owners left behind.
+//! The garbage collector: deletes what its owners left behind, and carries out foreground and orphaning deletion.
+//!
+//! Watches the metadata of everything that can be deleted, keeps the graph of owners, and decides about one object at a
+//! time from live reads. Upstream: `pkg/controller/garbagecollector`.
 
 mod absent;
+mod act;
 mod graph;
 #[cfg(test)]
 mod model;
+mod monitor;
 mod plan;
+
+use evenkeel_runtime::{
+    client::{ApiError, Client},
+    controller::Env,
+    discovery::Discovered,
+    events::Recorder,
+    plan::{Note, Target},
+    queue::{Priority, Queue},
+    tasks::Tasks,
+};
+use graph::{Graph, Uid, Work};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often new and gone resources are looked for.
+const DISCOVERY: Duration = Duration::from_secs(30);
+
+/// How long the start waits for every watch; a broken custom resource must not hold up all others.
+const SYNC: Duration = Duration::from_secs(30);
+
+/// Component in events and user agent.
+const COMPONENT: &str = "generic-garbage-collector";
+
+/// The collector; clones share it.
+#[derive(Clone)]
+pub struct GarbageCollector(Arc<Shared>);
+
+struct Shared {
+    env: Env,
+    client: Client,
+    events: Recorder,
+    graph: Mutex<Graph>,
+    discovered: Mutex<Arc<Discovered>>,
+    delete: Queue<Uid>,
+    orphan: Queue<Uid>,
+    workers: usize,
+}
+
+impl GarbageCollector {
+    /// A collector with this many workers for each of its queues.
+    pub fn new(env: &Env, workers: usize) -> Self {
+        let client = env.client.with_user_agent(COMPONENT);
+        Self(Arc::new(Shared {
+            env: env.clone(),
+            events: Recorder::new(
+                client.clone(),
+                "garbage-collector-controller",
+                env.clock.clone(),
+            ),
+            client,
+            graph: Mutex::default(),
+            discovered: Mutex::default(),
+            delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
+            orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
+            workers,
+        }))
+    }
+
+    /// Runs until `stop`, then finishes what is under way.
+    pub async fn run(self, stop: CancellationToken) {
+        let tasks = Tasks::new();
+        let monitoring = self.clone();
+        let stopping = stop.clone();
+        tasks
+            .spawn("garbage collector monitors", async move { monitoring.monitor(stopping).await });
+        for _ in 0..self.0.workers {
+            for job in [Job::Delete, Job::Orphan] {
+                let worker = self.clone();
+                tasks.spawn("garbage collector", async move { worker.work(job).await });
+            }
+        }
+        stop.cancelled().await;
+        self.0.delete.shut_down_now();
+        self.0.orphan.shut_down_now();
+        tasks.join().await;
+    }
+
+    async fn work(&self, job: Job) {
+        let queue = match job {
+            Job::Delete => &self.0.delete,
+            Job::Orphan => &self.0.orphan,
+        };
+        while let Some(uid) = queue.next().await {
+            let done = match job {
+                Job::Delete => self.visit(&uid).await,
+                Job::Orphan => self.orphan(&uid).await,
+            };
+            match done {
+                Ok(()) => queue.forget(&uid),
+                Err(error) => {
+                    tracing::debug!(uid = &*uid, %error, "Object could not be looked at");
+                    queue.add_rate_limited(uid.clone());
+                }
+            }
+            queue.done(&uid);
+        }
+    }
+
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.0.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn discovered(&self) -> Arc<Discovered> {
+        self.0.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn enqueue(&self, work: Work) {
+        for uid in work.delete {
+            self.0.delete.add(uid, Priority::NORMAL);
+        }
+        for uid in work.orphan {
+            self.0.orphan.add(uid, Priority::NORMAL);
+        }
+        for (uid, owner) in work.invalid {
+            let Some(place) = self.graph().node(&uid).map(|node| node.place.clone()) else {
+                continue;
+            };
+            let Some(resource) =
+                self.discovered().of_kind(&place.api_version, &place.kind).cloned()
+            else {
+                continue;
+            };
+            let message = format!(
+                "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
+                owner.api_version,
+                owner.kind,
+                place.namespace,
+                owner.name,
+                owner.uid,
+                place.namespace
+            );
+            let target = Target::new(resource.kind, &place.namespace, &place.name, &uid);
+            self.0.events.record(&Note::warning(target, "OwnerRefInvalidNamespace", message));
+        }
+    }
+}
+
+/// What a worker does with an object.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    /// Looks whether it has to be deleted.
+    Delete,
+    /// Frees its dependents of it.
+    Orphan,
+}
+
+/// Why an object has to be looked at again.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    /// A request failed.
+    #[error("request failed: {0}")]
+    Api(#[from] ApiError),
+    /// The server does not say (yet) what this kind is.
+    #[error("no resource is known for {kind} in {api_version}")]
+    UnknownKind {
+        /// Version.
+        api_version: Arc<str>,
+        /// Kind.
+        kind: Arc<str>,
+    },
+    /// It is known from references only so far, but it exists.
+    #[error("not seen by its watch yet")]
+    Unobserved,
+}

@@ -1,0 +1,151 @@
+//! Empties namespaces whose deletion was asked for, and lets them go.
+//!
+//! Upstream: `pkg/controller/namespace`.
+
+mod content;
+mod plan;
+
+use bytes::Bytes;
+use content::Content;
+use evenkeel_api::{
+    Kind, View,
+    time::Timestamp,
+    views::{Metadata, Namespace},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    client::{ApiError, Client},
+    controller::{Builder, Context, Controller, Env, Error, Outcome},
+};
+use http::{Request, header};
+use plan::Next;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long after the request of deletion its content is touched: an API server may still admit what it was creating.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often a write that lost against another one is tried again.
+const CONFLICTS: usize = 5;
+
+/// Builds the controller.
+pub fn controller(env: &Env, workers: usize) -> Controller {
+    let namespaces = env.caches.of::<Namespace>();
+    Builder::new(env, "namespace-controller", &namespaces)
+        .queue("namespace")
+        .component("namespace-controller")
+        .workers(workers)
+        .reconcile(move |request, context: Context| {
+            let namespaces = namespaces.clone();
+            async move { reconcile(&namespaces, &context, &request.key.name).await }
+        })
+}
+
+async fn reconcile(
+    namespaces: &Cache<Namespace>,
+    context: &Context,
+    name: &str,
+) -> Result<Outcome, Error> {
+    let Some(deletion) = namespaces.get("", name).and_then(|namespace| namespace.meta.deletion)
+    else {
+        return Ok(Outcome::Settled);
+    };
+    let client = &context.env.client;
+    let waited = context.env.clock.now().duration_since(deletion);
+    if let Some(left) =
+        Duration::try_from(waited).ok().map_or(Some(GRACE), |waited| GRACE.checked_sub(waited))
+        && !left.is_zero()
+    {
+        return Ok(Outcome::again(left));
+    }
+    match empty(client, name).await {
+        Ok(outcome) => Ok(outcome),
+        Err(Failed::Api(error)) if error.is_not_found() => Ok(Outcome::Settled),
+        Err(Failed::Api(error)) => Err(error.into()),
+        Err(Failed::Content(text)) => Err(Error::message(text)),
+    }
+}
+
+enum Failed {
+    Api(ApiError),
+    Content(String),
+}
+
+impl From<ApiError> for Failed {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+async fn empty(client: &Client, name: &str) -> Result<Outcome, Failed> {
+    let namespace = live(client, name).await?;
+    let Some(deleted_at) = deletion(&namespace) else { return Ok(Outcome::Settled) };
+    let namespace = write(client, namespace, "status", plan::terminating).await?;
+    if deletion(&namespace).is_none() || plan::is_finalized(&namespace) {
+        return Ok(Outcome::Settled);
+    }
+    let discovered = client.api_resources().await?;
+    let findings = Content { client, namespace: name, deleted_at }.delete(&discovered).await;
+    let now = client.clock().now();
+    if let Err(error) =
+        write(client, namespace.clone(), "status", |seen| findings.with_conditions(seen, now)).await
+    {
+        // The conditions only tell; the work does not wait for them.
+        tracing::warn!(namespace = name, error = %error, "Conditions of a namespace could not be written");
+    }
+    match findings.next() {
+        Next::Finalize => {
+            let change = |seen: &Value| (!plan::is_finalized(seen)).then(|| plan::finalized(seen));
+            write(client, namespace, "finalize", change).await?;
+            Ok(Outcome::Settled)
+        }
+        Next::Wait(time) => Ok(Outcome::again(time)),
+        Next::Failed(error) => Err(Failed::Content(error)),
+    }
+}
+
+fn deletion(namespace: &Value) -> Option<Timestamp> {
+    namespace["metadata"]["deletionTimestamp"].as_str()?.parse().ok()
+}
+
+/// The namespace whole: what is written back must have every field.
+async fn live(client: &Client, name: &str) -> Result<Value, ApiError> {
+    let mut request = Request::new(Bytes::new());
+    let path = format!("{}/{name}", kind().path(""));
+    *request.uri_mut() = path.parse().unwrap_or_default();
+    request
+        .headers_mut()
+        .insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
+    let answer = client.raw(request).await?;
+    Ok(serde_json::from_slice(answer.body()).unwrap_or_default())
+}
+
+fn kind() -> Kind {
+    Namespace::kind()
+}
+
+/// Writes what `change` makes of the namespace, if anything, reading it again when somebody else was faster.
+async fn write(
+    client: &Client,
+    mut namespace: Value,
+    subresource: &str,
+    change: impl Fn(&Value) -> Option<Value>,
+) -> Result<Value, ApiError> {
+    let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    for attempt in 0.. {
+        let Some(changed) = change(&namespace) else { break };
+        let body = Bytes::from(changed.to_string());
+        match client.update::<Metadata>(&kind(), "", &name, subresource, body).await {
+            Ok(written) => {
+                namespace = changed;
+                namespace["metadata"]["resourceVersion"] = (*written.meta.resource_version).into();
+                break;
+            }
+            Err(error) if error.is_conflict() && attempt < CONFLICTS => {
+                namespace = live(client, &name).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(namespace)
+}

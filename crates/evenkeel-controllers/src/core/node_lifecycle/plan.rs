@@ -1,0 +1,173 @@
+//! Which taints a node's conditions ask for.
+
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{Node, Taint},
+};
+use evenkeel_runtime::plan::{Patch, PatchForm, Plan, Target};
+use serde_json::{Value, json};
+
+const NO_SCHEDULE: &str = "NoSchedule";
+
+/// Taint of a node that takes no new pods.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Condition, its status, and the taint that it asks for (KEP-382).
+const TAINTS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", "node.kubernetes.io/not-ready"),
+    ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+
+/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are.
+pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let wanted = wanted(node);
+    let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
+    let present =
+        |key: &str| node.spec.taints.iter().any(|taint| is_ours(taint) && &*taint.key == key);
+    let superfluous =
+        node.spec.taints.iter().any(|taint| is_ours(taint) && !wanted.contains(&&*taint.key));
+    if !superfluous && wanted.iter().all(|key| present(key)) {
+        return plan;
+    }
+    let kept = node
+        .spec
+        .taints
+        .iter()
+        .filter(|taint| !is_ours(taint) || wanted.contains(&&*taint.key))
+        .map(written);
+    let added = wanted
+        .iter()
+        .filter(|key| !present(key))
+        .map(|key| json!({"key": key, "effect": NO_SCHEDULE, "timeAdded": seconds(now)}));
+    let taints: Vec<Value> = kept.chain(added).collect();
+    let body = json!({
+        "metadata": {"resourceVersion": &*node.meta.resource_version},
+        "spec": {"taints": if taints.is_empty() { Value::Null } else { Value::Array(taints) }},
+    });
+    plan.push(Patch::new(
+        Target::of(Node::kind(), &node.meta),
+        PatchForm::Strategic,
+        body.to_string(),
+    ));
+    plan
+}
+
+fn wanted(node: &Node) -> Vec<&'static str> {
+    let status =
+        |name: &str| node.status.conditions.iter().find(|c| &*c.type_ == name).map(|c| &*c.status);
+    let by_condition =
+        TAINTS.iter().filter(|(condition, value, _)| status(condition) == Some(value));
+    let cordoned = node.spec.unschedulable.then_some(UNSCHEDULABLE);
+    by_condition.map(|(.., taint)| *taint).chain(cordoned).collect()
+}
+
+fn managed(key: &str) -> bool {
+    key == UNSCHEDULABLE || TAINTS.iter().any(|(.., taint)| *taint == key)
+}
+
+/// A taint as it came.
+fn written(taint: &Taint) -> Value {
+    let mut written = json!({"key": &*taint.key, "effect": &*taint.effect});
+    if !taint.value.is_empty() {
+        written["value"] = json!(&*taint.value);
+    }
+    if let Some(time) = taint.time_added {
+        written["timeAdded"] = json!(seconds(time));
+    }
+    written
+}
+
+fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::views::{NodeCondition, NodeSpec, NodeStatus};
+    use evenkeel_runtime::plan::Action;
+
+    const T0: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn node(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Node {
+        let condition = |(type_, status): &(&str, &str)| NodeCondition {
+            type_: (*type_).into(),
+            status: (*status).into(),
+            ..NodeCondition::default()
+        };
+        let taint = |(key, effect): &(&str, &str)| Taint {
+            key: (*key).into(),
+            effect: (*effect).into(),
+            ..Taint::default()
+        };
+        Node {
+            spec: NodeSpec {
+                unschedulable,
+                taints: taints.iter().map(taint).collect(),
+                ..NodeSpec::default()
+            },
+            status: NodeStatus {
+                conditions: conditions.iter().map(condition).collect(),
+                ..NodeStatus::default()
+            },
+            ..Node::default()
+        }
+    }
+
+    /// Keys of the taints after the plan, or `None` when it does nothing.
+    fn after(node: &Node) -> Option<Vec<String>> {
+        let plan = plan(node, T0);
+        let Some(Action::Patch(patch)) = plan.actions.first() else { return None };
+        let body: Value = serde_json::from_slice(&patch.body).expect("JSON");
+        let taints = body["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        Some(
+            taints
+                .iter()
+                .map(|taint| {
+                    format!(
+                        "{}:{}",
+                        taint["key"].as_str().expect("key"),
+                        taint["effect"].as_str().expect("effect")
+                    )
+                })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn conditions_become_taints() {
+        for (condition, status, taint) in TAINTS {
+            assert_eq!(
+                after(&node(&[(condition, status)], &[], false)),
+                Some(vec![format!("{taint}:NoSchedule")])
+            );
+        }
+        assert_eq!(
+            after(&node(&[("Ready", "True")], &[], true)),
+            Some(vec![format!("{UNSCHEDULABLE}:NoSchedule")])
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_well_loses_ours_and_keeps_others() {
+        let taints =
+            [(TAINTS[0].2, NO_SCHEDULE), (TAINTS[0].2, "NoExecute"), ("dedicated", NO_SCHEDULE)];
+        let left = after(&node(&[("Ready", "True")], &taints, false));
+        assert_eq!(
+            left,
+            Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
+        );
+    }
+
+    #[test]
+    fn nothing_is_written_when_nothing_changes() {
+        assert_eq!(after(&node(&[("Ready", "False")], &[(TAINTS[0].2, NO_SCHEDULE)], false)), None);
+        assert_eq!(after(&node(&[], &[("other", NO_SCHEDULE)], false)), None);
+    }
+}

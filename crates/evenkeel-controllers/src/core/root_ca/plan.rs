@@ -1,0 +1,114 @@
+//! Whether a namespace lacks the cluster's CA, or has another one.
+
+use evenkeel_api::{
+    Kind, View,
+    views::{ConfigMap, Namespace},
+};
+use evenkeel_runtime::plan::{Create, OnError, PatchForm, Plan, Rewrite, Target};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Name of the ConfigMap.
+pub(super) const NAME: &str = "kube-root-ca.crt";
+/// Its key.
+const KEY: &str = "ca.crt";
+/// Annotation that says what it is for, word for word as in every cluster.
+const DESCRIPTION: (&str, &str) = (
+    "kubernetes.io/description",
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
+     internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
+     clusters.",
+);
+
+/// A namespace, what is published in it, and what should be.
+pub(super) struct Seen {
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) published: Option<Arc<ConfigMap>>,
+    pub(super) ca: Arc<str>,
+}
+
+/// Makes the ConfigMap, or puts it right. A namespace that is going is left alone.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let mut plan = Plan::nothing();
+    if seen.namespace.meta.deleting() || &*seen.namespace.status.phase == "Terminating" {
+        return plan;
+    }
+    let namespace = &*seen.namespace.meta.name;
+    let kind: Kind = ConfigMap::kind();
+    match &seen.published {
+        None => {
+            let body = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": NAME, "namespace": namespace, "annotations": {DESCRIPTION.0: DESCRIPTION.1}},
+                "data": {KEY: &*seen.ca},
+            });
+            plan.push(Create::new(kind, namespace, body.to_string()));
+        }
+        Some(map) if !is_right(map, &seen.ca) => {
+            let mut data: serde_json::Map<String, serde_json::Value> = map
+                .data
+                .iter()
+                .filter(|(key, _)| *key != KEY)
+                .map(|(key, _)| (key.to_owned(), json!(null)))
+                .collect();
+            data.insert(KEY.to_owned(), json!(&*seen.ca));
+            let body =
+                json!({"metadata": {"annotations": {DESCRIPTION.0: DESCRIPTION.1}}, "data": data});
+            plan.push(Rewrite {
+                target: Target::of(kind, &map.meta),
+                resource_version: Arc::from(&*map.meta.resource_version),
+                form: PatchForm::Merge,
+                body: body.to_string().into(),
+                done: None,
+                on_error: OnError::Continue,
+            });
+        }
+        Some(_) => {}
+    }
+    plan
+}
+
+fn is_right(map: &ConfigMap, ca: &str) -> bool {
+    map.data.len() == 1
+        && map.data.get(KEY) == Some(ca)
+        && map.meta.annotations.get(DESCRIPTION.0) == Some(DESCRIPTION.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Meta, StrMap};
+    use evenkeel_runtime::plan::Action;
+
+    fn seen(data: Option<&[(&str, &str)]>) -> Seen {
+        let published = data.map(|data| {
+            let annotations: StrMap = [DESCRIPTION].into_iter().collect();
+            let meta =
+                Meta { name: NAME.into(), namespace: "ns".into(), annotations, ..Meta::default() };
+            Arc::new(ConfigMap {
+                meta,
+                data: data.iter().copied().collect(),
+                ..ConfigMap::default()
+            })
+        });
+        let namespace = Namespace {
+            meta: Meta { name: "ns".into(), ..Meta::default() },
+            ..Namespace::default()
+        };
+        Seen { namespace: namespace.into(), published, ca: "PEM".into() }
+    }
+
+    #[test]
+    fn it_is_made_and_then_left_alone() {
+        assert!(matches!(&*plan(&seen(None)).actions, [Action::Create(_)]));
+        assert!(plan(&seen(Some(&[(KEY, "PEM")]))).is_nothing());
+    }
+
+    #[test]
+    fn what_somebody_wrote_into_it_is_put_right() {
+        let plan = plan(&seen(Some(&[(KEY, "OLD"), ("more", "x")])));
+        let [Action::Rewrite(rewrite)] = &*plan.actions else { panic!("{plan:?}") };
+        let body: serde_json::Value = serde_json::from_slice(&rewrite.body).expect("JSON");
+        assert_eq!(body["data"], json!({KEY: "PEM", "more": null}));
+    }
+}
