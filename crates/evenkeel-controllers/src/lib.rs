@@ -1,3 +1,15 @@
 //! What each controller decides and does.
 
+pub mod apps;
 pub mod core;
+pub mod descriptor;
+pub mod options;
+
+mod claim;
+mod conditions;
+#[cfg(test)]
+mod fixtures;
+mod owned;
+mod pods;
+mod victims;
+mod wire;

@@ -1,0 +1,102 @@
+//! Rolls out pod templates: one ReplicaSet for each template, scaled up and down so that enough pods are there all along.
+//!
+//! Upstream: `pkg/controller/deployment`.
+
+mod budget;
+mod events;
+mod new_set;
+mod options;
+mod plan;
+mod progress;
+mod recreate;
+mod revision;
+mod rollback;
+mod rolling;
+mod scale;
+mod seen;
+mod sets;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    owned::ByController,
+};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Deployment, Pod, ReplicaSet},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use seen::Seen;
+
+/// Retries after which a Deployment waits for its next change.
+const MAX_RETRIES: u32 = 15;
+
+/// The controller of Deployments.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "deployment-controller",
+    aliases: &["deployment"],
+    queue: "deployment",
+    client: "deployment-controller",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let deployments = context.env.caches.of::<Deployment>();
+    let sets = context.env.caches.of::<ReplicaSet>();
+    let pods = context.env.caches.of::<Pod>();
+    let planner = Deployments {
+        deployments: deployments.clone(),
+        owned: ByController::of(&sets),
+        sets: sets.clone(),
+        pods: ByController::of(&pods),
+    };
+    let builder = context
+        .builder(&DESCRIPTOR, &deployments)
+        .workers(context.options.deployment.concurrent_syncs)
+        .max_retries(MAX_RETRIES);
+    let owners = deployments.clone();
+    let builder = builder.watches(&sets, move |event, enqueue| {
+        events::on_set(&owners, event, |key| enqueue.add(key))
+    });
+    let of_pods = sets.clone();
+    let builder = builder.watches(&pods, move |event, enqueue| {
+        events::on_pod(&deployments, &of_pods, event, |key| enqueue.add(key));
+    });
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+struct Deployments {
+    deployments: Cache<Deployment>,
+    sets: Cache<ReplicaSet>,
+    owned: ByController<ReplicaSet>,
+    pods: ByController<Pod>,
+}
+
+impl Planner for Deployments {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let deployment = self.deployments.get(&key.namespace, &key.name)?;
+        let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
+        let recreates = &*deployment.spec.strategy.type_ == budget::RECREATE;
+        let seen = Seen::new(deployment, candidates, |name| self.sets.get(&key.namespace, name));
+        Some(if recreates { seen.with_pods(|set| self.pods.owned(&set.meta.uid)) } else { seen })
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, now)
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(seen, outcomes, now)
+    }
+}

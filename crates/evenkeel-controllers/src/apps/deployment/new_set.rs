@@ -1,0 +1,127 @@
+//! The ReplicaSet that has the deployment's template: brought up to date, or made.
+
+use super::{
+    budget::RECREATE,
+    plan::{PROGRESSING, Pass},
+    progress::{self, has_deadline},
+    revision, seen,
+    sets::SetCopy,
+};
+use crate::conditions::Condition;
+use evenkeel_api::StrMap;
+use evenkeel_runtime::plan::Note;
+
+impl Pass<'_> {
+    /// A pause holds the progress deadline; the condition says so, and says when it ends.
+    pub(crate) fn note_pause(&mut self) {
+        let deployment = &*self.seen.deployment;
+        let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
+        if !has_deadline(deployment) || present == Some("ProgressDeadlineExceeded") {
+            return;
+        }
+        let told = present == Some("DeploymentPaused");
+        let (reason, text) = match (deployment.spec.paused, told) {
+            (true, false) => ("DeploymentPaused", "Deployment is paused"),
+            (false, true) => ("DeploymentResumed", "Deployment is resumed"),
+            _ => return,
+        };
+        let condition = Condition::new(PROGRESSING, "Unknown", reason, text);
+        progress::set(&mut self.conditions, condition, self.now);
+    }
+
+    /// Brings the new set's annotations up to date, and the deployment's revision with them.
+    pub(crate) fn adopt_new(&mut self) {
+        let Some(at) = self.new else { return };
+        let revision = self.next_revision();
+        let deployment = &*self.seen.deployment;
+        let set = &mut self.sets[at];
+        let annotations =
+            revision::of_new_set(&set.annotations, &deployment.meta.annotations, revision);
+        let min_ready_seconds = deployment.spec.min_ready_seconds;
+        set.changed |= annotations != set.annotations || min_ready_seconds != set.min_ready_seconds;
+        set.annotations = annotations;
+        set.min_ready_seconds = min_ready_seconds;
+        let revision = set.annotations.get(revision::REVISION).unwrap_or_default().to_owned();
+        let name = set.name.clone();
+        self.set_revision(revision);
+        if has_deadline(deployment) && progress::condition(&self.conditions, PROGRESSING).is_none()
+        {
+            self.progressing("FoundNewReplicaSet", &format!("Found new replica set \"{name}\""));
+        }
+    }
+
+    /// Makes the new set if there is none. Where it is in `sets`.
+    pub(crate) fn new_or_make(&mut self) -> usize {
+        if let Some(at) = self.new {
+            return at;
+        }
+        let deployment = &*self.seen.deployment;
+        let revision = self.next_revision();
+        let annotations =
+            revision::of_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
+        let annotations =
+            revision::with_sizes(&annotations, self.budget.replicas, self.budget.max());
+        let mut set = SetCopy {
+            present: None,
+            name: seen::new_name(deployment).into(),
+            replicas: 0,
+            min_ready_seconds: deployment.spec.min_ready_seconds,
+            annotations,
+            changed: true,
+            notes: Vec::new(),
+        };
+        set.replicas = self.room_for(0);
+        let name = set.name.clone();
+        if set.replicas > 0 {
+            let text = format!("Scaled up replica set {name} from 0 to {}", set.replicas);
+            set.notes.push(Note::normal(self.target.clone(), "ScalingReplicaSet", text));
+        }
+        self.sets.push(set);
+        let at = self.sets.len() - 1;
+        self.new = Some(at);
+        self.set_revision(revision.to_string());
+        if has_deadline(deployment) {
+            self.progressing(
+                "NewReplicaSetCreated",
+                &format!("Created new replica set \"{name}\""),
+            );
+        }
+        at
+    }
+
+    /// How many pods the new set may have that has `present`: all that are wanted at once, or as many as the surge leaves
+    /// room for beside the old ones.
+    pub(crate) fn room_for(&self, present: i32) -> i32 {
+        let wanted = self.budget.replicas;
+        if &*self.seen.deployment.spec.strategy.type_ == RECREATE {
+            return wanted;
+        }
+        let room = self.budget.max().saturating_sub(self.total());
+        if room <= 0 {
+            present
+        } else {
+            present.saturating_add(room.min(wanted.saturating_sub(present)))
+        }
+    }
+
+    fn next_revision(&self) -> i64 {
+        let old = self.old().filter_map(|at| revision::of(&self.sets[at].annotations));
+        old.max().unwrap_or(0).max(0).saturating_add(1)
+    }
+
+    fn set_revision(&mut self, revision: String) {
+        if self.seen.deployment.meta.annotations.get(revision::REVISION).unwrap_or_default()
+            != revision
+        {
+            self.revision = Some(revision);
+        }
+    }
+
+    fn progressing(&mut self, reason: &str, message: &str) {
+        progress::set(
+            &mut self.conditions,
+            Condition::new(PROGRESSING, "True", reason, message),
+            self.now,
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! What a deployment does with its ReplicaSets: one step of a rollout, of scaling or of a rollback.
+//!
+//! A pass makes one kind of change, as upstream does: it scales the new set up, or else old ones down, or cleans up. What
+//! the pass leaves behind is modelled as it goes, so that later decisions of the pass, and the status, stand on it.
+
+use super::{
+    budget::{Budget, RECREATE, ROLLING_UPDATE},
+    recreate, revision, rollback, rolling, scale,
+    seen::Seen,
+    sets::SetCopy,
+};
+use crate::{conditions::Condition, wire};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::plan::{Action, Delete, Note, OnError, Plan, Rewrite, Target};
+
+/// The condition that tells whether a rollout gets on.
+pub(crate) const PROGRESSING: &str = "Progressing";
+
+/// What the status says when the pass is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// Nothing is written.
+    Nothing,
+    /// Only that the generation was seen.
+    Observed,
+    /// Counts and availability.
+    Counts,
+    /// Those, and how the rollout gets on.
+    Rollout,
+}
+
+/// One pass over a deployment, as far as it is decided.
+pub(crate) struct Pass<'a> {
+    /// What is looked at.
+    pub(crate) seen: &'a Seen,
+    /// When.
+    pub(crate) now: Timestamp,
+    /// The deployment, for events and owner references.
+    pub(crate) target: Target,
+    /// What its strategy allows.
+    pub(crate) budget: Budget,
+    /// Its ReplicaSets as the pass leaves them, oldest first; one that it makes comes last.
+    pub(crate) sets: Vec<SetCopy<'a>>,
+    /// Which of them has the deployment's template.
+    pub(crate) new: Option<usize>,
+    /// The revision annotation that the deployment gets.
+    pub(crate) revision: Option<String>,
+    /// The conditions that the deployment gets.
+    pub(crate) conditions: Vec<Condition>,
+    /// Events before any write.
+    pub(crate) notes: Vec<Note>,
+    /// ReplicaSets that nobody needs any more.
+    pub(crate) deleted: Vec<Target>,
+    /// The deployment itself, changed.
+    pub(crate) rewrite: Option<Rewrite>,
+    /// What becomes of the status.
+    pub(crate) finish: Finish,
+}
+
+/// What to do.
+pub(crate) fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    Plan { actions: Pass::decide(seen, now).into_actions().0, requeue: None }
+}
+
+impl<'a> Pass<'a> {
+    /// Decides the whole pass.
+    pub(crate) fn decide(seen: &'a Seen, now: Timestamp) -> Self {
+        let mut pass = Self::begin(seen, now);
+        let deployment = &*seen.deployment;
+        let spec = &deployment.spec;
+        if spec.selector.is_everything() {
+            let text = "This deployment is selecting all pods. A non-empty selector is required.";
+            pass.notes.push(Note::warning(pass.target.clone(), "SelectingAll", text));
+            pass.finish = Finish::Observed;
+        } else if spec.selector.error().is_some() {
+            pass.finish = Finish::Nothing;
+        } else if deployment.meta.deleting() {
+            pass.adopt_new();
+            pass.finish = Finish::Counts;
+        } else {
+            pass.note_pause();
+            pass.adopt_new();
+            pass.step();
+        }
+        pass
+    }
+
+    fn begin(seen: &'a Seen, now: Timestamp) -> Self {
+        let deployment = &*seen.deployment;
+        Self {
+            seen,
+            now,
+            target: wire::target(deployment),
+            budget: Budget::of(deployment),
+            sets: seen.sets.iter().map(|set| SetCopy::of(set)).collect(),
+            new: seen.new,
+            revision: None,
+            conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
+            notes: Vec::new(),
+            deleted: Vec::new(),
+            rewrite: None,
+            finish: Finish::Rollout,
+        }
+    }
+
+    fn step(&mut self) {
+        let deployment = &*self.seen.deployment;
+        if deployment.spec.paused {
+            scale::scale(self);
+            if revision::rollback_to(&deployment.meta.annotations).is_none() {
+                self.clean_up();
+            }
+            self.finish = Finish::Counts;
+        } else if let Some(revision) = revision::rollback_to(&deployment.meta.annotations) {
+            rollback::roll_back(self, revision);
+        } else if scale::is_scaled(self) {
+            scale::scale(self);
+            self.finish = Finish::Counts;
+        } else {
+            match &*deployment.spec.strategy.type_ {
+                ROLLING_UPDATE => rolling::roll_out(self),
+                RECREATE => recreate::roll_out(self),
+                // The API server lets no other through.
+                _ => self.finish = Finish::Nothing,
+            }
+        }
+    }
+
+    /// Whether the strategy replaces pods bit by bit.
+    pub(crate) fn is_rolling(&self) -> bool {
+        &*self.seen.deployment.spec.strategy.type_ == ROLLING_UPDATE
+    }
+
+    /// Which sets have another template than the deployment, oldest first.
+    pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        let new = self.new;
+        (0..self.sets.len()).filter(move |at| Some(*at) != new)
+    }
+
+    /// Pods that all sets together should have.
+    pub(crate) fn total(&self) -> i32 {
+        self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
+    }
+
+    /// Pods of all sets together that are available.
+    pub(crate) fn available(&self) -> i32 {
+        self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
+    }
+
+    /// Gives a set another size and notes the deployment's on it. With `always`, what is noted is brought up to date even
+    /// if the size stays. Whether the size changed.
+    pub(crate) fn resize(&mut self, at: usize, replicas: i32, always: bool) -> bool {
+        let budget = self.budget;
+        let set = &mut self.sets[at];
+        let resized = set.replicas != replicas;
+        if resized
+            || (always && !revision::notes_sizes(&set.annotations, budget.replicas, budget.max()))
+        {
+            let direction = if set.replicas < replicas { "up" } else { "down" };
+            if resized && set.present.is_some() {
+                let (name, from) = (&set.name, set.replicas);
+                let text =
+                    format!("Scaled {direction} replica set {name} from {from} to {replicas}");
+                set.notes.push(Note::normal(self.target.clone(), "ScalingReplicaSet", text));
+            }
+            set.annotations = revision::with_sizes(&set.annotations, budget.replicas, budget.max());
+            set.replicas = replicas;
+            set.changed = true;
+        }
+        resized
+    }
+
+    /// Deletes the oldest of the sets that are kept for rollbacks, beyond how many the deployment wants kept.
+    pub(crate) fn clean_up(&mut self) {
+        let limit =
+            self.seen.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
+        let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
+        let mut alive: Vec<_> = self
+            .old()
+            .filter_map(|at| self.sets[at].present)
+            .filter(|s| !s.meta.deleting())
+            .collect();
+        // `old` is in order of age, and the sort is stable.
+        alive.sort_by_key(|set| revision::of(&set.meta.annotations).unwrap_or(0));
+        let surplus = alive.len().saturating_sub(limit);
+        let unused = |set: &&&std::sync::Arc<_>| {
+            let set: &evenkeel_api::views::ReplicaSet = set;
+            let empty = set.status.replicas == 0 && set.spec.replicas.unwrap_or(1) == 0;
+            empty && set.meta.generation <= set.status.observed_generation
+        };
+        self.deleted =
+            alive[..surplus].iter().filter(unused).map(|set| wire::target(&***set)).collect();
+    }
+
+    /// The actions in order, and which of them makes the new ReplicaSet.
+    pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
+        let mut actions: Vec<Action> = Vec::new();
+        if self.finish != Finish::Observed {
+            actions.extend(self.seen.claims.actions(&self.target));
+        }
+        actions.extend(self.notes.into_iter().map(Action::Event));
+        let deployment = &*self.seen.deployment;
+        let mut created = None;
+        // A new set is made before others change.
+        let (made, present): (Vec<_>, Vec<_>) =
+            self.sets.into_iter().partition(|set| set.present.is_none());
+        for set in made {
+            created = Some(actions.len());
+            actions.push(set.create(deployment, &self.target));
+        }
+        for set in present.into_iter().filter(|set| set.changed) {
+            actions.extend(set.update());
+        }
+        actions.extend(self.deleted.into_iter().map(|target| {
+            Action::Delete(Delete { on_error: OnError::Abort, ..Delete::new(target) })
+        }));
+        actions.extend(self.rewrite.map(Action::Rewrite));
+        (actions, created)
+    }
+}

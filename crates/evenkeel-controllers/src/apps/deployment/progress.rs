@@ -1,0 +1,45 @@
+//! How a rollout gets on: conditions and their times, completion, and the deadline.
+
+use super::plan::Pass;
+use crate::{conditions::Condition, wire};
+use evenkeel_api::{time::Timestamp, views::Deployment};
+
+/// The condition of this type.
+pub(crate) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    conditions.iter().find(|c| &*c.type_ == type_)
+}
+
+/// Sets a condition, unless it has the same status and reason already. While its status stays, so does the time since when.
+pub(crate) fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
+    let present = condition(conditions, &new.type_);
+    if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {
+        return;
+    }
+    let now = Some(wire::whole_second(now));
+    new.last_update_time = new.last_update_time.or(now);
+    let since = present.filter(|c| c.status == new.status).and_then(|c| c.last_transition_time);
+    new.last_transition_time = since.or(new.last_transition_time).or(now);
+    remove(conditions, &new.type_);
+    conditions.push(new);
+}
+
+/// Removes a condition.
+pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
+    conditions.retain(|c| &*c.type_ != type_);
+}
+
+/// Whether a rollout that stands still is ever said to be stuck.
+pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
+    deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
+}
+
+/// Whether the status as it stands says that the rollout is over.
+pub(crate) fn is_complete_now(pass: &Pass<'_>) -> bool {
+    let deployment = &*pass.seen.deployment;
+    let status = &deployment.status;
+    let wanted = pass.budget.replicas;
+    status.updated_replicas == wanted
+        && status.replicas == wanted
+        && status.available_replicas == wanted
+        && status.observed_generation >= deployment.meta.generation
+}

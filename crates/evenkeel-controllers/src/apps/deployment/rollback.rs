@@ -1,0 +1,102 @@
+//! A rollback that an annotation asks for: the deployment gets an old template back.
+
+use super::{
+    plan::{Finish, Pass},
+    revision,
+};
+use crate::wire;
+use evenkeel_api::{
+    StrMap,
+    template::{HASH_LABEL, Template},
+    views::ReplicaSet,
+};
+use evenkeel_runtime::plan::{Note, OnError, PatchForm, Rewrite};
+use serde_json::json;
+
+/// Does what the annotation asks for, or says why not; the annotation goes in any case.
+pub(crate) fn roll_back(pass: &mut Pass<'_>, asked: i64) {
+    pass.new_or_make();
+    pass.finish = Finish::Nothing;
+    let revision = if asked == 0 { last(pass) } else { asked };
+    let found = pass.sets.iter().position(|set| revision::of(&set.annotations) == Some(revision));
+    let name = pass.seen.deployment.meta.name.clone();
+    match found.filter(|_| revision != 0).map(|at| pass.sets[at].present) {
+        Some(Some(set))
+            if !set.spec.template.equal_ignoring_hash(&pass.seen.deployment.spec.template) =>
+        {
+            let text = format!("Rolled back deployment \"{name}\" to revision {revision}");
+            let done = Note::normal(pass.target.clone(), "DeploymentRollback", text);
+            rewrite(pass, Some(set), Some(done));
+        }
+        Some(_) => {
+            let text = format!(
+                "The rollback revision contains the same template as current deployment \"{name}\""
+            );
+            give_up(pass, "DeploymentRollbackTemplateUnchanged", text);
+        }
+        None if asked == 0 && revision == 0 => {
+            give_up(
+                pass,
+                "DeploymentRollbackRevisionNotFound",
+                "Unable to find last revision.".into(),
+            );
+        }
+        None => {
+            let text = "Unable to find the revision to rollback to.".into();
+            give_up(pass, "DeploymentRollbackRevisionNotFound", text);
+        }
+    }
+}
+
+/// The revision before the present one, 0 if there is none.
+fn last(pass: &Pass<'_>) -> i64 {
+    let mut revisions: Vec<i64> =
+        pass.sets.iter().filter_map(|set| revision::of(&set.annotations)).collect();
+    revisions.sort_unstable();
+    revisions.len().checked_sub(2).map_or(0, |at| revisions[at].max(0))
+}
+
+fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
+    pass.notes.push(Note::warning(pass.target.clone(), reason, text));
+    rewrite(pass, None, None);
+}
+
+/// Takes the annotation off the deployment and, to roll back, puts the set's template and annotations on it.
+fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
+    let meta = &pass.seen.deployment.meta;
+    let annotations = annotations(pass, to.map(|set| &set.meta.annotations));
+    let annotations: serde_json::Map<_, _> =
+        annotations.iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+    let mut changes =
+        vec![json!({ "op": "add", "path": "/metadata/annotations", "value": annotations })];
+    if let Some(set) = to {
+        let template = without_hash(&set.spec.template);
+        changes.push(json!({ "op": "replace", "path": "/spec/template", "value": template }));
+    }
+    pass.rewrite = Some(Rewrite {
+        target: pass.target.clone(),
+        resource_version: (&*meta.resource_version).into(),
+        form: PatchForm::Json,
+        body: wire::json(&changes),
+        done,
+        on_error: OnError::Abort,
+    });
+}
+
+/// The deployment's annotations: its own without the request, or on a rollback those of the set it goes back to and what
+/// never goes from one to the other.
+fn annotations(pass: &Pass<'_>, to: Option<&StrMap>) -> StrMap {
+    let own = pass.seen.deployment.meta.annotations.iter();
+    let kept = own.filter(|(key, _)| {
+        *key != revision::ROLLBACK_TO && (to.is_none() || !revision::is_copied(key))
+    });
+    let revision = pass.revision.as_deref().map(|revision| (revision::REVISION, revision));
+    let copied = to.into_iter().flat_map(StrMap::iter).filter(|(key, _)| revision::is_copied(key));
+    kept.chain(revision).chain(copied).collect()
+}
+
+fn without_hash(template: &Template) -> serde_json::Value {
+    let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL).collect();
+    let text = Template { labels, ..template.clone() }.to_json();
+    serde_json::from_str(&text).expect("a template's text is JSON")
+}

@@ -1,0 +1,61 @@
+//! A rolling update: the new set grows as far as the surge allows, or else old ones shrink as far as availability allows.
+
+use super::{plan::Pass, progress};
+
+/// One step.
+pub(crate) fn roll_out(pass: &mut Pass<'_>) {
+    let new = pass.new_or_make();
+    if !grow(pass, new) && !shrink_old(pass, new) && progress::is_complete_now(pass) {
+        pass.clean_up();
+    }
+}
+
+/// Brings the new set nearer to its full size. Whether its size changed.
+fn grow(pass: &mut Pass<'_>, new: usize) -> bool {
+    let (present, wanted) = (pass.sets[new].replicas, pass.budget.replicas);
+    let replicas = if present > wanted { wanted } else { pass.room_for(present) };
+    present != wanted && pass.resize(new, replicas, false)
+}
+
+/// Takes pods away from old sets: as many as leave enough available, counting the new set's missing ones as if they were
+/// lost. Whether any size changed.
+fn shrink_old(pass: &mut Pass<'_>, new: usize) -> bool {
+    let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
+    let newest = &pass.sets[new];
+    let missing = newest.replicas.saturating_sub(newest.status().available_replicas);
+    let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
+    if old.is_empty() || spare <= 0 {
+        return false;
+    }
+    let unhealthy = shrink_unhealthy(pass, &old, spare);
+    let healthy = shrink_available(pass, new, &old);
+    unhealthy || healthy
+}
+
+/// Pods that are not available block a rollout and are missed by nobody.
+fn shrink_unhealthy(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
+    let mut left = spare;
+    for &at in old {
+        let set = &pass.sets[at];
+        let unhealthy = set.replicas.saturating_sub(set.status().available_replicas);
+        let fewer = unhealthy.min(left).max(0);
+        let replicas = set.replicas - fewer;
+        pass.resize(at, replicas, false);
+        left -= fewer;
+    }
+    left < spare
+}
+
+fn shrink_available(pass: &mut Pass<'_>, new: usize, old: &[usize]) -> bool {
+    let counted = old.iter().chain([&new]).map(|at| pass.sets[*at].status().available_replicas);
+    let available = counted.fold(0, i32::saturating_add);
+    let spare = available.saturating_sub(pass.budget.min_available());
+    let mut left = spare;
+    for &at in old {
+        let fewer = pass.sets[at].replicas.min(left).max(0);
+        let replicas = pass.sets[at].replicas - fewer;
+        pass.resize(at, replicas, false);
+        left -= fewer;
+    }
+    left < spare
+}

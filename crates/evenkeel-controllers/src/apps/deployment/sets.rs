@@ -1,0 +1,163 @@
+//! A ReplicaSet as a pass leaves it, and how it is written.
+
+use crate::wire;
+use bytes::Bytes;
+use evenkeel_api::{
+    OwnerReference, StrMap, View,
+    template::{HASH_LABEL, Template},
+    views::{Deployment, ReplicaSet, ReplicaSetStatus},
+};
+use evenkeel_runtime::plan::{Action, Create, Note, OnError, Target, Update};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::{Arc, LazyLock};
+
+/// The status of a set that was only just made.
+static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
+
+/// A ReplicaSet as it is, and as the pass leaves it.
+#[derive(Debug)]
+pub(crate) struct SetCopy<'a> {
+    /// The set as it is, or `None` if the pass makes it.
+    pub(crate) present: Option<&'a Arc<ReplicaSet>>,
+    /// Name.
+    pub(crate) name: Box<str>,
+    /// How many pods it should have.
+    pub(crate) replicas: i32,
+    /// How long its pods are ready before they count as available.
+    pub(crate) min_ready_seconds: i32,
+    /// Annotations.
+    pub(crate) annotations: StrMap,
+    /// Whether it is to be written.
+    pub(crate) changed: bool,
+    /// Events once it is written.
+    pub(crate) notes: Vec<Note>,
+}
+
+impl<'a> SetCopy<'a> {
+    /// A set as it is.
+    pub(crate) fn of(set: &'a Arc<ReplicaSet>) -> Self {
+        Self {
+            present: Some(set),
+            name: set.meta.name.clone(),
+            replicas: set.spec.replicas.unwrap_or(1),
+            min_ready_seconds: set.spec.min_ready_seconds,
+            annotations: set.meta.annotations.clone(),
+            changed: false,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Its status.
+    pub(crate) fn status(&self) -> &ReplicaSetStatus {
+        self.present.map_or(&*NO_STATUS, |set| &set.status)
+    }
+
+    /// The action that makes it, from the deployment's template.
+    pub(crate) fn create(self, deployment: &Deployment, owner: &Target) -> Action {
+        let hash = self.name.rsplit('-').next().unwrap_or_default();
+        let template = deployment.spec.template.with_label(HASH_LABEL, hash);
+        let body = Whole {
+            api_version: "apps/v1",
+            kind: "ReplicaSet",
+            metadata: Fresh {
+                name: &self.name,
+                namespace: &deployment.meta.namespace,
+                labels: &template.labels,
+                annotations: &self.annotations,
+                owner_references: [wire::controller_reference(owner)],
+            },
+            spec: Spec {
+                replicas: self.replicas,
+                min_ready_seconds: self.min_ready_seconds,
+                selector: deployment.spec.selector.with_label(HASH_LABEL, hash).to_json(),
+                template: text(&template),
+            },
+        };
+        Action::Create(Create {
+            done: self.notes.into_iter().next(),
+            on_error: OnError::SkipRest,
+            ..Create::new(ReplicaSet::kind(), &deployment.meta.namespace, wire::json(&body))
+        })
+    }
+
+    /// The actions that write what changed. Roles grant `update` on ReplicaSets to the deployment controller, and upstream
+    /// uses it, so the set goes out whole.
+    pub(crate) fn update(self) -> impl Iterator<Item = Action> {
+        let written = self.present.map(|set| {
+            let mut notes = self.notes.into_iter();
+            let update = Action::Update(Update {
+                done: notes.next(),
+                on_error: OnError::Abort,
+                ..Update::new(
+                    wire::target(&**set),
+                    whole(set, self.replicas, self.min_ready_seconds, &self.annotations),
+                )
+            });
+            [update].into_iter().chain(notes.map(Action::Event))
+        });
+        written.into_iter().flatten()
+    }
+}
+
+fn whole(set: &ReplicaSet, replicas: i32, min_ready_seconds: i32, annotations: &StrMap) -> Bytes {
+    wire::json(&Whole {
+        api_version: "apps/v1",
+        kind: "ReplicaSet",
+        metadata: wire::Kept::with_annotations(&set.meta, annotations),
+        spec: Spec {
+            replicas,
+            min_ready_seconds,
+            selector: set.spec.selector.to_json(),
+            template: text(&set.spec.template),
+        },
+    })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole<M> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: M,
+    spec: Spec,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fresh<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    #[serde(serialize_with = "wire::map")]
+    labels: &'a StrMap,
+    #[serde(serialize_with = "wire::map")]
+    annotations: &'a StrMap,
+    #[serde(serialize_with = "owners")]
+    owner_references: [OwnerReference; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    replicas: i32,
+    #[serde(skip_serializing_if = "is_zero")]
+    min_ready_seconds: i32,
+    selector: Option<serde_json::Value>,
+    template: Box<RawValue>,
+}
+
+fn text(template: &Template) -> Box<RawValue> {
+    RawValue::from_string(template.to_json()).expect("a template's text is JSON")
+}
+
+fn owners<S: serde::Serializer>(
+    owners: &[OwnerReference; 1],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    wire::owners(owners, serializer)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &i32) -> bool {
+    *n == 0
+}

@@ -1,0 +1,276 @@
+//! The status of a deployment: counts over its ReplicaSets, and how the rollout gets on.
+
+use super::{
+    plan::{Finish, PROGRESSING, Pass},
+    progress::{self, has_deadline},
+    revision,
+    seen::Seen,
+};
+use crate::{conditions::Condition, wire};
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::{Deployment, DeploymentStatus},
+};
+use evenkeel_runtime::plan::{Failure, Note, Outcomes, Plan, Update};
+use serde::Serialize;
+use std::time::Duration;
+
+const AVAILABLE: &str = "Available";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const COMPLETE: &str = "NewReplicaSetAvailable";
+
+/// What follows from the sets and from how the actions went: an update if anything changed, or else a time to look whether
+/// the rollout is stuck.
+pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    let pass = Pass::decide(seen, now);
+    let (_, created) = Pass::decide(seen, now).into_actions();
+    let failure =
+        created.and_then(|at| outcomes.0.get(at)).and_then(|outcome| outcome.error.as_ref());
+    if let Some(failure) = failure {
+        return not_created(&pass, failure);
+    }
+    let present = Status::from(&seen.deployment.status);
+    let wanted = match pass.finish {
+        Finish::Nothing => return Plan::nothing(),
+        Finish::Observed => observed(seen),
+        Finish::Counts => counted(&pass),
+        Finish::Rollout => progressed(&pass),
+    };
+    let mut plan = Plan::nothing();
+    if wanted != present || pass.revision.is_some() {
+        plan.push(update(&seen.deployment, &wanted, pass.revision.as_deref()));
+    } else if pass.finish == Finish::Rollout {
+        plan.requeue = until_stuck(&pass, &wanted);
+    }
+    plan
+}
+
+/// A deployment that selects everything is left alone but for this.
+fn observed(seen: &Seen) -> Status {
+    let mut status = Status::from(&seen.deployment.status);
+    status.observed_generation = status.observed_generation.max(seen.deployment.meta.generation);
+    status
+}
+
+/// The new set could not be made: by its name being taken, which calls for another name, or for good.
+fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
+    let deployment = &*pass.seen.deployment;
+    let mut plan = Plan::nothing();
+    let mut status = Status::from(&deployment.status);
+    if failure.namespace_terminating {
+        return plan;
+    }
+    if failure.is_already_exists() {
+        // A set of that name that the cache does not hold yet may well be the deployment's own.
+        let Some(rival) = &pass.seen.rival else { return plan };
+        let own = rival.meta.controlled_by(&deployment.meta.uid);
+        if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
+            status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+            plan.push(update(deployment, &status, None));
+        }
+        return plan;
+    }
+    let name = pass.new.map(|at| &*pass.sets[at].name).unwrap_or_default();
+    let text = format!("Failed to create new replica set \"{name}\": {failure}");
+    if has_deadline(deployment) {
+        let condition = Condition::new(PROGRESSING, "False", "ReplicaSetCreateError", &text);
+        progress::set(&mut status.conditions, condition, pass.now);
+        if status != Status::from(&deployment.status) {
+            plan.push(update(deployment, &status, None));
+        }
+    }
+    plan.push(Note::warning(pass.target.clone(), "ReplicaSetCreateError", text));
+    plan
+}
+
+/// Counts and availability.
+fn counted(pass: &Pass<'_>) -> Status {
+    let deployment = &*pass.seen.deployment;
+    let sum = |count: fn(&evenkeel_api::views::ReplicaSetStatus) -> i32| {
+        pass.sets.iter().fold(0, |sum: i32, set| sum.saturating_add(count(set.status())))
+    };
+    let available = pass.available();
+    let mut status = Status {
+        observed_generation: deployment.meta.generation,
+        replicas: sum(|status| status.replicas),
+        updated_replicas: pass.new.map_or(0, |at| pass.sets[at].status().replicas),
+        ready_replicas: sum(|status| status.ready_replicas),
+        available_replicas: available,
+        unavailable_replicas: pass.total().saturating_sub(available).max(0),
+        terminating_replicas: terminating(pass),
+        conditions: pass.conditions.clone(),
+        collision_count: deployment.status.collision_count,
+    };
+    let condition = if available >= pass.budget.min_available() {
+        Condition::new(
+            AVAILABLE,
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        )
+    } else {
+        let text = "Deployment does not have minimum availability.";
+        Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", text)
+    };
+    progress::set(&mut status.conditions, condition, pass.now);
+    status
+}
+
+/// Pods being deleted, unless a set that was seen to does not say.
+fn terminating(pass: &Pass<'_>) -> Option<i32> {
+    pass.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
+        status if status.observed_generation == 0 && status.terminating_replicas.is_none() => {
+            Some(sum)
+        }
+        status => status.terminating_replicas.map(|count| sum.saturating_add(count)),
+    })
+}
+
+/// Counts, availability, and how the rollout gets on.
+fn progressed(pass: &Pass<'_>) -> Status {
+    let mut status = counted(pass);
+    let deployment = &*pass.seen.deployment;
+    if has_deadline(deployment) {
+        let present = progress::condition(&pass.conditions, PROGRESSING);
+        let over = status.replicas == status.updated_replicas
+            && present.is_some_and(|c| &*c.reason == COMPLETE);
+        if !over {
+            estimate(pass, present, &mut status);
+        }
+    } else {
+        progress::remove(&mut status.conditions, PROGRESSING);
+    }
+    match failure(pass) {
+        Some(condition) => progress::set(&mut status.conditions, condition, pass.now),
+        None => progress::remove(&mut status.conditions, REPLICA_FAILURE),
+    }
+    status
+}
+
+/// Complete, getting on, or timed out; the condition of what stands still within the deadline stays as it is.
+fn estimate(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
+    let what = match pass.new {
+        Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
+        None => format!("Deployment \"{}\"", pass.seen.deployment.meta.name),
+    };
+    let (value, reason, text) = if is_complete(pass, status) {
+        ("True", COMPLETE, format!("{what} has successfully progressed."))
+    } else if gets_on(&pass.seen.deployment.status, status) {
+        ("True", "ReplicaSetUpdated", format!("{what} is progressing."))
+    } else if is_timed_out(pass, present) {
+        ("False", TIMED_OUT, format!("{what} has timed out progressing."))
+    } else {
+        return;
+    };
+    let mut condition = Condition::new(PROGRESSING, value, reason, &text);
+    if reason == "ReplicaSetUpdated" {
+        // Each bit of progress is a new update, though neither status nor reason change.
+        let since = present.filter(|c| &*c.status == "True").and_then(|c| c.last_transition_time);
+        condition.last_transition_time = since;
+        progress::remove(&mut status.conditions, PROGRESSING);
+    }
+    progress::set(&mut status.conditions, condition, pass.now);
+}
+
+fn is_complete(pass: &Pass<'_>, status: &Status) -> bool {
+    let wanted = pass.budget.replicas;
+    status.updated_replicas == wanted
+        && status.replicas == wanted
+        && status.available_replicas == wanted
+}
+
+/// More new pods, fewer old ones, or more of them ready or available than before.
+fn gets_on(before: &DeploymentStatus, after: &Status) -> bool {
+    let old_before = before.replicas.saturating_sub(before.updated_replicas);
+    let old_after = after.replicas.saturating_sub(after.updated_replicas);
+    after.updated_replicas > before.updated_replicas
+        || old_after < old_before
+        || after.ready_replicas > before.ready_replicas
+        || after.available_replicas > before.available_replicas
+}
+
+fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
+    match present {
+        Some(c) if &*c.reason == COMPLETE => false,
+        Some(c) if &*c.reason == TIMED_OUT => true,
+        Some(c) => deadline(pass, c) < pass.now,
+        None => false,
+    }
+}
+
+/// When a rollout is stuck that last got on when this condition was written.
+fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
+    let seconds = pass.seen.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
+    let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
+    from.checked_add(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MAX)
+}
+
+/// When to look whether a rollout that stands still is stuck; a second late, so that it is never too early.
+fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
+    let condition = progress::condition(&pass.conditions, PROGRESSING)?;
+    if !has_deadline(&pass.seen.deployment)
+        || is_complete(pass, status)
+        || &*condition.reason == TIMED_OUT
+    {
+        return None;
+    }
+    let left = deadline(pass, condition).duration_since(pass.now);
+    Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
+}
+
+/// That pods could not be made or deleted: the new set's trouble before that of old ones.
+fn failure(pass: &Pass<'_>) -> Option<Condition> {
+    let new = pass.new.into_iter();
+    let condition = new.chain(pass.old()).find_map(|at| {
+        pass.sets[at].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
+    })?;
+    let mut condition = Condition::from(condition);
+    condition.last_update_time = condition.last_transition_time;
+    Some(condition)
+}
+
+fn update(deployment: &Deployment, status: &Status, revision: Option<&str>) -> Update {
+    let annotations = &deployment.meta.annotations;
+    let body = match revision {
+        Some(revision) => {
+            wire::status_body(deployment, &annotations.with(revision::REVISION, revision), status)
+        }
+        None => wire::status_body(deployment, annotations, status),
+    };
+    Update::status(wire::target(deployment), body)
+}
+
+/// A status as it is written.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    observed_generation: i64,
+    replicas: i32,
+    updated_replicas: i32,
+    ready_replicas: i32,
+    available_replicas: i32,
+    unavailable_replicas: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminating_replicas: Option<i32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collision_count: Option<i32>,
+}
+
+impl From<&DeploymentStatus> for Status {
+    fn from(status: &DeploymentStatus) -> Self {
+        Self {
+            observed_generation: status.observed_generation,
+            replicas: status.replicas,
+            updated_replicas: status.updated_replicas,
+            ready_replicas: status.ready_replicas,
+            available_replicas: status.available_replicas,
+            unavailable_replicas: status.unavailable_replicas,
+            terminating_replicas: status.terminating_replicas,
+            conditions: status.conditions.iter().map(Condition::from).collect(),
+            collision_count: status.collision_count,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Workloads of the group `apps`, and the older ReplicationController.
+
+pub mod deployment;
+pub mod replicaset;
+pub mod replicationcontroller;

@@ -1,0 +1,56 @@
+//! How old the pods are that go, against the youngest that stay.
+
+use crate::pods;
+use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_runtime::{
+    metrics,
+    plan::{Action, Plan},
+};
+use prometheus::{Histogram, HistogramOpts, Registry};
+use std::sync::Arc;
+
+/// Upstream's `replicaset_controller_sorting_deletion_age_ratio`.
+#[derive(Debug, Clone)]
+pub(super) struct DeletionAge(Histogram);
+
+impl DeletionAge {
+    /// Registers it, or takes what the controller of the other kind registered.
+    pub(super) fn register(registry: &Registry) -> Self {
+        let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
+                    The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \
+                    effect on the sorting (and deletion) of pods when a replicaset scales down. This only considers Ready \
+                    pods when calculating and reporting.";
+        let opts = HistogramOpts::new("replicaset_controller_sorting_deletion_age_ratio", help)
+            .buckets(metrics::exponential(0.25, 2.0, 6));
+        let histogram = Histogram::with_opts(opts)
+            .expect("the name and the buckets are constants that are allowed");
+        Self(metrics::register(registry, histogram))
+    }
+
+    /// Notes what a plan deletes, if it leaves any.
+    pub(super) fn observe(&self, owned: &[Arc<Pod>], plan: &Plan, now: Timestamp) {
+        let deleted = || {
+            plan.actions.iter().filter_map(|action| match action {
+                Action::Delete(delete) => Some(&*delete.target.name),
+                _ => None,
+            })
+        };
+        let n_deleted = deleted().count();
+        if n_deleted == 0 || n_deleted >= owned.len() {
+            return;
+        }
+        let age =
+            |pod: &Pod| pod.meta.creation.map(|creation| now.duration_since(creation).as_millis());
+        let ready = || owned.iter().filter(|pod| pods::is_ready(pod));
+        let Some(youngest) = ready().filter_map(|pod| age(pod)).min().filter(|age| *age > 0) else {
+            return;
+        };
+        for name in deleted() {
+            let pod = ready().find(|pod| *pod.meta.name == *name);
+            if let Some(ratio) = pod.and_then(|pod| age(pod)).map(|age| age / youngest) {
+                #[expect(clippy::cast_precision_loss, reason = "a ratio for a histogram")]
+                self.0.observe(ratio as f64);
+            }
+        }
+    }
+}

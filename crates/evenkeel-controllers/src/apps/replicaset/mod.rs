@@ -1,0 +1,104 @@
+//! Keeps as many pods as a ReplicaSet asks for. A ReplicationController is the same to it under another name.
+//!
+//! Upstream: `pkg/controller/replicaset`.
+
+mod events;
+mod metrics;
+mod options;
+mod plan;
+mod set;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    owned::ByController,
+};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Pod, ReplicaSet},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    controller::Builder,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use metrics::DeletionAge;
+use plan::Seen;
+pub(crate) use set::Set;
+use std::sync::Arc;
+
+/// The controller of ReplicaSets.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "replicaset-controller",
+    aliases: &["replicaset"],
+    queue: "replicaset",
+    client: "replicaset-controller",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let sets = context.env.caches.of::<ReplicaSet>();
+    let builder = context
+        .builder(&DESCRIPTOR, &sets)
+        .workers(context.options.replicaset.concurrent_syncs)
+        .stale_skips_metric("replicaset_controller_stale_sync_skips_total");
+    run(context, builder, sets);
+    Ok(())
+}
+
+/// Runs the controller of one of the kinds that keep a number of like pods.
+pub(crate) fn run<S: Set>(context: &ControllerContext, builder: Builder, sets: Cache<S>) {
+    let pods = context.env.caches.of::<Pod>();
+    let planner = Sets {
+        pods: ByController::of(&pods),
+        siblings: ByController::of(&sets),
+        deletion_age: DeletionAge::register(&context.registry),
+        sets: sets.clone(),
+    };
+    let builder = builder.watches(&pods, move |event, enqueue| {
+        events::on_pod(&sets, event, |key| enqueue.add(key));
+    });
+    context.run(builder.planned(planner));
+}
+
+struct Sets<S> {
+    sets: Cache<S>,
+    pods: ByController<Pod>,
+    siblings: ByController<S>,
+    deletion_age: DeletionAge,
+}
+
+impl<S: Set> Sets<S> {
+    /// Pods of all sets that have the same controller as this one. Upstream takes those that the sets select, owned or
+    /// not; sets of one Deployment select by template hash, so these are the same.
+    fn related(&self, set: &S) -> Vec<Arc<Pod>> {
+        let Some(controller) = set.meta().controller() else { return Vec::new() };
+        let siblings = self.siblings.owned(&controller.uid);
+        siblings.iter().flat_map(|sibling| self.pods.owned(&sibling.meta().uid)).collect()
+    }
+}
+
+impl<S: Set> Planner for Sets<S> {
+    type Seen = Seen<S>;
+
+    fn observe(&self, key: &Key) -> Option<Seen<S>> {
+        let set = self.sets.get(&key.namespace, &key.name)?;
+        let candidates = self.pods.owned_and_orphans(&set.meta().uid, &key.namespace);
+        Some(Seen::new(set.clone(), candidates, || self.related(&set)))
+    }
+
+    fn plan(&self, seen: &Seen<S>, now: Timestamp) -> Plan {
+        let plan = plan::plan(seen, now);
+        self.deletion_age.observe(&seen.pods.owned, &plan, now);
+        plan
+    }
+
+    fn status(&self, seen: &Seen<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(seen, outcomes, now)
+    }
+}

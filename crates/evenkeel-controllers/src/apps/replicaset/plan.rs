@@ -1,0 +1,120 @@
+//! Which pods a set makes or deletes.
+//!
+//! The pods that are its own are counted; too few are made up for in bursts, of too many the least useful go first.
+
+use super::set::Set;
+use crate::{claim::Claims, pods, victims, wire};
+use evenkeel_api::{View, time::Timestamp, views::Pod};
+use evenkeel_runtime::plan::{Action, Create, Delete, Note, Plan, Target};
+use std::{cmp::Ordering, sync::Arc};
+
+/// The most pods made or deleted in one pass (upstream's `BurstReplicas`).
+pub(crate) const BURST: usize = 500;
+
+/// What a set's decision looks at.
+#[derive(Debug)]
+pub(crate) struct Seen<S> {
+    /// The set.
+    pub(crate) set: Arc<S>,
+    /// Active pods, and whose they are.
+    pub(crate) pods: Claims<Pod>,
+    /// How many of its pods are being deleted.
+    pub(crate) n_terminating: usize,
+    /// Pods of all sets that have the set's own controller: the more of them on a node, the rather a pod there goes.
+    pub(crate) related: Vec<Arc<Pod>>,
+}
+
+impl<S: Set> Seen<S> {
+    /// Sorts what caches hold: pods that the set controls or nobody does, in any order. `related` is asked for only where
+    /// pods must be chosen among.
+    pub(crate) fn new(
+        set: Arc<S>,
+        candidates: impl IntoIterator<Item = Arc<Pod>>,
+        related: impl FnOnce() -> Vec<Arc<Pod>>,
+    ) -> Self {
+        if !set.selects() {
+            return Self { set, pods: Claims::default(), n_terminating: 0, related: Vec::new() };
+        }
+        let mut n_terminating = 0;
+        let active = candidates.into_iter().filter(|pod| {
+            let own = || pod.meta.controlled_by(&set.meta().uid) && set.matches(&pod.meta.labels);
+            n_terminating += usize::from(pods::is_terminating(pod) && own());
+            pods::is_active(pod)
+        });
+        let pods = Claims::new(set.meta(), active, |pod: &Pod| set.matches(&pod.meta.labels));
+        let have = pods.owned.len();
+        let surplus = have.saturating_sub(wanted(&*set)).min(BURST);
+        let must_choose = surplus > 0 && surplus < have;
+        let related = if must_choose { related() } else { Vec::new() };
+        Self { set, pods, n_terminating, related }
+    }
+}
+
+/// Pods that the set asks for.
+fn wanted<S: Set>(set: &S) -> usize {
+    usize::try_from(set.replicas()).unwrap_or(0)
+}
+
+/// Too few (`Less`), as many as wanted, or too many.
+pub(crate) fn balance<S: Set>(seen: &Seen<S>) -> Ordering {
+    seen.pods.owned.len().cmp(&wanted(&*seen.set))
+}
+
+/// What to do: claims first, then pods made or deleted.
+pub(crate) fn plan<S: Set>(seen: &Seen<S>, now: Timestamp) -> Plan {
+    let set = &*seen.set;
+    if !set.selects() {
+        return Plan::nothing();
+    }
+    let target = wire::target(set);
+    let mut plan = Plan { actions: seen.pods.actions(&target).collect(), requeue: None };
+    if set.meta().deleting() {
+        return plan;
+    }
+    let (have, want) = (seen.pods.owned.len(), wanted(set));
+    match balance(seen) {
+        Ordering::Less if set.template().labels.is_empty() => {}
+        Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST))),
+        Ordering::Equal => {}
+        Ordering::Greater => {
+            plan.actions.extend(delete(seen, &target, (have - want).min(BURST), now))
+        }
+    }
+    plan
+}
+
+fn create<S: Set>(set: &S, target: &Target, count: usize) -> Create {
+    Create {
+        count: u32::try_from(count).unwrap_or(u32::MAX),
+        done: Some(Note::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
+        failed: Some(Note::warning(target.clone(), "FailedCreate", "Error creating: {error}")),
+        ..Create::new(Pod::kind(), &set.meta().namespace, pod(set, target))
+    }
+}
+
+fn pod<S: Set>(set: &S, target: &Target) -> String {
+    let meta = set.meta();
+    let owner = wire::controller_reference(target);
+    set.template().pod_json(&format!("{}-", meta.name), &meta.namespace, &owner)
+}
+
+/// Pods that are only just being adopted are left for the next pass: one plan does not both take and delete a pod.
+fn delete<S: Set>(
+    seen: &Seen<S>,
+    target: &Target,
+    count: usize,
+    now: Timestamp,
+) -> impl Iterator<Item = Action> {
+    let owned = &seen.pods.owned;
+    let adopted = &owned[owned.len() - seen.pods.adopt..];
+    let victims = victims::choose(owned, &seen.related, count, now);
+    let kept = |pod: &Arc<Pod>| !adopted.iter().any(|new| Arc::ptr_eq(new, pod));
+    victims.into_iter().filter(kept).map(|pod| {
+        let done = format!("Deleted pod: {}", pod.meta.name);
+        Action::Delete(Delete {
+            done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
+            failed: Some(Note::warning(target.clone(), "FailedDelete", "Error deleting: {error}")),
+            ..Delete::new(wire::target(&*pod))
+        })
+    })
+}

@@ -1,0 +1,415 @@
+//! Tables, goldens and properties of the plan of sets.
+
+use super::{
+    plan::{BURST, Seen, plan},
+    status::status,
+};
+use crate::fixtures::{T0, at, label, object, owned_by, pod};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Pod, ReplicaSet, ReplicationController},
+};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn set(replicas: i32) -> ReplicaSet {
+    object(&json!({
+        "metadata": { "name": "web", "namespace": "ns", "uid": "set", "resourceVersion": "7", "generation": 2,
+            "labels": { "app": "web" }, "annotations": { "a": "b" } },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "web" } },
+            "template": { "metadata": { "labels": { "app": "web", "tier": "x" }, "finalizers": ["f/g"] },
+                "spec": { "containers": [{ "name": "c", "image": "nginx" }] } } },
+    }))
+}
+
+fn own(set: &ReplicaSet, mut pod: Pod) -> Arc<Pod> {
+    pod.meta.owners = owned_by(set);
+    Arc::new(pod)
+}
+
+fn own_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
+    (0..n).map(|n| own(set, pod(&format!("p{n}"), Some(T0)))).collect()
+}
+
+fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Seen<ReplicaSet> {
+    Seen::new(Arc::new(set), pods, Vec::new)
+}
+
+/// A plan as lines: verb, object, body or events.
+fn lines(plan: &Plan) -> String {
+    let mut lines: Vec<String> = plan.actions.iter().map(line).collect();
+    lines.extend(plan.requeue.map(|after| format!("requeue after {after:?}")));
+    lines.join("\n") + "\n"
+}
+
+fn line(action: &Action) -> String {
+    let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+    match action {
+        Action::Create(create) => {
+            format!("create {} {} {}", create.count, create.kind.plural, text(&create.body))
+        }
+        Action::Delete(delete) => {
+            format!("delete {} {}", delete.target.kind.plural, delete.target.name)
+        }
+        Action::Patch(patch) => format!(
+            "patch {} {} {}",
+            patch.target.kind.plural,
+            patch.target.name,
+            text(&patch.body)
+        ),
+        Action::Update(update) => {
+            format!(
+                "update {}/{} {}",
+                update.target.kind.plural,
+                update.subresource,
+                text(&update.body)
+            )
+        }
+        Action::Rewrite(rewrite) => {
+            format!("rewrite {} {}", rewrite.target.kind.plural, text(&rewrite.body))
+        }
+        Action::Event(note) => format!("event {} {}", note.reason, note.message),
+    }
+}
+
+#[track_caller]
+fn check(plan: &Plan, golden: &Expect) {
+    golden.assert_eq(&lines(plan));
+}
+
+#[test]
+fn too_few_pods_are_made_from_the_template() {
+    let set = set(3);
+    let pods = own_pods(&set, 1);
+    check(
+        &plan(&see(set, pods), T0),
+        &expect![[r#"
+            create 2 pods {"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","namespace":"ns","labels":{"app":"web","tier":"x"},"finalizers":["f/g"],"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]},"spec":{"containers":[{"image":"nginx","name":"c"}]}}
+        "#]],
+    );
+}
+
+#[test]
+fn orphans_are_adopted_and_strangers_released() {
+    let set = set(1);
+    let mut stranger = pod("stranger", None);
+    stranger.meta.labels = label("app", "other");
+    let pods = vec![Arc::new(pod("orphan", None)), own(&set, stranger)];
+    check(
+        &plan(&see(set, pods), T0),
+        &expect![[r#"
+        patch pods orphan {"metadata":{"uid":"orphan","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]}}
+        patch pods stranger {"metadata":{"uid":"stranger","ownerReferences":[{"$patch":"delete","uid":"set"}]}}
+    "#]],
+    );
+}
+
+#[test]
+fn an_adopted_pod_is_not_deleted_in_the_same_pass() {
+    let set = set(1);
+    let pods = vec![own(&set, pod("own", Some(T0))), Arc::new(pod("orphan", None))];
+    check(
+        &plan(&see(set, pods), T0),
+        &expect![[r#"
+        patch pods orphan {"metadata":{"uid":"orphan","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_set_being_deleted_touches_no_pod() {
+    let mut set = set(3);
+    set.meta.deletion = Some(T0);
+    let pods = vec![Arc::new(pod("orphan", None))];
+    assert_eq!(plan(&see(set, pods), T0), Plan::nothing());
+}
+
+#[test]
+fn a_selector_that_makes_no_sense_stops_only_its_set() {
+    let mut value = json!({ "metadata": { "name": "web", "namespace": "ns", "uid": "u" }, "spec": { "replicas": 2 } });
+    value["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "a", "operator": "Near" }] });
+    let seen = see(object(&value), vec![Arc::new(pod("orphan", None))]);
+    assert_eq!(plan(&seen, T0), Plan::nothing());
+    assert_eq!(status(&seen, &Outcomes::default(), T0), Plan::nothing());
+}
+
+#[test]
+fn status_counts_pods_and_comes_back_when_one_becomes_available() {
+    let mut set = set(4);
+    set.spec.min_ready_seconds = 30;
+    let mut labelled = pod("full", Some(at(-31)));
+    labelled.meta.labels = labelled.meta.labels.with("tier", "x");
+    let mut dying = pod("dying", Some(at(-100)));
+    dying.meta.deletion = Some(T0);
+    let pods = vec![
+        own(&set, labelled),
+        own(&set, pod("young", Some(at(-10)))),
+        own(&set, pod("unready", None)),
+        own(&set, pod("younger", Some(at(-5)))),
+        own(&set, dying),
+    ];
+    check(
+        &status(&see(set, pods), &Outcomes::default(), T0),
+        &expect![[r#"
+        update replicasets/status {"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web","namespace":"ns","uid":"set","resourceVersion":"7","labels":{"app":"web"},"annotations":{"a":"b"}},"status":{"replicas":4,"fullyLabeledReplicas":1,"readyReplicas":3,"availableReplicas":1,"terminatingReplicas":1,"observedGeneration":2}}
+        requeue after 20s
+    "#]],
+    );
+}
+
+fn failed(message: &str, namespace_terminating: bool) -> Outcomes {
+    let failure = Failure {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: message.into(),
+        namespace_terminating,
+    };
+    Outcomes(vec![Outcome { succeeded: 0, error: Some(failure) }])
+}
+
+#[test]
+fn a_failed_create_shows_in_the_status() {
+    let outcomes = failed("exceeded quota", false);
+    check(
+        &status(&see(set(2), Vec::new()), &outcomes, T0),
+        &expect![[r#"
+        update replicasets/status {"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web","namespace":"ns","uid":"set","resourceVersion":"7","labels":{"app":"web"},"annotations":{"a":"b"}},"status":{"replicas":0,"fullyLabeledReplicas":0,"readyReplicas":0,"availableReplicas":0,"terminatingReplicas":0,"observedGeneration":2,"conditions":[{"type":"ReplicaFailure","status":"True","lastTransitionTime":"2026-09-21T14:13:20Z","reason":"FailedCreate","message":"exceeded quota"}]}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_failed_delete_shows_in_the_status() {
+    let set = set(0);
+    let pods = own_pods(&set, 1);
+    let body = status_of(&status(&see(set, pods), &failed("no", false), T0)).unwrap();
+    assert_eq!(body["conditions"][0]["reason"], "FailedDelete");
+    assert_eq!(body["conditions"][0]["message"], "unable to delete pods: no");
+}
+
+#[test]
+fn a_namespace_that_goes_is_no_failure() {
+    let plan = status(&see(set(2), Vec::new()), &failed("terminating", true), T0);
+    assert_eq!(status_of(&plan).unwrap().get("conditions"), None);
+}
+
+#[test]
+fn a_failure_is_told_once_and_taken_back() {
+    let mut failing = set(2);
+    let first = status(&see(failing.clone(), Vec::new()), &failed("first", false), T0);
+    apply_status(&mut failing, &first);
+    let again = status(&see(failing.clone(), Vec::new()), &failed("second", false), at(9));
+    assert_eq!(status_of(&again), None, "nothing is written while nothing changes");
+    let over = status(&see(failing, Vec::new()), &Outcomes(vec![Outcome::success()]), at(9));
+    assert_eq!(status_of(&over).unwrap().get("conditions"), None);
+}
+
+#[test]
+fn a_replication_controller_is_the_same_without_terminating_pods() {
+    let controller: ReplicationController = object(&json!({
+        "metadata": { "name": "rc", "namespace": "ns", "uid": "rc", "resourceVersion": "3", "generation": 1 },
+        "spec": { "replicas": 1, "selector": { "app": "web" },
+            "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
+    }));
+    let seen = Seen::new(Arc::new(controller), Vec::new(), Vec::new);
+    let mut all = plan(&seen, T0);
+    all.actions.extend(status(&seen, &Outcomes::default(), T0).actions);
+    check(
+        &all,
+        &expect![[r#"
+        create 1 pods {"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"rc-","namespace":"ns","labels":{"app":"web"},"ownerReferences":[{"apiVersion":"v1","kind":"ReplicationController","name":"rc","uid":"rc","controller":true,"blockOwnerDeletion":true}]},"spec":{}}
+        update replicationcontrollers/status {"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"rc","namespace":"ns","uid":"rc","resourceVersion":"3"},"status":{"replicas":0,"fullyLabeledReplicas":0,"readyReplicas":0,"availableReplicas":0,"observedGeneration":1}}
+    "#]],
+    );
+}
+
+fn status_of(plan: &Plan) -> Option<Value> {
+    plan.actions.iter().find_map(|action| match action {
+        Action::Update(update) => {
+            serde_json::from_slice::<Value>(&update.body).unwrap().get("status").cloned()
+        }
+        _ => None,
+    })
+}
+
+fn apply_status(set: &mut ReplicaSet, plan: &Plan) {
+    if let Some(status) = status_of(plan) {
+        set.status = object::<ReplicaSet>(&json!({ "status": status })).status;
+    }
+}
+
+/// What a server would make of a plan: pods appear, go, and change hands.
+fn replay(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
+    for action in &plan.actions {
+        match action {
+            Action::Create(create) => {
+                for n in 0..create.count {
+                    let mut made: Pod = object(&serde_json::from_slice(&create.body).unwrap());
+                    let name = format!("{}{pass}-{n}", made.meta.generate_name);
+                    (made.meta.name, made.meta.uid) = (name.as_str().into(), name.as_str().into());
+                    pods.push(Arc::new(made));
+                }
+            }
+            Action::Delete(delete) => pods.retain(|pod| *pod.meta.uid != *delete.target.uid),
+            Action::Patch(patch) => {
+                let adopts = patch.if_live.is_some();
+                let pod = pods.iter_mut().find(|pod| *pod.meta.uid == *patch.target.uid).unwrap();
+                Arc::make_mut(pod).meta.owners =
+                    if adopts { owned_by(set) } else { Box::default() };
+            }
+            other => panic!("a set does not {}", line(other)),
+        }
+    }
+}
+
+fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
+    let owners = owned_by(set);
+    let one = (any::<[bool; 3]>(), 0..4usize, 0..3usize, -1_000_000..0i64, -99..99i32, 0..3i32);
+    prop::collection::vec(one, 0..40).prop_map(move |all| {
+        let made = all.into_iter().enumerate().map(
+            |(n, ([own, matching, dying], phase, node, age, cost, ready))| {
+                let mut pod = pod(&format!("p{n}"), (ready > 0).then(|| at(age / 7)));
+                pod.meta.creation = (age % 5 != 0).then(|| at(age));
+                pod.meta.deletion = dying.then_some(T0);
+                pod.meta.labels = label("app", if matching { "web" } else { "other" });
+                pod.meta.owners = if own { owners.clone() } else { Box::default() };
+                pod.meta.annotations =
+                    label("controller.kubernetes.io/pod-deletion-cost", &cost.to_string());
+                pod.spec.node_name = ["", "a", "b"][node].into();
+                pod.status.phase = ["Pending", "Running", "Failed", "Unknown"][phase].into();
+                Arc::new(pod)
+            },
+        );
+        made.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn replaying_plans_settles(want in 0..1200i32, start in any_pods(&set(0)), more in 0..1200usize) {
+        let mut set = set(want);
+        let mut pods = start;
+        pods.extend(own_pods(&set, more).into_iter().map(|pod| {
+            let mut pod = Pod::clone(&pod);
+            pod.meta.uid = format!("more-{}", pod.meta.uid).into();
+            pod.meta.name = pod.meta.uid.clone();
+            Arc::new(pod)
+        }));
+        let mut passes = 0;
+        loop {
+            let seen = see(set.clone(), pods.clone());
+            let next = plan(&seen, T0);
+            prop_assert!(evenkeel_runtime::plan::lint(&next).is_empty());
+            let told = status(&seen, &Outcomes::default(), T0);
+            if next.is_nothing() && told.is_nothing() {
+                break;
+            }
+            replay(&set, &mut pods, &next, passes);
+            apply_status(&mut set, &told);
+            passes += 1;
+            prop_assert!(passes < 20, "it never settles");
+        }
+        let active = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.controlled_by("set");
+        prop_assert_eq!(pods.iter().filter(active).count(), usize::try_from(want).unwrap());
+        prop_assert_eq!(set.status.replicas, want);
+        prop_assert_eq!(set.status.observed_generation, set.meta.generation);
+    }
+
+    #[test]
+    fn order_does_not_matter(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
+        let of = |pods| Seen::new(Arc::new(set(want)), pods, || pods_related());
+        prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
+    }
+
+    #[test]
+    fn bursts_are_kept(want in 0..5000i32, have in 0..1500usize) {
+        let set = set(want);
+        let pods = own_pods(&set, have);
+        let next = plan(&see(set, pods), T0);
+        let sizes = next.actions.iter().map(|action| match action {
+            Action::Create(create) => create.count as usize,
+            _ => 1,
+        });
+        let want = usize::try_from(want).unwrap();
+        prop_assert_eq!(sizes.sum::<usize>(), want.abs_diff(have).min(BURST));
+    }
+}
+
+fn pods_related() -> Vec<Arc<Pod>> {
+    Vec::new()
+}
+
+#[test]
+fn victims_by_each_rule() {
+    let base = || pod("base", Some(at(-1000)));
+    let with = |name: &str, change: &dyn Fn(&mut Pod)| {
+        let mut pod = base();
+        (pod.meta.name, pod.meta.uid) = (name.into(), name.into());
+        change(&mut pod);
+        Arc::new(pod)
+    };
+    type Change = Box<dyn Fn(&mut Pod)>;
+    let same = || -> Change { Box::new(|_| {}) };
+    let ready = |since: Option<Timestamp>| -> Change {
+        Box::new(move |pod| pod.status.conditions[0].last_transition_time = since)
+    };
+    let restarts = |container: &'static str, n: i32| -> Change {
+        Box::new(move |pod| {
+            let status = json!({ "status": { "containerStatuses": [{ "name": container, "restartCount": n }] } });
+            pod.status.container_statuses = object::<Pod>(&status).status.container_statuses;
+        })
+    };
+    let cost = |cost: &'static str| -> Change {
+        Box::new(move |pod| {
+            pod.meta.annotations = label("controller.kubernetes.io/pod-deletion-cost", cost)
+        })
+    };
+    let table: Vec<(&str, Change, Change)> = vec![
+        ("unassigned before assigned", Box::new(|pod| pod.spec.node_name = "".into()), same()),
+        (
+            "pending before unknown",
+            Box::new(|pod| pod.status.phase = "Pending".into()),
+            Box::new(|pod| pod.status.phase = "Unknown".into()),
+        ),
+        ("unknown before running", Box::new(|pod| pod.status.phase = "Unknown".into()), same()),
+        ("not ready before ready", Box::new(|pod| pod.status.conditions = Box::default()), same()),
+        ("cheap before dear", cost("-3"), same()),
+        ("a cost that is none counts as 0", cost("-1"), cost("+7")),
+        ("ready since unknown first", ready(None), same()),
+        ("ready for less time first", ready(Some(at(-10))), same()),
+        ("more restarts first", restarts("c", 3), restarts("c", 2)),
+        (
+            "younger first",
+            Box::new(|pod| pod.meta.creation = Some(at(-10))),
+            Box::new(|pod| pod.meta.creation = Some(at(-100))),
+        ),
+        ("made at an unknown time first", Box::new(|pod| pod.meta.creation = None), same()),
+        ("of one bucket by uid", ready(Some(at(-900))), ready(Some(at(-800)))),
+    ];
+    for (rule, first, second) in table {
+        // The names are against the rule, but for the rule about names.
+        let names = if rule.contains("uid") { ("a", "b") } else { ("z", "b") };
+        let (first, second) = (with(names.0, &first), with(names.1, &second));
+        for pods in [[first.clone(), second.clone()], [second, first.clone()]] {
+            let chosen = crate::victims::choose(&pods, &[], 1, T0);
+            assert_eq!(chosen, std::slice::from_ref(&first), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn pods_doubled_up_on_a_node_go_first() {
+    let on = |name: &str, node: &str| {
+        let mut pod = pod(name, Some(T0));
+        pod.spec.node_name = node.into();
+        Arc::new(pod)
+    };
+    let pods = [on("a", "lonely"), on("z", "crowded")];
+    let related = [on("a", "lonely"), on("z", "crowded"), on("y", "crowded")];
+    assert_eq!(&*crate::victims::choose(&pods, &related, 1, at(5))[0].meta.name, "z");
+}

@@ -1,0 +1,14 @@
+//! What the controller can be told.
+
+/// Options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many ReplicationControllers are worked on at the same time; `--concurrent-rc-syncs`.
+    pub concurrent_syncs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { concurrent_syncs: 5 }
+    }
+}

@@ -1,0 +1,97 @@
+//! Whose children are whose: adoption and release by selector and owner, as data.
+//!
+//! The rules are those of upstream's `controller_ref_manager.go`.
+
+use crate::wire;
+use evenkeel_api::{Meta, View};
+use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
+use std::sync::Arc;
+
+/// Status codes of a release that mean that there is nothing to release any more: the reference is gone, or the object
+/// is another one of the same name.
+const NOTHING_TO_RELEASE: &[u16] = &[422];
+
+/// Children of an owner, and what must be written so that they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Claims<C> {
+    /// Those that are the owner's, after the patches: first those that were, then the adopted.
+    pub(crate) owned: Vec<Arc<C>>,
+    /// How many of `owned`, at its end, are still to be adopted.
+    pub(crate) adopt: usize,
+    /// Those that the owner has and does not select any more.
+    pub(crate) release: Vec<Arc<C>>,
+}
+
+impl<C> Default for Claims<C> {
+    fn default() -> Self {
+        Self { owned: Vec::new(), adopt: 0, release: Vec::new() }
+    }
+}
+
+impl<C: View> Claims<C> {
+    /// Sorts candidates into owned, to be adopted and to be released. An owner that is being deleted keeps what it has
+    /// and takes or gives nothing.
+    pub(crate) fn new(
+        owner: &Meta,
+        candidates: impl IntoIterator<Item = Arc<C>>,
+        matches: impl Fn(&C) -> bool,
+    ) -> Self {
+        let (mut owned, mut adopt, mut release) = (Vec::new(), Vec::new(), Vec::new());
+        for child in candidates {
+            let meta = child.meta();
+            match meta.controller() {
+                Some(controller) if controller.uid != owner.uid => {}
+                Some(_) if matches(&child) => owned.push(child),
+                Some(_) if !owner.deleting() => release.push(child),
+                None if !owner.deleting()
+                    && !meta.deleting()
+                    && meta.namespace == owner.namespace
+                    && matches(&child) =>
+                {
+                    adopt.push(child);
+                }
+                Some(_) | None => {}
+            }
+        }
+        adopt.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
+        release.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
+        let n_adopt = adopt.len();
+        owned.append(&mut adopt);
+        Self { owned, adopt: n_adopt, release }
+    }
+
+    /// How many actions [`Self::actions`] gives.
+    pub(crate) fn n_actions(&self) -> usize {
+        self.adopt + self.release.len()
+    }
+
+    /// The patches: adoptions after a live look at the owner, and releases.
+    pub(crate) fn actions(&self, owner: &Target) -> impl Iterator<Item = Action> {
+        let adopted =
+            self.owned[self.owned.len() - self.adopt..].iter().map(|child| adopt(owner, &**child));
+        let released = self.release.iter().map(|child| release(owner, &**child));
+        adopted.chain(released)
+    }
+}
+
+fn adopt<C: View>(owner: &Target, child: &C) -> Action {
+    let uid = &child.meta().uid;
+    let reference = wire::controller_reference(owner).to_json();
+    let body = format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{reference}]}}}}"#);
+    Action::Patch(Patch { if_live: Some(owner.clone()), ..patch(child, body) })
+}
+
+fn release<C: View>(owner: &Target, child: &C) -> Action {
+    let (uid, owner) = (&child.meta().uid, &owner.uid);
+    let body = format!(
+        r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{{"$patch":"delete","uid":"{owner}"}}]}}}}"#
+    );
+    Action::Patch(Patch { tolerates: NOTHING_TO_RELEASE, ..patch(child, body) })
+}
+
+fn patch<C: View>(child: &C, body: String) -> Patch {
+    Patch {
+        on_error: OnError::Abort,
+        ..Patch::new(wire::target(child), PatchForm::Strategic, body)
+    }
+}

@@ -1,0 +1,63 @@
+//! Objects for tests.
+
+use evenkeel_api::{
+    Encoding, Meta, OwnerReference, StrMap, View,
+    time::{SignedDuration, Timestamp},
+    views::{Pod, PodCondition},
+};
+use evenkeel_runtime::plan::Target;
+use serde_json::Value;
+
+/// The time at which tests begin.
+pub(crate) const T0: Timestamp = Timestamp::constant(1_790_000_000, 0);
+
+/// Seconds after [`T0`], or before.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    T0 + SignedDuration::from_secs(seconds)
+}
+
+/// An object from its JSON.
+#[track_caller]
+pub(crate) fn object<V: View>(json: &Value) -> V {
+    V::decode(json.to_string().as_bytes(), Encoding::Json).unwrap()
+}
+
+/// The reference that a controller puts on what is its own.
+pub(crate) fn owned_by<V: View>(owner: &V) -> Box<[OwnerReference]> {
+    Box::new([crate::wire::controller_reference(&Target::of(V::kind(), owner.meta()))])
+}
+
+/// Metadata of an object of the namespace `ns`, made at [`T0`], with its name for a uid.
+pub(crate) fn meta(name: &str) -> Meta {
+    Meta {
+        name: name.into(),
+        namespace: "ns".into(),
+        uid: name.into(),
+        resource_version: "1".into(),
+        generation: 1,
+        creation: Some(T0),
+        ..Meta::default()
+    }
+}
+
+/// One label.
+pub(crate) fn label(key: &str, value: &str) -> StrMap {
+    [(key, value)].into_iter().collect()
+}
+
+/// A running pod on a node, ready since `ready` if it is.
+pub(crate) fn pod(name: &str, ready: Option<Timestamp>) -> Pod {
+    let mut pod =
+        Pod { meta: Meta { labels: label("app", "web"), ..meta(name) }, ..Pod::default() };
+    pod.spec.node_name = "node".into();
+    pod.status.phase = "Running".into();
+    if let Some(ready) = ready {
+        pod.status.conditions = Box::new([PodCondition {
+            type_: "Ready".into(),
+            status: "True".into(),
+            last_transition_time: Some(ready),
+            ..PodCondition::default()
+        }]);
+    }
+    pod
+}

@@ -1,0 +1,14 @@
+//! What controllers can be told on the command line.
+
+use crate::apps;
+
+/// The options of all controllers, each as its controller's folder has it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options {
+    /// Of the deployment controller.
+    pub deployment: apps::deployment::Options,
+    /// Of the replicaset controller.
+    pub replicaset: apps::replicaset::Options,
+    /// Of the replicationcontroller controller.
+    pub replicationcontroller: apps::replicationcontroller::Options,
+}

@@ -1,0 +1,167 @@
+//! Which pods go first when there are too many: the ranking of upstream's `ActivePodsWithRanks`.
+
+use crate::pods;
+use evenkeel_api::{time::Timestamp, views::Pod};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The `count` pods to delete first. `related` are the pods whose number on a node makes a pod there doubled up.
+///
+/// Pods that are to go in any case are not ranked.
+pub(crate) fn choose(
+    pods: &[Arc<Pod>],
+    related: &[Arc<Pod>],
+    count: usize,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    if count >= pods.len() {
+        let mut all = pods.to_vec();
+        all.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        return all;
+    }
+    let mut on_node: HashMap<&str, u32> = HashMap::new();
+    for pod in related.iter().filter(|pod| pods::is_active(pod)) {
+        *on_node.entry(&pod.spec.node_name).or_default() += 1;
+    }
+    let mut ranked: Vec<Rank<'_>> = pods
+        .iter()
+        .enumerate()
+        .map(|(at, pod)| {
+            Rank::new(at, pod, on_node.get(&*pod.spec.node_name).copied().unwrap_or(0), now)
+        })
+        .collect();
+    ranked.sort_unstable_by(|a, b| a.uid.cmp(b.uid).then(a.at.cmp(&b.at)));
+    merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.at].clone()).collect()
+}
+
+/// What is compared of a pod, worked out once.
+#[derive(Debug, Clone, Copy)]
+struct Rank<'a> {
+    at: usize,
+    uid: &'a str,
+    node: &'a str,
+    phase: u8,
+    ready: bool,
+    cost: i32,
+    doubled: u32,
+    ready_since: Age,
+    restarts: (i32, i32),
+    created: Age,
+}
+
+/// A time, and how long ago it was on a logarithmic scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Age {
+    time: Option<Timestamp>,
+    bucket: i32,
+}
+
+impl Age {
+    fn new(time: Option<Timestamp>, now: Timestamp) -> Self {
+        let nanoseconds = time.map_or(0, |time| now.duration_since(time).as_nanos());
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "buckets of a logarithm"
+        )]
+        let bucket = if nanoseconds > 0 { (nanoseconds as f64).log2() as i32 } else { -1 };
+        Self { time, bucket }
+    }
+
+    /// Unknown before young before old; within one bucket by uid, which is as good as by chance. `Equal` only for equal times.
+    fn compare(self, other: Self, uids: (&str, &str)) -> Ordering {
+        match (self.time, other.time) {
+            (a, b) if a == b => Ordering::Equal,
+            (None, _) => Ordering::Less,
+            (_, None) => Ordering::Greater,
+            _ => self.bucket.cmp(&other.bucket).then(uids.0.cmp(uids.1)),
+        }
+    }
+}
+
+impl<'a> Rank<'a> {
+    fn new(at: usize, pod: &'a Pod, doubled: u32, now: Timestamp) -> Self {
+        let ready = pods::ready(pod);
+        Self {
+            at,
+            uid: &pod.meta.uid,
+            node: &pod.spec.node_name,
+            phase: match &*pod.status.phase {
+                "Unknown" => 1,
+                "Running" => 2,
+                _ => 0,
+            },
+            ready: ready.is_some(),
+            cost: pod.meta.annotations.get(DELETION_COST).map_or(0, deletion_cost),
+            doubled,
+            ready_since: Age::new(ready.flatten(), now),
+            restarts: restarts(pod),
+            created: Age::new(pod.meta.creation, now),
+        }
+    }
+
+    /// `Less` if this pod should go before the other.
+    fn compare(&self, other: &Self) -> Ordering {
+        let uids = (self.uid, other.uid);
+        let unassigned_first = (!self.node.is_empty()).cmp(&!other.node.is_empty());
+        unassigned_first
+            .then(self.phase.cmp(&other.phase))
+            .then(self.ready.cmp(&other.ready))
+            .then(self.cost.cmp(&other.cost))
+            .then(other.doubled.cmp(&self.doubled))
+            .then_with(|| match self.ready && other.ready {
+                true => self.ready_since.compare(other.ready_since, uids),
+                false => Ordering::Equal,
+            })
+            .then(other.restarts.cmp(&self.restarts))
+            .then_with(|| self.created.compare(other.created, uids))
+    }
+}
+
+/// A 32-bit number; what is none, or is written with a plus sign or leading zeros, counts as 0.
+fn deletion_cost(text: &str) -> i32 {
+    match text.as_bytes() {
+        [b'-' | b'1'..=b'9', ..] => text.parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The most restarts of a regular container, and of a sidecar.
+fn restarts(pod: &Pod) -> (i32, i32) {
+    let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
+    let is_sidecar = |name: &str| {
+        pod.spec.init_containers.iter().any(|c| *c.name == *name && &*c.restart_policy == "Always")
+    };
+    let statuses = pod.status.init_container_statuses.iter();
+    let sidecar =
+        statuses.filter(|c| is_sidecar(&c.name)).map(|c| c.restart_count).max().unwrap_or(0);
+    (regular.max(0), sidecar.max(0))
+}
+
+/// Sorts by a comparison that is not always transitive (pods of one bucket are compared by uid, but by restarts where
+/// their times are equal): the standard library's sorts may panic on such.
+fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
+    let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
+    let mut width = 1;
+    while width < from.len() {
+        to.clear();
+        for pair in from.chunks(2 * width) {
+            let (mut left, mut right) = pair.split_at(width.min(pair.len()));
+            while let ([a, left_rest @ ..], [b, right_rest @ ..]) = (left, right) {
+                if b.compare(a) == Ordering::Less {
+                    to.push(*b);
+                    right = right_rest;
+                } else {
+                    to.push(*a);
+                    left = left_rest;
+                }
+            }
+            to.extend_from_slice(left);
+            to.extend_from_slice(right);
+        }
+        std::mem::swap(&mut from, &mut to);
+        width *= 2;
+    }
+    from
+}
