@@ -256,3 +256,8 @@ fn set_api_version(object: &mut Value, resource: &ResourceType) {
         map.insert("kind".to_owned(), Value::from(resource.kind()));
     }
 }
+mod amount;
+mod cron;
+mod defaults;
+mod validate;
+mod value;

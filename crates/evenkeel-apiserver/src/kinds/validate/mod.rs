@@ -1,0 +1,50 @@
+//! Validation: which objects are refused, and in which words.
+
+mod affinity;
+mod apps;
+mod autoscaling;
+mod core;
+mod errors;
+mod meta;
+mod names;
+mod objects;
+mod pod;
+mod pod_update;
+mod quantity;
+mod service;
+mod volume;
+
+pub(crate) use errors::{Errors, Path};
+pub(crate) use meta::selects;
+pub(crate) use names::{dns_1035_label, dns_label, dns_subdomain, parse_cidr, path_segment};
+
+use serde_json::Value;
+
+/// What is validated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// API group, empty for core.
+    pub(crate) group: &'a str,
+    /// Kind, such as `Pod`.
+    pub(crate) kind: &'a str,
+    /// Sub-resource written through, empty for the object itself.
+    pub(crate) subresource: &'a str,
+}
+
+/// What is wrong with an object to be created, beside its metadata.
+pub(crate) fn create(subject: Subject<'_>, object: &Value, errors: &mut Errors) {
+    match subject.group {
+        "" => core::create(subject.kind, object, errors),
+        "apps" | "batch" => apps::create(subject.kind, object, errors),
+        group => objects::create(group, subject.kind, object, errors),
+    }
+}
+
+/// What is wrong with an update, beside the metadata.
+pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    match subject.group {
+        "" => core::update(subject, new, old, errors),
+        "apps" | "batch" => apps::update(subject, new, old, errors),
+        _ => objects::update(subject, new, old, errors),
+    }
+}

@@ -1,0 +1,292 @@
+//! The forms that names, labels and other strings may take, with upstream's messages (apimachinery: util/validation).
+//! Each function returns what is wrong; an empty list means the string is fine.
+
+type Messages = Vec<String>;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+
+fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
+    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{message} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+}
+
+fn is_lower_or_digit(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(&first), Some(&last)) => {
+            is_lower_or_digit(first)
+                && is_lower_or_digit(last)
+                && bytes.iter().all(|&byte| is_lower_or_digit(byte) || byte == b'-')
+        }
+        _ => false,
+    }
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+fn max_length(text: &str, limit: usize, messages: &mut Messages) {
+    if text.len() > limit {
+        messages.push(format!("must be no more than {limit} characters"));
+    }
+}
+
+/// RFC 1123 label: names of namespaces, containers, volumes.
+pub(crate) fn dns_label(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 63, &mut messages);
+    if !is_label(text) {
+        messages.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            regex_error(
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+                 and end with an alphanumeric character",
+                LABEL,
+                &["my-name", "123-abc"],
+            )
+        });
+    }
+    messages
+}
+
+/// RFC 1123 subdomain: names of most objects.
+pub(crate) fn dns_subdomain(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 253, &mut messages);
+    if !is_subdomain(text) {
+        messages.push(regex_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character",
+            SUBDOMAIN,
+            &["example.com"],
+        ));
+    }
+    messages
+}
+
+/// RFC 1035 label: begins with a letter.
+pub(crate) fn dns_1035_label(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 63, &mut messages);
+    if !is_label(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
+        messages.push(regex_error(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    messages
+}
+
+/// A subdomain below a wildcard: `*.example.com`.
+pub(crate) fn wildcard_subdomain(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 253, &mut messages);
+    if !text.strip_prefix("*.").is_some_and(is_subdomain) {
+        messages.push(regex_error(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
+             of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+            &format!(r"\*\.{SUBDOMAIN}"),
+            &["*.example.com"],
+        ));
+    }
+    messages
+}
+
+fn is_qualified_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            first.is_ascii_alphanumeric()
+                && last.is_ascii_alphanumeric()
+                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        }
+        _ => false,
+    }
+}
+
+/// A name with an optional domain before it: label keys, finalizers, taint keys, resource names.
+pub(crate) fn qualified_name(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+                 character";
+    let mut parts = text.split('/');
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, None) => name,
+        (Some(prefix), Some(name), None) => {
+            if prefix.is_empty() {
+                messages.push("prefix part must be non-empty".to_owned());
+            } else {
+                messages.extend(dns_subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")));
+            }
+            name
+        }
+        _ => {
+            let error = regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"]);
+            return vec![format!(
+                "a valid label key {error} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        messages.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        messages.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_qualified_part(name) {
+        messages.push(format!("name part {}", regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"])));
+    }
+    messages
+}
+
+/// A label's value.
+pub(crate) fn label_value(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    if text.len() > 63 {
+        messages.push("must be no more than 63 bytes".to_owned());
+    }
+    if !text.is_empty() && !is_qualified_part(text) {
+        messages.push(regex_error(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+             start and end with an alphanumeric character",
+            "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
+            &["MyValue", "my_value", "12345"],
+        ));
+    }
+    messages
+}
+
+/// A name that only has to fit in a path segment: RBAC roles and bindings.
+pub(crate) fn path_segment(text: &str) -> Messages {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+}
+
+fn up_directory(text: &str, messages: &mut Messages) {
+    match text {
+        "." | ".." => messages.push(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => messages.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+}
+
+/// A key of a ConfigMap or a Secret.
+pub(crate) fn config_key(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 253, &mut messages);
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        messages.push(regex_error(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+            "[-._a-zA-Z0-9]+",
+            &["key.name", "KEY_NAME", "key-name"],
+        ));
+    }
+    up_directory(text, &mut messages);
+    messages
+}
+
+/// The name of an environment variable: any printable ASCII but `=`.
+pub(crate) fn env_name(text: &str) -> Messages {
+    if text.is_empty() {
+        return vec!["environment variable name must be non-empty".to_owned()];
+    }
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        return Messages::new();
+    }
+    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
+}
+
+/// The name of a container's or Service's port.
+pub(crate) fn port_name(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 15, &mut messages);
+    if text.is_empty() || !text.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
+        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        messages.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        messages.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        messages.push("must not begin or end with a hyphen".to_owned());
+    }
+    messages
+}
+
+/// An HTTP header's name.
+pub(crate) fn http_header(text: &str) -> Messages {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Messages::new();
+    }
+    let words = "a valid HTTP header must consist of alphanumeric characters or '-'";
+    vec![regex_error(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
+}
+
+/// An IP address, of either family.
+pub(crate) fn ip(text: &str) -> Messages {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(_) => Messages::new(),
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    }
+}
+
+/// Address and prefix length of a CIDR block.
+pub(crate) fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
+    let (address, bits) = text.split_once('/')?;
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let bits: u8 = bits.parse().ok()?;
+    let limit = if address.is_ipv4() { 32 } else { 128 };
+    (bits <= limit).then_some((address, bits))
+}
+
+/// A CIDR block, of either family.
+pub(crate) fn cidr(text: &str) -> Messages {
+    if parse_cidr(text).is_some() {
+        return Messages::new();
+    }
+    vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(form: fn(&str) -> Messages, good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert_eq!(form(text), Messages::new(), "{text:?} is fine");
+        }
+        for text in bad {
+            assert!(!form(text).is_empty(), "{text:?} is not");
+        }
+    }
+
+    #[test]
+    fn forms() {
+        check(dns_label, &["a", "0-b"], &["", "A", "-a", "a-", "a.b", &"x".repeat(64)]);
+        check(dns_subdomain, &["a.b-c.d", "0"], &["", "a..b", ".a", "a_b"]);
+        check(dns_1035_label, &["a-1"], &["1a", ""]);
+        check(qualified_name, &["a", "a.b/C_d", "A"], &["", "/a", "a/", "a/b/c", "a b", "UP/a"]);
+        check(label_value, &["", "A_b.c"], &["-a", "a b", "a/b"]);
+        check(path_segment, &["a:b", "A b"], &[".", "..", "a/b", "50%"]);
+        check(config_key, &["a.B_c-d", ".a"], &["", "..", "..a", "a b"]);
+        check(env_name, &["A", "a b"], &["", "a=b", "é"]);
+        check(port_name, &["http", "a-1"], &["", "1", "a--b", "-a", "HTTP", "abcdefghijklmnop"]);
+        check(wildcard_subdomain, &["*.a.b"], &["*", "a.b", "*.*.a"]);
+        check(ip, &["10.0.0.1", "::1"], &["", "10.0.0", "x"]);
+        check(cidr, &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33"]);
+    }
+}
