@@ -72,3 +72,9 @@ impl Api {
         Ok(None)
     }
 }
+
+/// A time as `metadata` has it: whole seconds.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    whole.to_string()
+}

@@ -1,22 +1,37 @@
 //! Whether a cron schedule can be read, in the dialect that CronJobs take (robfig/cron's standard parser).
 
-const DESCRIPTORS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DESCRIPTORS: [&str; 7] =
+    ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// What is wrong with a schedule.
 pub(crate) fn check(schedule: &str) -> Result<(), String> {
     if let Some(every) = schedule.strip_prefix("@every ") {
-        return if is_duration(every) { Ok(()) } else { Err(format!("failed to parse duration {schedule}")) };
+        return if is_duration(every) {
+            Ok(())
+        } else {
+            Err(format!("failed to parse duration {schedule}"))
+        };
     }
     if schedule.starts_with('@') {
-        return if DESCRIPTORS.contains(&schedule) { Ok(()) } else { Err(format!("unrecognized descriptor: {schedule}")) };
+        return if DESCRIPTORS.contains(&schedule) {
+            Ok(())
+        } else {
+            Err(format!("unrecognized descriptor: {schedule}"))
+        };
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();
     if fields.len() != 5 {
-        return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+        return Err(format!(
+            "expected exactly 5 fields, found {}: [{}]",
+            fields.len(),
+            fields.join(" ")
+        ));
     }
-    let bounds: [(u32, u32, &[&str]); 5] = [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, &MONTHS), (0, 6, &DAYS)];
+    let bounds: [(u32, u32, &[&str]); 5] =
+        [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, &MONTHS), (0, 6, &DAYS)];
     for (field, (low, high, names)) in fields.iter().zip(bounds) {
         for part in field.split(',') {
             range(part, low, high, names)?;
@@ -62,19 +77,24 @@ fn number(text: &str, low: u32, names: &[&str]) -> Result<u32, String> {
     if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
         return u32::try_from(at).map(|at| at + low).map_err(|error| error.to_string());
     }
-    text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
+    text.parse().map_err(|_| {
+        format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
+    })
 }
 
 /// A Go duration, such as `1h30m`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text;
     while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let digits =
+            rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
         if digits == 0 {
             return false;
         }
         rest = &rest[digits..];
-        let Some(unit) = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().find(|unit| rest.starts_with(**unit)) else {
+        let Some(unit) =
+            ["ns", "us", "µs", "ms", "s", "m", "h"].iter().find(|unit| rest.starts_with(**unit))
+        else {
             return false;
         };
         rest = &rest[unit.len()..];
@@ -88,10 +108,28 @@ mod tests {
 
     #[test]
     fn schedules() {
-        for good in ["* * * * *", "@hourly", "@every 1h30m", "0 0 * JAN-MAR MON", "*/15 0-6/2 1,15 * ?", "5/10 * * * 0"] {
+        for good in [
+            "* * * * *",
+            "@hourly",
+            "@every 1h30m",
+            "0 0 * JAN-MAR MON",
+            "*/15 0-6/2 1,15 * ?",
+            "5/10 * * * 0",
+        ] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
-        for bad in ["", "bad", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "5-1 * * * *", "*/0 * * * *", "@often", "@every x"] {
+        for bad in [
+            "",
+            "bad",
+            "* * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "@often",
+            "@every x",
+        ] {
             assert!(check(bad).is_err(), "{bad}");
         }
     }

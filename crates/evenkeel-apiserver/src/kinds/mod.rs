@@ -1,5 +1,21 @@
 //! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
 
+mod admission;
+mod amount;
+mod autoscaling;
+mod builtin;
+mod cron;
+mod defaults;
+mod jobs;
+mod pods;
+mod rows;
+pub(crate) mod scale;
+mod services;
+mod strategy;
+mod validate;
+pub(crate) mod value;
+mod warnings;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -106,8 +122,14 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         Propagation::Background
     }
 
-    /// Names of the fields that field selectors may use, beside `metadata.name` and `metadata.namespace`.
-    fn selectable_fields(&self) -> &'static [&'static str] {
+    /// Whether a deletion answers the object rather than a Status of success.
+    fn answers_deleted(&self) -> bool {
+        false
+    }
+
+    /// Names of the fields that field selectors may use, beside `metadata.name` and `metadata.namespace`; they differ between
+    /// versions only in name (`involvedObject.kind`, `regarding.kind`), never in order.
+    fn selectable_fields(&self, _resource: &ResourceType) -> &'static [&'static str] {
         &[]
     }
 
@@ -182,8 +204,11 @@ pub(crate) struct Plain;
 impl KindHooks for Plain {}
 
 /// The hooks of a built-in resource.
-pub(crate) fn hooks(_group: &str, _resource: &str) -> Arc<dyn KindHooks> {
-    Arc::new(Plain)
+pub(crate) fn hooks(group: &str, resource: &str) -> Arc<dyn KindHooks> {
+    match rows::row(group, resource) {
+        Some(row) => Arc::new(builtin::Builtin::new(row)),
+        None => Arc::new(Plain),
+    }
 }
 
 /// Removes a top-level field.
@@ -256,8 +281,3 @@ fn set_api_version(object: &mut Value, resource: &ResourceType) {
         map.insert("kind".to_owned(), Value::from(resource.kind()));
     }
 }
-mod amount;
-mod cron;
-mod defaults;
-mod validate;
-mod value;

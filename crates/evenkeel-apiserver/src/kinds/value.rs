@@ -162,7 +162,10 @@ mod tests {
         let mut pod = json!({"containers": [{"name": "a", "probe": {}}, {"name": "b"}]});
         each(&mut pod, "containers.*.probe?.period", &mut |v| *v = json!(10));
         each(&mut pod, "initContainers.*.probe?.period", &mut |v| *v = json!(10));
-        assert_eq!(pod, json!({"containers": [{"name": "a", "probe": {"period": 10}}, {"name": "b"}]}));
+        assert_eq!(
+            pod,
+            json!({"containers": [{"name": "a", "probe": {"period": 10}}, {"name": "b"}]})
+        );
     }
 
     #[test]

@@ -15,7 +15,8 @@ const DEPLOYMENT_ROLLING: Table = &[
     ("spec.strategy.rollingUpdate.maxUnavailable", Optional("25%")),
     ("spec.strategy.rollingUpdate.maxSurge", Optional("25%")),
 ];
-const DAEMON_SET: Table = &[("spec.updateStrategy.type", Text("RollingUpdate")), ("spec.revisionHistoryLimit", Int(10))];
+const DAEMON_SET: Table =
+    &[("spec.updateStrategy.type", Text("RollingUpdate")), ("spec.revisionHistoryLimit", Int(10))];
 const DAEMON_SET_ROLLING: Table = &[
     ("spec.updateStrategy.rollingUpdate.maxUnavailable", Int(1)),
     ("spec.updateStrategy.rollingUpdate.maxSurge", Int(0)),
@@ -101,7 +102,11 @@ fn job(job: &mut Value) {
         }
         if at(spec, "podReplacementPolicy").is_none() {
             let failed = at(spec, "podFailurePolicy").is_some();
-            value::set(spec, "podReplacementPolicy", if failed { "Failed" } else { "TerminatingOrFailed" });
+            value::set(
+                spec,
+                "podReplacementPolicy",
+                if failed { "Failed" } else { "TerminatingOrFailed" },
+            );
         }
         fill(spec, JOB_SPEC);
     });

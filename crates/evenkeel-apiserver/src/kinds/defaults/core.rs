@@ -12,7 +12,8 @@ const PERSISTENT_VOLUME: Table = &[
     ("spec.persistentVolumeReclaimPolicy", Text("Retain")),
     ("spec.volumeMode", Optional("Filesystem")),
 ];
-const CLAIM: Table = &[("status.phase", Text("Pending")), ("spec.volumeMode", Optional("Filesystem"))];
+const CLAIM: Table =
+    &[("status.phase", Text("Pending")), ("spec.volumeMode", Optional("Filesystem"))];
 const ENDPOINTS: Table = &[("subsets.*.ports.*.protocol", Text("TCP"))];
 
 pub(super) fn apply(kind: &str, object: &mut Value) {
@@ -36,7 +37,8 @@ pub(super) fn apply(kind: &str, object: &mut Value) {
 }
 
 fn replication_controller(rc: &mut Value) {
-    let labels = at(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
+    let labels =
+        at(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
     if let Some(labels) = labels {
         if is_empty(rc, "spec.selector") {
             value::set(rc, "spec.selector", labels.clone());
@@ -69,7 +71,8 @@ fn secret(secret: &mut Value) {
     }
     let Some(data) = object_mut(secret, "data") else { return };
     for (key, text) in strings {
-        let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
+        let encoded =
+            base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
         data.insert(key, Value::from(encoded));
     }
 }
@@ -87,7 +90,8 @@ fn limit_range_item(item: &mut Value) {
     if text(item, "type") != "Container" {
         return;
     }
-    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")]
+    {
         let Some(source) = object(item, from).cloned() else { continue };
         let Some(target) = object_mut(item, to) else { continue };
         for (name, quantity) in source {

@@ -75,7 +75,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
 }
 
 pub(crate) use objects::labels_from_template;
-pub(crate) use pod::{pod_spec, pull_policy};
+pub(crate) use pod::pod_spec;
 
 #[cfg(test)]
 mod tests;

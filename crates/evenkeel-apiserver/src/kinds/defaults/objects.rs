@@ -30,10 +30,14 @@ const CSI_DRIVER: Table = &[
     ("spec.seLinuxMount", Flag(false)),
     ("spec.preventPodSchedulingIfMissing", Flag(false)),
 ];
-const STORAGE_CLASS: Table = &[("reclaimPolicy", Optional("Delete")), ("volumeBindingMode", Optional("Immediate"))];
-const NETWORK_POLICY: Table =
-    &[("spec.ingress.*.ports.*.protocol", Optional("TCP")), ("spec.egress.*.ports.*.protocol", Optional("TCP"))];
-const ENDPOINT_SLICE: Table = &[("ports.*.name", Optional("")), ("ports.*.protocol", Optional("TCP"))];
+const STORAGE_CLASS: Table =
+    &[("reclaimPolicy", Optional("Delete")), ("volumeBindingMode", Optional("Immediate"))];
+const NETWORK_POLICY: Table = &[
+    ("spec.ingress.*.ports.*.protocol", Optional("TCP")),
+    ("spec.egress.*.ports.*.protocol", Optional("TCP")),
+];
+const ENDPOINT_SLICE: Table =
+    &[("ports.*.name", Optional("")), ("ports.*.protocol", Optional("TCP"))];
 const LIMITED: Table = &[
     ("spec.limited?.nominalConcurrencyShares", Int(30)),
     ("spec.limited?.lendablePercent", Int(0)),
@@ -49,27 +53,39 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
     match (group, kind) {
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(version, object),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
-        ("networking.k8s.io", "IngressClass") => fill(object, &[("spec.parameters?.scope", Optional("Cluster"))]),
+        ("networking.k8s.io", "IngressClass") => {
+            fill(object, &[("spec.parameters?.scope", Optional("Cluster"))])
+        }
         (RBAC, "ClusterRoleBinding" | "RoleBinding") => role_binding(object),
         ("storage.k8s.io", "StorageClass") => fill(object, STORAGE_CLASS),
         ("storage.k8s.io", "CSIDriver") => csi_driver(object),
         ("discovery.k8s.io", "EndpointSlice") => fill(object, ENDPOINT_SLICE),
-        ("scheduling.k8s.io", "PriorityClass") => fill(object, &[("preemptionPolicy", Optional("PreemptLowerPriority"))]),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => fill(object, &[("spec.matchingPrecedence", Positive(1000))]),
+        ("scheduling.k8s.io", "PriorityClass") => {
+            fill(object, &[("preemptionPolicy", Optional("PreemptLowerPriority"))])
+        }
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => {
+            fill(object, &[("spec.matchingPrecedence", Positive(1000))])
+        }
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => fill(object, LIMITED),
         ("admissionregistration.k8s.io", _) => admission(kind, object),
-        ("resource.k8s.io", "ResourceClaim") => each(object, "spec.devices?.requests.*", &mut device_request),
+        ("resource.k8s.io", "ResourceClaim") => {
+            each(object, "spec.devices?.requests.*", &mut device_request)
+        }
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             each(object, "spec.spec.devices?.requests.*", &mut device_request);
         }
-        ("authentication.k8s.io", "TokenRequest") => fill(object, &[("spec.expirationSeconds", Int(3600))]),
+        ("authentication.k8s.io", "TokenRequest") => {
+            fill(object, &[("spec.expirationSeconds", Int(3600))])
+        }
         _ => {}
     }
 }
 
 /// An object without labels takes those of its pod template.
 pub(crate) fn labels_from_template(object: &mut Value) {
-    let labels = at(object, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
+    let labels = at(object, "spec.template.metadata.labels")
+        .filter(|labels| !value::is_blank(labels))
+        .cloned();
     if let Some(labels) = labels.filter(|_| is_empty(object, "metadata.labels")) {
         value::set(object, "metadata.labels", labels);
     }
@@ -101,7 +117,10 @@ fn autoscaler(version: &str, hpa: &mut Value) {
 }
 
 fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
-    let (Some(rules), Some(defaults)) = (value::object_mut(behavior, name), defaults.as_object()) else { return };
+    let (Some(rules), Some(defaults)) = (value::object_mut(behavior, name), defaults.as_object())
+    else {
+        return;
+    };
     for (field, default) in defaults {
         if rules.get(field).is_none_or(Value::is_null) {
             rules.insert(field.clone(), default.clone());
@@ -143,7 +162,9 @@ fn admission(kind: &str, object: &mut Value) {
         }
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
             fill(object, &[("spec.failurePolicy", Optional("Fail"))]);
-            each(object, "spec.matchConstraints?", &mut |resources| fill(resources, MATCH_RESOURCES));
+            each(object, "spec.matchConstraints?", &mut |resources| {
+                fill(resources, MATCH_RESOURCES)
+            });
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
             each(object, "spec.matchResources?", &mut |resources| fill(resources, MATCH_RESOURCES));
@@ -156,8 +177,16 @@ fn admission(kind: &str, object: &mut Value) {
 fn device_request(request: &mut Value) {
     for path in ["exactly?", "firstAvailable.*"] {
         each(request, path, &mut |device| {
-            fill(device, &[("allocationMode", Text("ExactCount")), ("tolerations.*.operator", Text("Equal"))]);
-            if text(device, "allocationMode") == "ExactCount" && int(device, "count").unwrap_or_default() == 0 {
+            fill(
+                device,
+                &[
+                    ("allocationMode", Text("ExactCount")),
+                    ("tolerations.*.operator", Text("Equal")),
+                ],
+            );
+            if text(device, "allocationMode") == "ExactCount"
+                && int(device, "count").unwrap_or_default() == 0
+            {
                 value::set(device, "count", 1);
             }
         });

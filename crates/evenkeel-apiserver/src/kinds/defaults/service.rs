@@ -39,8 +39,14 @@ fn session_affinity(service: &mut Value) {
         "None" => {
             value::remove(service, "spec.sessionAffinityConfig");
         }
-        "ClientIP" if int(service, "spec.sessionAffinityConfig.clientIP.timeoutSeconds").is_none() => {
-            value::set(service, "spec.sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+        "ClientIP"
+            if int(service, "spec.sessionAffinityConfig.clientIP.timeoutSeconds").is_none() =>
+        {
+            value::set(
+                service,
+                "spec.sessionAffinityConfig",
+                json!({"clientIP": {"timeoutSeconds": 10800}}),
+            );
         }
         _ => {}
     }

@@ -38,12 +38,15 @@ const KINDS: &[(&str, &str, &str)] = &[
 ];
 
 fn pod_spec() -> impl Strategy<Value = Value> {
-    let image = prop_oneof![Just("img"), Just("img:1"), Just("r:5000/img"), Just("img@sha256:0"), Just("")];
+    let image =
+        prop_oneof![Just("img"), Just("img:1"), Just("r:5000/img"), Just("img@sha256:0"), Just("")];
     let volume = prop_oneof![
         Just(json!({"name": "v"})),
         Just(json!({"name": "v", "secret": {"secretName": "s"}})),
         Just(json!({"name": "v", "hostPath": {"path": "/"}})),
-        Just(json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}})),
+        Just(
+            json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}})
+        ),
     ];
     (image, any::<bool>(), proptest::option::of(volume), proptest::option::of(0i64..3)).prop_map(
         |(image, host, volume, grace)| {

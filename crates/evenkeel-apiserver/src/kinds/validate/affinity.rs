@@ -14,11 +14,15 @@ pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
         let Some(pods) = at(affinity, field) else { continue };
         let path = path.field(field);
         let required = path.field("requiredDuringSchedulingIgnoredDuringExecution");
-        for (index, term) in list(pods, "requiredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+        for (index, term) in
+            list(pods, "requiredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+        {
             pod_term(term, &required.index(index), errors);
         }
         let preferred = path.field("preferredDuringSchedulingIgnoredDuringExecution");
-        for (index, weighted) in list(pods, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+        for (index, weighted) in
+            list(pods, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+        {
             let path = preferred.index(index);
             weight(weighted, &path, errors);
             if let Some(term) = at(weighted, "podAffinityTerm") {
@@ -57,7 +61,9 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
         node_selector(required, &path, errors);
     }
     let preferred = path.field("preferredDuringSchedulingIgnoredDuringExecution");
-    for (index, weighted) in list(node, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+    for (index, weighted) in
+        list(node, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+    {
         let path = preferred.index(index);
         weight(weighted, &path, errors);
         if let Some(term) = at(weighted, "preference") {
@@ -86,21 +92,30 @@ fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
         match text(expression, "operator") {
             "In" | "NotIn" => {
                 if n_values == 0 {
-                    errors.required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+                    errors.required(
+                        &path.field("values"),
+                        "must be specified when `operator` is 'In' or 'NotIn'",
+                    );
                 }
             }
             "Exists" | "DoesNotExist" => {
                 if n_values > 0 {
-                    let words = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    let words =
+                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
                     errors.forbidden(&path.field("values"), words);
                 }
             }
             "Gt" | "Lt" => {
                 if n_values != 1 {
-                    errors.required(&path.field("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'");
+                    errors.required(
+                        &path.field("values"),
+                        "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                    );
                 }
             }
-            other => errors.invalid(&path.field("operator"), other, "not a valid selector operator"),
+            other => {
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+            }
         }
         let key = text(expression, "key");
         errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
@@ -114,10 +129,16 @@ fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.required(&path.field("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
                 }
             }
-            other => errors.invalid(&path.field("operator"), other, "not a valid selector operator"),
+            other => {
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+            }
         }
         if text(expression, "key") != "metadata.name" {
-            errors.invalid(&path.field("key"), text(expression, "key"), "not a valid field selector key");
+            errors.invalid(
+                &path.field("key"),
+                text(expression, "key"),
+                "not a valid field selector key",
+            );
         }
     }
 }

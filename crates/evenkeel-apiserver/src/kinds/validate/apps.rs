@@ -27,7 +27,11 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             selected_template(new, errors);
             by_kind(subject.kind, new, errors);
             let path = Path::new("spec");
-            errors.immutable(&path.field("selector"), at(new, "spec.selector"), at(old, "spec.selector"));
+            errors.immutable(
+                &path.field("selector"),
+                at(new, "spec.selector"),
+                at(old, "spec.selector"),
+            );
         }
         "StatefulSet" => {
             selected_template(new, errors);
@@ -60,7 +64,9 @@ fn selected_template(new: &Value, errors: &mut Errors) {
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
     let selector = at(new, "spec.selector");
-    if selector.is_some_and(|selector| !value::is_blank(selector)) && !meta::selects(selector, labels) {
+    if selector.is_some_and(|selector| !value::is_blank(selector))
+        && !meta::selects(selector, labels)
+    {
         let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
         let words = "`selector` does not match template `labels`";
         errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
@@ -74,7 +80,10 @@ fn selected_template(new: &Value, errors: &mut Errors) {
         }
         if at(template, "spec.activeDeadlineSeconds").is_some() {
             let path = template_path.field("spec");
-            errors.forbidden(&path.field("activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported");
+            errors.forbidden(
+                &path.field("activeDeadlineSeconds"),
+                "activeDeadlineSeconds in ReplicaSet is not Supported",
+            );
         }
     } else {
         errors.required(&template_path, "");
@@ -146,7 +155,11 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             count_or_percent(surge, &path.field("maxSurge"), errors);
             if is_zero(unavailable) && is_zero(surge) {
                 let words = "may not be 0 when `maxSurge` is 0";
-                errors.invalid(&path.field("maxUnavailable"), unavailable.cloned().unwrap_or_default(), words);
+                errors.invalid(
+                    &path.field("maxUnavailable"),
+                    unavailable.cloned().unwrap_or_default(),
+                    words,
+                );
             }
             at_most_all(unavailable, &path.field("maxUnavailable"), errors);
         }
@@ -155,8 +168,14 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let deadline = int(new, "spec.progressDeadlineSeconds");
     let spec = Path::new("spec");
     errors.non_negative(&spec.field("progressDeadlineSeconds"), deadline);
-    if deadline.is_some_and(|deadline| deadline <= int(new, "spec.minReadySeconds").unwrap_or_default()) {
-        errors.invalid(&spec.field("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds");
+    if deadline
+        .is_some_and(|deadline| deadline <= int(new, "spec.minReadySeconds").unwrap_or_default())
+    {
+        errors.invalid(
+            &spec.field("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        );
     }
 }
 
@@ -174,7 +193,11 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             match (is_zero(unavailable), is_zero(surge)) {
                 (false, false) => {
                     let words = "may not be set when maxUnavailable is non-zero";
-                    errors.invalid(&path.field("maxSurge"), surge.cloned().unwrap_or_default(), words);
+                    errors.invalid(
+                        &path.field("maxSurge"),
+                        surge.cloned().unwrap_or_default(),
+                        words,
+                    );
                 }
                 (true, true) => {
                     let words = "cannot be 0 when maxSurge is 0";
@@ -191,7 +214,9 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(new, "spec.podManagementPolicy");
     match policy {
         "" => errors.required(&path.field("podManagementPolicy"), ""),
-        _ => errors.one_of(&path.field("podManagementPolicy"), policy, &["OrderedReady", "Parallel"]),
+        _ => {
+            errors.one_of(&path.field("podManagementPolicy"), policy, &["OrderedReady", "Parallel"])
+        }
     }
     let strategy = path.field("updateStrategy");
     let rolling = at(new, "spec.updateStrategy.rollingUpdate");
@@ -200,17 +225,28 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "OnDelete" => {
             if rolling.is_some() {
                 let words = "only allowed for updateStrategy 'RollingUpdate'";
-                errors.invalid(&strategy.field("rollingUpdate"), rolling.cloned().unwrap_or_default(), words);
+                errors.invalid(
+                    &strategy.field("rollingUpdate"),
+                    rolling.cloned().unwrap_or_default(),
+                    words,
+                );
             }
         }
         "RollingUpdate" => {
             let path = strategy.field("rollingUpdate");
-            errors.non_negative(&path.field("partition"), int(new, "spec.updateStrategy.rollingUpdate.partition"));
+            errors.non_negative(
+                &path.field("partition"),
+                int(new, "spec.updateStrategy.rollingUpdate.partition"),
+            );
             let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             if unavailable.is_some() && is_zero(unavailable) {
                 let words = "cannot be 0";
-                errors.invalid(&path.field("maxUnavailable"), unavailable.cloned().unwrap_or_default(), words);
+                errors.invalid(
+                    &path.field("maxUnavailable"),
+                    unavailable.cloned().unwrap_or_default(),
+                    words,
+                );
             }
             at_most_all(unavailable, &path.field("maxUnavailable"), errors);
         }
@@ -243,7 +279,9 @@ fn job(new: &Value, errors: &mut Errors) {
     generated_selector(new, errors);
     job_spec(spec, &path, errors);
     let selector = at(spec, "selector");
-    if selector.is_some_and(|selector| !meta::selects(Some(selector), object(spec, "template.metadata.labels"))) {
+    if selector.is_some_and(|selector| {
+        !meta::selects(Some(selector), object(spec, "template.metadata.labels"))
+    }) {
         let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
         let template = path.field("template");
         let words = "`selector` does not match template `labels`";
@@ -271,7 +309,11 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
         match labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) {
             None => errors.required(&path, "must be a label on a pod template"),
             Some(label) if label != wanted => {
-                errors.invalid(&path, Value::Object(labels.cloned().unwrap_or_default()), &format!("must be '{wanted}'"));
+                errors.invalid(
+                    &path,
+                    Value::Object(labels.cloned().unwrap_or_default()),
+                    &format!("must be '{wanted}'"),
+                );
             }
             Some(_) => {}
         }
@@ -284,7 +326,13 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
 }
 
 fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+    ] {
         errors.non_negative(&path.field(field), int(spec, field));
     }
     let mode = text(spec, "completionMode");
@@ -295,15 +343,27 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
         errors.non_negative(&path.field(field), int(spec, field));
         if int(spec, field).is_some() && mode != "Indexed" {
-            errors.invalid(&path.field(field), int(spec, field), "requires indexed completion mode");
+            errors.invalid(
+                &path.field(field),
+                int(spec, field),
+                "requires indexed completion mode",
+            );
         }
     }
     let policy = text(spec, "podReplacementPolicy");
     if !policy.is_empty() {
-        errors.one_of(&path.field("podReplacementPolicy"), policy, &["Failed", "TerminatingOrFailed"]);
+        errors.one_of(
+            &path.field("podReplacementPolicy"),
+            policy,
+            &["Failed", "TerminatingOrFailed"],
+        );
     }
     let manager = text(spec, "managedBy");
-    if !manager.is_empty() && !manager.split_once('/').is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty()) {
+    if !manager.is_empty()
+        && !manager
+            .split_once('/')
+            .is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+    {
         let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         errors.invalid(&path.field("managedBy"), manager, words);
     }
@@ -321,12 +381,24 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
     job_spec(after, &path, errors);
-    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+    for field in [
+        "selector",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
         errors.immutable(&path.field(field), at(after, field), at(before, field));
     }
-    let resized = int(after, "completions") == int(after, "parallelism") && text(after, "completionMode") == "Indexed";
+    let resized = int(after, "completions") == int(after, "parallelism")
+        && text(after, "completionMode") == "Indexed";
     if !resized {
-        errors.immutable(&path.field("completions"), at(after, "completions"), at(before, "completions"));
+        errors.immutable(
+            &path.field("completions"),
+            at(after, "completions"),
+            at(before, "completions"),
+        );
     }
     let never_started = value::flag(before, "suspend") && at(old, "status.startTime").is_none();
     let mut allowed = at(after, "template").cloned().unwrap_or_default();
@@ -343,7 +415,9 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
             value::copy(&mut allowed, &old_template, field);
         }
         for containers in ["containers", "initContainers"] {
-            for (index, container) in list(&old_template, &format!("spec.{containers}")).iter().enumerate() {
+            for (index, container) in
+                list(&old_template, &format!("spec.{containers}")).iter().enumerate()
+            {
                 let target = allowed.pointer_mut(&format!("/spec/{containers}/{index}"));
                 if let Some(target) = target {
                     value::copy(target, container, "resources");
@@ -374,19 +448,27 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     if let Some(zone) = at(spec, "timeZone").and_then(Value::as_str) {
         if zone.is_empty() {
-            errors.invalid(&path.field("timeZone"), zone, "timeZone must be nil or non-empty string");
+            errors.invalid(
+                &path.field("timeZone"),
+                zone,
+                "timeZone must be nil or non-empty string",
+            );
         } else if zone.eq_ignore_ascii_case("local") {
             let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
             errors.invalid(&path.field("timeZone"), zone, words);
-        } else if !zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte)) {
+        } else if !zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte))
+        {
             errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
         }
     }
-    errors.non_negative(&path.field("startingDeadlineSeconds"), int(spec, "startingDeadlineSeconds"));
+    errors
+        .non_negative(&path.field("startingDeadlineSeconds"), int(spec, "startingDeadlineSeconds"));
     let policy = text(spec, "concurrencyPolicy");
     match policy {
         "" => errors.required(&path.field("concurrencyPolicy"), ""),
-        _ => errors.one_of(&path.field("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"]),
+        _ => {
+            errors.one_of(&path.field("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"])
+        }
     }
     for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
         errors.non_negative(&path.field(field), int(spec, field));
@@ -396,7 +478,11 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     if let Some(job) = at(spec, "jobTemplate.spec") {
         if at(job, "selector").is_some() {
             let selector = at(job, "selector").cloned().unwrap_or_default();
-            errors.invalid(&job_path.field("selector"), selector, "`selector` will be auto-generated");
+            errors.invalid(
+                &job_path.field("selector"),
+                selector,
+                "`selector` will be auto-generated",
+            );
         }
         if value::flag(job, "manualSelector") {
             errors.not_supported(&job_path.field("manualSelector"), true, &["nil", "false"]);
@@ -405,7 +491,11 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     if old.is_none() && text(new, "metadata.name").len() > 52 {
         let meta = Path::new("metadata");
-        errors.invalid(&meta.field("name"), text(new, "metadata.name"), "must be no more than 52 characters");
+        errors.invalid(
+            &meta.field("name"),
+            text(new, "metadata.name"),
+            "must be no more than 52 characters",
+        );
     }
 }
 
@@ -438,9 +528,19 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let count = |field: &str| int(new, &format!("status.{field}")).unwrap_or_default();
     if matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
         let replicas = count("replicas");
-        for field in ["updatedReplicas", "readyReplicas", "fullyLabeledReplicas", "availableReplicas", "currentReplicas"] {
+        for field in [
+            "updatedReplicas",
+            "readyReplicas",
+            "fullyLabeledReplicas",
+            "availableReplicas",
+            "currentReplicas",
+        ] {
             if count(field) > replicas {
-                errors.invalid(&path.field(field), count(field), "cannot be greater than status.replicas");
+                errors.invalid(
+                    &path.field(field),
+                    count(field),
+                    "cannot be greater than status.replicas",
+                );
             }
         }
         if count("availableReplicas") > count("readyReplicas") {
@@ -448,7 +548,10 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), words);
         }
         let collisions = "status.collisionCount";
-        if kind != "ReplicaSet" && int(old, collisions).is_some_and(|before| int(new, collisions).is_none_or(|after| after < before)) {
+        if kind != "ReplicaSet"
+            && int(old, collisions)
+                .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
+        {
             let value = at(new, collisions).cloned().unwrap_or_default();
             errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
         }

@@ -30,7 +30,11 @@ pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
         }
     }
     if minimum.is_some_and(|minimum| maximum < minimum) {
-        errors.invalid(&path.field("maxReplicas"), maximum, "must be greater than or equal to `minReplicas`");
+        errors.invalid(
+            &path.field("maxReplicas"),
+            maximum,
+            "must be greater than or equal to `minReplicas`",
+        );
     }
     target_ref(spec, &path.field("scaleTargetRef"), errors);
     let all = path.field("metrics");
@@ -82,7 +86,8 @@ fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     if at(metric, wanted).is_none() {
-        errors.required(&path.field(wanted), "must populate information for the given metric source");
+        errors
+            .required(&path.field(wanted), "must populate information for the given metric source");
     }
     for (_, field) in METRICS.iter().filter(|(_, field)| field != wanted) {
         if at(metric, field).is_some() {
@@ -116,7 +121,10 @@ fn metric_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Error
         "pods" => {
             metric_name(source, path, errors);
             if average.and_then(Amount::of).is_none_or(|amount| amount <= Amount::default()) {
-                errors.required(&target.field("averageValue"), "must specify a positive target averageValue");
+                errors.required(
+                    &target.field("averageValue"),
+                    "must specify a positive target averageValue",
+                );
             }
         }
         _ => {
@@ -131,15 +139,25 @@ fn metric_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Error
         errors.invalid(&target.field("averageUtilization"), utilization, "must be greater than 0");
     }
     for (amount, field) in [(value, "value"), (average, "averageValue")] {
-        if amount.and_then(Amount::of).is_some_and(|amount| amount <= Amount::default()) && kind != "pods" {
-            errors.invalid(&target.field(field), amount.cloned().unwrap_or_default(), "must be positive");
+        if amount.and_then(Amount::of).is_some_and(|amount| amount <= Amount::default())
+            && kind != "pods"
+        {
+            errors.invalid(
+                &target.field(field),
+                amount.cloned().unwrap_or_default(),
+                "must be positive",
+            );
         }
     }
     match text(source, "target.type") {
         "" => errors.required(&target.field("type"), "must specify a metric target type"),
         kind => {
             if !["Utilization", "Value", "AverageValue"].contains(&kind) {
-                errors.invalid(&target.field("type"), kind, "must be either Utilization, Value, or AverageValue");
+                errors.invalid(
+                    &target.field("type"),
+                    kind,
+                    "must be either Utilization, Value, or AverageValue",
+                );
             }
         }
     }
@@ -182,7 +200,11 @@ fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
         if period <= 0 {
             errors.invalid(&path.field("periodSeconds"), period, "must be greater than zero");
         } else if period > 1800 {
-            errors.invalid(&path.field("periodSeconds"), period, "must be less than or equal to 1800");
+            errors.invalid(
+                &path.field("periodSeconds"),
+                period,
+                "must be less than or equal to 1800",
+            );
         }
     }
 }

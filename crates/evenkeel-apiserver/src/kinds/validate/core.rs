@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const DATA_LIMIT: usize = 1024 * 1024;
-const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const ACCESS_MODES: &[&str] =
+    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -43,7 +44,13 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             "Node" => node_resources(new, errors),
             "ReplicationController" => {
                 let path = Path::new("status");
-                for field in ["replicas", "readyReplicas", "availableReplicas", "fullyLabeledReplicas", "observedGeneration"] {
+                for field in [
+                    "replicas",
+                    "readyReplicas",
+                    "availableReplicas",
+                    "fullyLabeledReplicas",
+                    "observedGeneration",
+                ] {
                     errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
                 }
             }
@@ -68,7 +75,11 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         "PersistentVolumeClaim" => claim_update(new, old, errors),
         "ResourceQuota" => {
             quota(new, errors);
-            errors.immutable(&Path::new("spec.scopes"), at(new, "spec.scopes"), at(old, "spec.scopes"));
+            errors.immutable(
+                &Path::new("spec.scopes"),
+                at(new, "spec.scopes"),
+                at(old, "spec.scopes"),
+            );
         }
         kind => create(kind, new, errors),
     }
@@ -88,7 +99,10 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
         return;
     };
     let labels = object(template, "metadata.labels");
-    let selects = selector.into_iter().flatten().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
+    let selects = selector
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
     if !selects {
         let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
         let words = "`selector` does not match template `labels`";
@@ -97,7 +111,11 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
     pod::template(template, &template_path, errors);
     let policy = text(template, "spec.restartPolicy");
     if policy != "Always" {
-        errors.not_supported(&template_path.field("spec").field("restartPolicy"), policy, &["Always"]);
+        errors.not_supported(
+            &template_path.field("spec").field("restartPolicy"),
+            policy,
+            &["Always"],
+        );
     }
 }
 
@@ -108,7 +126,9 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
         for (key, value) in object(new, field).into_iter().flatten() {
             let path = path.key(key);
             errors.invalid_all(&path, key, &names::config_key(key));
-            if *field == "binaryData" && object(new, "data").is_some_and(|data| data.contains_key(key)) {
+            if *field == "binaryData"
+                && object(new, "data").is_some_and(|data| data.contains_key(key))
+            {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in data");
             }
             let length = value.as_str().unwrap_or_default().len();
@@ -202,7 +222,8 @@ fn taints(new: &Value, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, taint) in list(new, "spec.taints").iter().enumerate() {
         let path = path.index(index);
-        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
+        let (key, value, effect) =
+            (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
         errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
         errors.invalid_all(&path.field("value"), value, &names::label_value(value));
         if effect.is_empty() {
@@ -228,7 +249,10 @@ fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let before = list(old, "spec.podCIDRs");
     if !before.is_empty() && before != list(new, "spec.podCIDRs") {
-        errors.forbidden(&path.field("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
+        errors.forbidden(
+            &path.field("podCIDRs"),
+            "node updates may not change podCIDR except from \"\" to valid",
+        );
     }
     let (before, after) = (text(old, "spec.providerID"), text(new, "spec.providerID"));
     if !before.is_empty() && before != after {
@@ -272,7 +296,11 @@ pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         None => errors.required(&requests.key("storage"), ""),
         Some(storage) => match Amount::of(storage) {
             Some(amount) if amount.is_negative() || amount.is_zero() => {
-                errors.invalid(&requests.key("storage"), storage.clone(), "must be greater than zero");
+                errors.invalid(
+                    &requests.key("storage"),
+                    storage.clone(),
+                    "must be greater than zero",
+                );
             }
             _ => {}
         },
@@ -295,7 +323,11 @@ fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         if text(source, "apiGroup").is_empty() && text(source, "kind") != "PersistentVolumeClaim" {
-            errors.invalid(&path, text(source, "kind"), "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+            errors.invalid(
+                &path,
+                text(source, "kind"),
+                "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            );
         }
     }
 }
@@ -319,7 +351,10 @@ fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
         if new_size < old_size {
             let resources = path.field("resources");
             let requests = resources.field("requests");
-            errors.forbidden(&requests.field("storage"), "field can not be less than status.capacity");
+            errors.forbidden(
+                &requests.field("storage"),
+                "field can not be less than status.capacity",
+            );
         }
     }
     crate::kinds::value::copy(&mut allowed, before, "volumeAttributesClassName");
@@ -348,7 +383,11 @@ fn persistent_volume(new: &Value, errors: &mut Errors) {
     }
     let policy = text(spec, "persistentVolumeReclaimPolicy");
     if !policy.is_empty() {
-        errors.one_of(&path.field("persistentVolumeReclaimPolicy"), policy, &["Delete", "Recycle", "Retain"]);
+        errors.one_of(
+            &path.field("persistentVolumeReclaimPolicy"),
+            policy,
+            &["Delete", "Recycle", "Retain"],
+        );
     }
     let sources = spec.as_object().into_iter().flatten().filter(|(name, value)| {
         value.is_object() && !matches!(name.as_str(), "capacity" | "claimRef" | "nodeAffinity")
@@ -375,11 +414,16 @@ fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
     let source = |spec: &Value| {
         let mut spec = spec.as_object().cloned().unwrap_or_default();
-        spec.retain(|name, value| value.is_object() && !matches!(name.as_str(), "capacity" | "claimRef" | "nodeAffinity"));
+        spec.retain(|name, value| {
+            value.is_object() && !matches!(name.as_str(), "capacity" | "claimRef" | "nodeAffinity")
+        });
         spec
     };
     if source(after) != source(before) {
-        errors.forbidden(&path.field("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation");
+        errors.forbidden(
+            &path.field("persistentvolumesource"),
+            "spec.persistentvolumesource is immutable after creation",
+        );
     }
     errors.immutable(&path.field("volumeMode"), at(after, "volumeMode"), at(before, "volumeMode"));
 }
@@ -391,7 +435,11 @@ fn quota(new: &Value, errors: &mut Errors) {
         let path = hard.key(name);
         errors.invalid_all(&path, name, &names::qualified_name(name));
         if !name.contains('/') && !is_quota_resource(name) {
-            errors.invalid(&path, name.as_str(), "must be a standard resource type or fully qualified");
+            errors.invalid(
+                &path,
+                name.as_str(),
+                "must be a standard resource type or fully qualified",
+            );
             errors.invalid(&path, name.as_str(), "must be a standard resource for quota");
         }
         quantity::amount(name, amount, &path, errors);
@@ -412,16 +460,25 @@ fn quota(new: &Value, errors: &mut Errors) {
             "Exists" | "DoesNotExist" => {
                 if n_values > 0 {
                     let words = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                    errors.invalid(&expressions.field("values"), at(expression, "values").cloned().unwrap_or_default(), words);
+                    errors.invalid(
+                        &expressions.field("values"),
+                        at(expression, "values").cloned().unwrap_or_default(),
+                        words,
+                    );
                 }
             }
-            other => errors.invalid(&expressions.field("operator"), other, "not a valid selector operator"),
+            other => errors.invalid(
+                &expressions.field("operator"),
+                other,
+                "not a valid selector operator",
+            ),
         }
     }
 }
 
 fn is_quota_resource(name: &str) -> bool {
-    let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
+    let bare =
+        name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "storage")
         || bare.starts_with("hugepages-")
         || matches!(
@@ -443,12 +500,22 @@ fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let scopes: Vec<&str> = list(new, "spec.scopes").iter().filter_map(Value::as_str).collect();
     let value = || json!(scopes);
     let pods_only = |name: &str| {
-        let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
-        matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "pods") || bare.starts_with("hugepages-")
+        let bare =
+            name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
+        matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "pods")
+            || bare.starts_with("hugepages-")
     };
     for scope in &scopes {
-        if !["Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity", "VolumeAttributesClass"]
-            .contains(scope)
+        if ![
+            "Terminating",
+            "NotTerminating",
+            "BestEffort",
+            "NotBestEffort",
+            "PriorityClass",
+            "CrossNamespacePodAffinity",
+            "VolumeAttributesClass",
+        ]
+        .contains(scope)
         {
             errors.invalid(path, value(), "unsupported scope");
         }
@@ -482,7 +549,8 @@ fn limit_range(new: &Value, errors: &mut Errors) {
         if kind == "Pod" {
             for field in ["default", "defaultRequest"] {
                 if !is_empty(item, field) {
-                    errors.forbidden(&path.field(field), "may not be specified when `type` is 'Pod'");
+                    errors
+                        .forbidden(&path.field(field), "may not be specified when `type` is 'Pod'");
                 }
             }
         }
@@ -490,31 +558,47 @@ fn limit_range(new: &Value, errors: &mut Errors) {
             && at(item, "min.storage").is_none()
             && at(item, "max.storage").is_none()
         {
-            errors.required(&path.field("limits"), "either minimum or maximum storage value is required, but neither was provided");
+            errors.required(
+                &path.field("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
         }
         limits_in_order(item, &path, errors);
     }
 }
 
 fn limits_in_order(item: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let amount = |field: &str, name: &str| object(item, field).and_then(|map| map.get(name)).and_then(Amount::of);
-    let names: BTreeSet<&String> = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
-        .iter()
-        .filter_map(|field| object(item, field))
-        .flat_map(|map| map.keys())
-        .collect();
+    let amount = |field: &str, name: &str| {
+        object(item, field).and_then(|map| map.get(name)).and_then(Amount::of)
+    };
+    let names: BTreeSet<&String> =
+        ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+            .iter()
+            .filter_map(|field| object(item, field))
+            .flat_map(|map| map.keys())
+            .collect();
     for name in names {
         for (low, high, words) in [
             ("min", "max", "min value {} is greater than max value {}"),
             ("min", "defaultRequest", "min value {} is greater than default request value {}"),
             ("defaultRequest", "max", "default request value {} is greater than max value {}"),
-            ("defaultRequest", "default", "default request value {} is greater than default limit value {}"),
+            (
+                "defaultRequest",
+                "default",
+                "default request value {} is greater than default limit value {}",
+            ),
             ("min", "default", "min value {} is greater than default value {}"),
             ("default", "max", "default value {} is greater than max value {}"),
         ] {
-            let (Some(first), Some(second)) = (amount(low, name), amount(high, name)) else { continue };
+            let (Some(first), Some(second)) = (amount(low, name), amount(high, name)) else {
+                continue;
+            };
             if first > second {
-                let detail = words.replacen("{}", &first.to_string(), 1).replacen("{}", &second.to_string(), 1);
+                let detail = words.replacen("{}", &first.to_string(), 1).replacen(
+                    "{}",
+                    &second.to_string(),
+                    1,
+                );
                 // Upstream names the lower bound, except where the default limit exceeds the maximum.
                 let field = path.field(low);
                 errors.invalid(&field.key(name), first.to_string(), &detail);
@@ -522,7 +606,11 @@ fn limits_in_order(item: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         if amount("maxLimitRequestRatio", name).is_some_and(|ratio| ratio < Amount::whole(1)) {
             let ratio = amount("maxLimitRequestRatio", name).unwrap_or_default().to_string();
-            errors.invalid(&path.field("maxLimitRequestRatio").key(name), ratio.as_str(), &format!("ratio {ratio} is less than 1"));
+            errors.invalid(
+                &path.field("maxLimitRequestRatio").key(name),
+                ratio.as_str(),
+                &format!("ratio {ratio} is less than 1"),
+            );
         }
     }
 }
@@ -550,7 +638,12 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 "" => {}
                 name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
             }
-            errors.in_range(&path.field("port"), Some(int(port, "port").unwrap_or_default()), 1, 65535);
+            errors.in_range(
+                &path.field("port"),
+                Some(int(port, "port").unwrap_or_default()),
+                1,
+                65535,
+            );
             errors.one_of(&path.field("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
         }
     }
@@ -563,7 +656,11 @@ fn namespace_finalizers(new: &Value, errors: &mut Errors) {
         let path = path.index(index);
         errors.invalid_all(&path, name, &names::qualified_name(name));
         if !name.contains('/') && name != "kubernetes" {
-            errors.invalid(&path, name, "name is neither a standard finalizer name nor is it fully qualified");
+            errors.invalid(
+                &path,
+                name,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            );
         }
     }
 }

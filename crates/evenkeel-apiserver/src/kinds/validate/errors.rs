@@ -115,7 +115,12 @@ impl Errors {
         self.0.push(FieldError::too_many(path.to_string(), actual, limit));
     }
 
-    pub(crate) fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
+    pub(crate) fn not_supported(
+        &mut self,
+        path: &Path<'_>,
+        value: impl Into<Value>,
+        supported: &[&str],
+    ) {
         self.0.push(FieldError::not_supported(path.to_string(), value, supported));
     }
 

@@ -8,7 +8,11 @@ use serde_json::Value;
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// Keys and values of a map of labels.
-pub(crate) fn labels(labels: Option<&crate::kinds::value::Object>, path: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn labels(
+    labels: Option<&crate::kinds::value::Object>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     for (key, value) in labels.into_iter().flatten() {
         errors.invalid_all(path, key, &names::qualified_name(key));
         let value = value.as_str().unwrap_or_default();
@@ -37,13 +41,20 @@ pub(crate) fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
         let values = list(expression, "values");
         match text(expression, "operator") {
             "In" | "NotIn" if values.is_empty() => {
-                errors.required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+                errors.required(
+                    &path.field("values"),
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
             }
             "In" | "NotIn" => {}
-            "Exists" | "DoesNotExist" if !values.is_empty() => errors
-                .forbidden(&path.field("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(
+                &path.field("values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ),
             "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&path.field("operator"), other, "not a valid selector operator"),
+            other => {
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+            }
         }
         let key = text(expression, "key");
         errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
@@ -55,10 +66,16 @@ pub(crate) fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Whether a label selector selects a set of labels; an absent selector selects nothing, an empty one everything.
-pub(crate) fn selects(selector: Option<&Value>, labels: Option<&crate::kinds::value::Object>) -> bool {
+pub(crate) fn selects(
+    selector: Option<&Value>,
+    labels: Option<&crate::kinds::value::Object>,
+) -> bool {
     let Some(selector) = selector else { return false };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-    object(selector, "matchLabels").into_iter().flatten().all(|(key, value)| label(key) == value.as_str())
+    object(selector, "matchLabels")
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| label(key) == value.as_str())
         && list(selector, "matchExpressions").iter().all(|expression| {
             let value = label(text(expression, "key"));
             let among = || list(expression, "values").iter().any(|wanted| wanted.as_str() == value);

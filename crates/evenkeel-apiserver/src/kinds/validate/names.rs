@@ -126,7 +126,11 @@ pub(crate) fn qualified_name(text: &str) -> Messages {
             if prefix.is_empty() {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
-                messages.extend(dns_subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")));
+                messages.extend(
+                    dns_subdomain(prefix)
+                        .into_iter()
+                        .map(|message| format!("prefix part {message}")),
+                );
             }
             name
         }
@@ -143,7 +147,10 @@ pub(crate) fn qualified_name(text: &str) -> Messages {
         messages.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_qualified_part(name) {
-        messages.push(format!("name part {}", regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"])));
+        messages.push(format!(
+            "name part {}",
+            regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"])
+        ));
     }
     messages
 }
@@ -170,7 +177,11 @@ pub(crate) fn path_segment(text: &str) -> Messages {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
-    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|part| text.contains(**part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
 }
 
 fn up_directory(text: &str, messages: &mut Messages) {
@@ -185,7 +196,9 @@ fn up_directory(text: &str, messages: &mut Messages) {
 pub(crate) fn config_key(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+    if text.is_empty()
+        || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    {
         messages.push(regex_error(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
@@ -212,7 +225,9 @@ pub(crate) fn port_name(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 15, &mut messages);
     if text.is_empty() || !text.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
-        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+        messages.push(
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
+        );
     }
     if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
         messages.push("must contain at least one letter (a-z)".to_owned());

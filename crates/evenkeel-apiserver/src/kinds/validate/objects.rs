@@ -41,7 +41,9 @@ pub(super) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
         ("networking.k8s.io", "NetworkPolicy") => network_policy(new, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, errors),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(kind, new, errors),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role_binding(kind, new, errors),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            role_binding(kind, new, errors)
+        }
         ("coordination.k8s.io", "Lease") => lease(new, errors),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(new, errors),
         ("storage.k8s.io", "StorageClass") => storage_class(new, errors),
@@ -63,7 +65,9 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             "Ingress" => service::load_balancer(new, errors),
             "PodDisruptionBudget" => {
                 let path = Path::new("status");
-                for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+                for field in
+                    ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"]
+                {
                     errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
                 }
             }
@@ -111,13 +115,21 @@ fn disruption_budget(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (available, unavailable) = (at(new, "spec.minAvailable"), at(new, "spec.maxUnavailable"));
     if available.is_some() && unavailable.is_some() {
-        errors.invalid(&path, new.get("spec").cloned().unwrap_or_default(), "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid(
+            &path,
+            new.get("spec").cloned().unwrap_or_default(),
+            "minAvailable and maxUnavailable cannot be both set",
+        );
     }
     for (value, field) in [(available, "minAvailable"), (unavailable, "maxUnavailable")] {
         let path = path.field(field);
         super::apps::count_or_percent(value, &path, errors);
         if super::apps::percent(value).is_some_and(|percent| percent > 100) {
-            errors.invalid(&path, value.cloned().unwrap_or_default(), "must not be greater than 100%");
+            errors.invalid(
+                &path,
+                value.cloned().unwrap_or_default(),
+                "must not be greater than 100%",
+            );
         }
     }
     if let Some(selector) = at(new, "spec.selector") {
@@ -125,7 +137,11 @@ fn disruption_budget(new: &Value, errors: &mut Errors) {
     }
     let policy = text(new, "spec.unhealthyPodEvictionPolicy");
     if !policy.is_empty() {
-        errors.one_of(&path.field("unhealthyPodEvictionPolicy"), policy, &["AlwaysAllow", "IfHealthyBudget"]);
+        errors.one_of(
+            &path.field("unhealthyPodEvictionPolicy"),
+            policy,
+            &["AlwaysAllow", "IfHealthyBudget"],
+        );
     }
 }
 
@@ -145,7 +161,11 @@ fn ingress(new: &Value, created: bool, errors: &mut Errors) {
     }
     let rules = list(new, "spec.rules");
     if rules.is_empty() && at(new, "spec.defaultBackend").is_none() {
-        errors.invalid(&path, Value::Array(Vec::new()), "either `defaultBackend` or `rules` must be specified");
+        errors.invalid(
+            &path,
+            Value::Array(Vec::new()),
+            "either `defaultBackend` or `rules` must be specified",
+        );
     }
     if let Some(backend) = at(new, "spec.defaultBackend") {
         ingress_backend(backend, &path.field("defaultBackend"), errors);
@@ -204,12 +224,20 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
                 for bad in ["//", "/./", "/../", "%2f", "%2F"] {
                     if target.contains(bad) {
-                        errors.invalid(&path.field("path"), target, &format!("must not contain '{bad}'"));
+                        errors.invalid(
+                            &path.field("path"),
+                            target,
+                            &format!("must not contain '{bad}'"),
+                        );
                     }
                 }
                 for bad in ["/..", "/."] {
                     if target.ends_with(bad) {
-                        errors.invalid(&path.field("path"), target, &format!("cannot end with '{bad}'"));
+                        errors.invalid(
+                            &path.field("path"),
+                            target,
+                            &format!("cannot end with '{bad}'"),
+                        );
                     }
                 }
             }
@@ -219,7 +247,11 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
             Some(other) => {
-                errors.not_supported(&path.field("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]);
+                errors.not_supported(
+                    &path.field("pathType"),
+                    other,
+                    &["Exact", "ImplementationSpecific", "Prefix"],
+                );
             }
         }
         if let Some(backend) = at(entry, "backend") {
@@ -230,7 +262,9 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (at(backend, "service"), at(backend, "resource")) {
-        (Some(_), Some(_)) => errors.invalid(path, "", "cannot set both resource and service backends"),
+        (Some(_), Some(_)) => {
+            errors.invalid(path, "", "cannot set both resource and service backends")
+        }
         (None, None) => errors.required(path, "resource or service backend is required"),
         (None, Some(resource)) => {
             let path = path.field("resource");
@@ -247,12 +281,19 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
                 name => errors.invalid_all(&path.field("name"), name, &names::dns_1035_label(name)),
             }
             let port_path = path.field("port");
-            let (name, number) = (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
+            let (name, number) =
+                (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
             match (name.is_empty(), number == 0) {
                 (true, true) => errors.required(&path, "port name or number is required"),
-                (false, false) => errors.invalid(&path, "", "cannot set both port name & port number"),
-                (false, true) => errors.invalid_all(&port_path.field("name"), name, &names::port_name(name)),
-                (true, false) => errors.in_range(&port_path.field("number"), Some(number), 1, 65535),
+                (false, false) => {
+                    errors.invalid(&path, "", "cannot set both port name & port number")
+                }
+                (false, true) => {
+                    errors.invalid_all(&port_path.field("name"), name, &names::port_name(name))
+                }
+                (true, false) => {
+                    errors.in_range(&port_path.field("number"), Some(number), 1, 65535)
+                }
             }
         }
     }
@@ -319,7 +360,11 @@ fn network_policy(new: &Value, errors: &mut Errors) {
     }
     let types = list(new, "spec.policyTypes");
     if types.len() > 2 {
-        errors.invalid(&path.field("policyTypes"), Value::from(types), "may not specify more than two policyTypes");
+        errors.invalid(
+            &path.field("policyTypes"),
+            Value::from(types),
+            "may not specify more than two policyTypes",
+        );
         return;
     }
     let all = path.field("policyTypes");
@@ -338,20 +383,32 @@ fn policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.in_range(&path.field("port"), number.as_i64(), 1, 65535);
             if let Some(end) = int(port, "endPort") {
                 if number.as_i64().is_some_and(|start| end < start) {
-                    errors.invalid(&path.field("endPort"), end, "must be greater than or equal to `port`");
+                    errors.invalid(
+                        &path.field("endPort"),
+                        end,
+                        "must be greater than or equal to `port`",
+                    );
                 }
                 errors.in_range(&path.field("endPort"), Some(end), 1, 65535);
             }
         }
         Some(Value::String(name)) => {
             if let Some(end) = int(port, "endPort") {
-                errors.invalid(&path.field("endPort"), end, "may not be specified when `port` is non-numeric");
+                errors.invalid(
+                    &path.field("endPort"),
+                    end,
+                    "may not be specified when `port` is non-numeric",
+                );
             }
             errors.invalid_all(&path.field("port"), name, &names::port_name(name));
         }
         _ => {
             if let Some(end) = int(port, "endPort") {
-                errors.invalid(&path.field("endPort"), end, "may not be specified when `port` is not specified");
+                errors.invalid(
+                    &path.field("endPort"),
+                    end,
+                    "may not be specified when `port` is not specified",
+                );
             }
         }
     }
@@ -400,7 +457,9 @@ fn endpoint_slice(new: &Value, errors: &mut Errors) {
         if list(endpoint, "addresses").is_empty() {
             errors.required(&addresses, "");
         }
-        for (index, address) in list(endpoint, "addresses").iter().filter_map(Value::as_str).enumerate() {
+        for (index, address) in
+            list(endpoint, "addresses").iter().filter_map(Value::as_str).enumerate()
+        {
             slice_address(kind, address, &addresses, index, errors);
         }
         let node = text(endpoint, "nodeName");
@@ -429,12 +488,22 @@ fn endpoint_slice(new: &Value, errors: &mut Errors) {
         }
         let protocol = text(port, "appProtocol");
         if !protocol.is_empty() {
-            errors.invalid_all(&path.field("appProtocol"), protocol, &names::qualified_name(protocol));
+            errors.invalid_all(
+                &path.field("appProtocol"),
+                protocol,
+                &names::qualified_name(protocol),
+            );
         }
     }
 }
 
-fn slice_address(kind: &str, address: &str, addresses: &Path<'_>, index: usize, errors: &mut Errors) {
+fn slice_address(
+    kind: &str,
+    address: &str,
+    addresses: &Path<'_>,
+    index: usize,
+    errors: &mut Errors,
+) {
     let path = addresses.index(index);
     match kind {
         "IPv4" | "IPv6" => match address.parse::<std::net::IpAddr>() {
@@ -444,11 +513,19 @@ fn slice_address(kind: &str, address: &str, addresses: &Path<'_>, index: usize, 
                     errors.invalid(addresses, address, &format!("must be an {kind} address"));
                 }
                 if ip.is_loopback() {
-                    errors.invalid(&path, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+                    errors.invalid(
+                        &path,
+                        address,
+                        "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+                    );
                 } else if ip.is_unspecified() {
                     errors.invalid(&path, address, &format!("may not be unspecified ({address})"));
                 } else if ip.is_multicast() {
-                    errors.invalid(&path, address, "may not be in the multicast range (224.0.0.0/4, ff00::/8)");
+                    errors.invalid(
+                        &path,
+                        address,
+                        "may not be in the multicast range (224.0.0.0/4, ff00::/8)",
+                    );
                 }
             }
         },
@@ -469,7 +546,9 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
             let words = "at least one clusterRoleSelector required if aggregationRule is non-nil";
             errors.required(&selectors, words);
         }
-        for (index, selector) in list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate() {
+        for (index, selector) in
+            list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate()
+        {
             meta::selector(selector, &selectors.index(index), errors);
         }
     }
@@ -483,19 +562,30 @@ fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Err
     if !urls.is_empty() {
         let path = path.field("nonResourceURLs");
         if namespaced {
-            errors.invalid(&path, Value::from(urls), "namespaced rules cannot apply to non-resource URLs");
+            errors.invalid(
+                &path,
+                Value::from(urls),
+                "namespaced rules cannot apply to non-resource URLs",
+            );
         }
-        if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !list(rule, field).is_empty()) {
+        if ["apiGroups", "resources", "resourceNames"]
+            .iter()
+            .any(|field| !list(rule, field).is_empty())
+        {
             let words = "rules cannot apply to both regular resources and non-resource URLs";
             errors.invalid(&path, Value::from(urls), words);
         }
         return;
     }
     if list(rule, "apiGroups").is_empty() {
-        errors.required(&path.field("apiGroups"), "resource rules must supply at least one api group");
+        errors.required(
+            &path.field("apiGroups"),
+            "resource rules must supply at least one api group",
+        );
     }
     if list(rule, "resources").is_empty() {
-        errors.required(&path.field("resources"), "resource rules must supply at least one resource");
+        errors
+            .required(&path.field("resources"), "resource rules must supply at least one resource");
     }
 }
 
@@ -505,7 +595,8 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     if text(new, "roleRef.apiGroup") != group {
         errors.not_supported(&path.field("apiGroup"), text(new, "roleRef.apiGroup"), &[group]);
     }
-    let kinds: &[&str] = if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    let kinds: &[&str] =
+        if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     errors.one_of(&path.field("kind"), text(new, "roleRef.kind"), kinds);
     match text(new, "roleRef.name") {
         "" => errors.required(&path.field("name"), ""),
@@ -537,10 +628,16 @@ fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Error
         }
         "User" | "Group" => {
             if group != "rbac.authorization.k8s.io" {
-                errors.not_supported(&path.field("apiGroup"), group, &["rbac.authorization.k8s.io"]);
+                errors.not_supported(
+                    &path.field("apiGroup"),
+                    group,
+                    &["rbac.authorization.k8s.io"],
+                );
             }
         }
-        other => errors.not_supported(&path.field("kind"), other, &["ServiceAccount", "User", "Group"]),
+        other => {
+            errors.not_supported(&path.field("kind"), other, &["ServiceAccount", "User", "Group"])
+        }
     }
 }
 
@@ -550,7 +647,9 @@ fn lease(new: &Value, errors: &mut Errors) {
         errors.invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     errors.non_negative(&path.field("leaseTransitions"), int(new, "spec.leaseTransitions"));
-    if let Some(holder) = at(new, "spec.holderIdentity").and_then(Value::as_str).filter(|holder| holder.is_empty()) {
+    if let Some(holder) =
+        at(new, "spec.holderIdentity").and_then(Value::as_str).filter(|holder| holder.is_empty())
+    {
         errors.invalid(&path.field("holderIdentity"), holder, "must not be empty");
     }
 }
@@ -564,11 +663,16 @@ fn priority_class(new: &Value, errors: &mut Errors) {
             ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000)
         );
         if !known {
-            let words = format!("priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class");
+            let words = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+            );
             errors.forbidden(&Path::new("metadata").field("name"), &words);
         }
     } else if value > 1_000_000_000 {
-        errors.forbidden(&Path::new("value"), "maximum allowed value of a user defined priority is 1000000000");
+        errors.forbidden(
+            &Path::new("value"),
+            "maximum allowed value of a user defined priority is 1000000000",
+        );
     }
     let policy = text(new, "preemptionPolicy");
     if !policy.is_empty() {
@@ -581,7 +685,11 @@ fn storage_class(new: &Value, errors: &mut Errors) {
     if provisioner.is_empty() {
         errors.required(&Path::new("provisioner"), "");
     } else {
-        errors.invalid_all(&Path::new("provisioner"), provisioner, &names::qualified_name(&provisioner.to_lowercase()));
+        errors.invalid_all(
+            &Path::new("provisioner"),
+            provisioner,
+            &names::qualified_name(&provisioner.to_lowercase()),
+        );
     }
     let policy = text(new, "reclaimPolicy");
     if !policy.is_empty() {
@@ -590,7 +698,11 @@ fn storage_class(new: &Value, errors: &mut Errors) {
     let mode = text(new, "volumeBindingMode");
     match mode {
         "" => errors.required(&Path::new("volumeBindingMode"), ""),
-        _ => errors.one_of(&Path::new("volumeBindingMode"), mode, &["Immediate", "WaitForFirstConsumer"]),
+        _ => errors.one_of(
+            &Path::new("volumeBindingMode"),
+            mode,
+            &["Immediate", "WaitForFirstConsumer"],
+        ),
     }
 }
 
@@ -621,7 +733,11 @@ fn signing_request(new: &Value, errors: &mut Errors) {
     let pem = String::from_utf8_lossy(&pem);
     let (begin, end) = ("-----BEGIN CERTIFICATE REQUEST-----", "-----END CERTIFICATE REQUEST-----");
     if !(pem.contains(begin) && pem.contains(end)) {
-        errors.invalid(&path.field("request"), request, "PEM block type must be CERTIFICATE REQUEST");
+        errors.invalid(
+            &path.field("request"),
+            request,
+            "PEM block type must be CERTIFICATE REQUEST",
+        );
     }
     let usages = list(new, "spec.usages");
     if usages.is_empty() {
@@ -642,10 +758,15 @@ fn signing_request(new: &Value, errors: &mut Errors) {
     } else if signer.is_empty() {
         errors.required(&path.field("signerName"), "");
     } else {
-        let words = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        let words =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         match signer.split_once('/') {
             Some((domain, rest)) if domain.contains('.') && !rest.is_empty() => {
-                errors.invalid_all(&path.field("signerName"), domain, &names::dns_subdomain(domain));
+                errors.invalid_all(
+                    &path.field("signerName"),
+                    domain,
+                    &names::dns_subdomain(domain),
+                );
             }
             _ => errors.invalid(&path.field("signerName"), signer, words),
         }
@@ -663,22 +784,41 @@ fn api_service(new: &Value, errors: &mut Errors) {
     let name = text(new, "metadata.name");
     if name != wanted {
         let meta = Path::new("metadata");
-        errors.invalid(&meta.field("name"), name, &format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
+        errors.invalid(
+            &meta.field("name"),
+            name,
+            &format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"),
+        );
     }
     if group.is_empty() && version != "v1" {
-        errors.required(&path.field("group"), "only v1 may have an empty group and it better be legacy kube");
+        errors.required(
+            &path.field("group"),
+            "only v1 may have an empty group and it better be legacy kube",
+        );
     }
     let minimum = int(new, "spec.groupPriorityMinimum").unwrap_or_default();
     if minimum <= 0 || minimum > 20000 {
-        errors.invalid(&path.field("groupPriorityMinimum"), minimum, "must be positive and less than 20000");
+        errors.invalid(
+            &path.field("groupPriorityMinimum"),
+            minimum,
+            "must be positive and less than 20000",
+        );
     }
     let priority = int(new, "spec.versionPriority").unwrap_or_default();
     if priority <= 0 || priority > 1000 {
-        errors.invalid(&path.field("versionPriority"), priority, "must be positive and less than 1000");
+        errors.invalid(
+            &path.field("versionPriority"),
+            priority,
+            "must be positive and less than 1000",
+        );
     }
     let skips = flag(new, "spec.insecureSkipTLSVerify");
     if skips && !is_empty(new, "spec.caBundle") {
-        errors.invalid(&path.field("insecureSkipTLSVerify"), true, "may not be true if caBundle is present");
+        errors.invalid(
+            &path.field("insecureSkipTLSVerify"),
+            true,
+            "may not be true if caBundle is present",
+        );
     }
     let Some(service) = at(new, "spec.service") else {
         if skips {
@@ -702,7 +842,12 @@ fn flow_control(kind: &str, new: &Value, errors: &mut Errors) {
         if text(new, "spec.priorityLevelConfiguration.name").is_empty() {
             errors.required(&level.field("name"), "must reference a priority level");
         }
-        errors.in_range(&path.field("matchingPrecedence"), int(new, "spec.matchingPrecedence"), 1, 10000);
+        errors.in_range(
+            &path.field("matchingPrecedence"),
+            int(new, "spec.matchingPrecedence"),
+            1,
+            10000,
+        );
         return;
     }
     match text(new, "spec.type") {

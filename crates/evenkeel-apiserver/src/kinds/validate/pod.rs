@@ -30,7 +30,10 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
         errors.forbidden(&path.field("ephemeralContainers"), "cannot be set on create");
     }
     if !list(spec, "schedulingGates").is_empty() && !text(spec, "nodeName").is_empty() {
-        errors.forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared");
+        errors.forbidden(
+            &path.field("nodeName"),
+            "cannot be set until all schedulingGates have been cleared",
+        );
     }
 }
 
@@ -45,7 +48,10 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
         Some(spec) => {
             self::spec(spec, &spec_path, errors);
             if !list(spec, "ephemeralContainers").is_empty() {
-                errors.forbidden(&spec_path.field("ephemeralContainers"), "ephemeral containers not allowed in pod template");
+                errors.forbidden(
+                    &spec_path.field("ephemeralContainers"),
+                    "ephemeral containers not allowed in pod template",
+                );
             }
         }
         None => errors.required(&spec_path.field("containers"), ""),
@@ -62,7 +68,12 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let grace = int(spec, "terminationGracePeriodSeconds");
     errors.non_negative(&path.field("terminationGracePeriodSeconds"), grace);
     if let Some(seconds) = int(spec, "activeDeadlineSeconds") {
-        errors.in_range(&path.field("activeDeadlineSeconds"), Some(seconds), 1, i64::from(i32::MAX));
+        errors.in_range(
+            &path.field("activeDeadlineSeconds"),
+            Some(seconds),
+            1,
+            i64::from(i32::MAX),
+        );
     }
     for (field, form) in [
         ("serviceAccountName", names::dns_subdomain as fn(&str) -> Vec<String>),
@@ -153,7 +164,14 @@ fn ephemeral_containers<'a>(
         {
             errors.not_found(&path.field("targetContainerName"), target);
         }
-        for field in ["ports", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "resizePolicy"] {
+        for field in [
+            "ports",
+            "lifecycle",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "resizePolicy",
+        ] {
             if !is_empty(container, field) {
                 errors.forbidden(&path.field(field), "cannot be set for an Ephemeral Container");
             }
@@ -164,13 +182,22 @@ fn ephemeral_containers<'a>(
         let mounts = path.field("volumeMounts");
         for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
             if !text(mount, "subPath").is_empty() {
-                errors.forbidden(&mounts.index(index).field("subPath"), "cannot be set for an Ephemeral Container");
+                errors.forbidden(
+                    &mounts.index(index).field("subPath"),
+                    "cannot be set for an Ephemeral Container",
+                );
             }
         }
     }
 }
 
-fn container(container: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, host_network: bool, errors: &mut Errors) {
+fn container(
+    container: &Value,
+    path: &Path<'_>,
+    volumes: &BTreeSet<&str>,
+    host_network: bool,
+    errors: &mut Errors,
+) {
     match text(container, "name") {
         "" => errors.required(&path.field("name"), ""),
         name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
@@ -178,12 +205,20 @@ fn container(container: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, host_
     match text(container, "image") {
         "" => errors.required(&path.field("image"), ""),
         image if image.trim() != image => {
-            errors.invalid(&path.field("image"), image, "must not have leading or trailing whitespace");
+            errors.invalid(
+                &path.field("image"),
+                image,
+                "must not have leading or trailing whitespace",
+            );
         }
         _ => {}
     }
     let policies = &["File", "FallbackToLogsOnError"];
-    errors.one_of(&path.field("terminationMessagePolicy"), text(container, "terminationMessagePolicy"), policies);
+    errors.one_of(
+        &path.field("terminationMessagePolicy"),
+        text(container, "terminationMessagePolicy"),
+        policies,
+    );
     ports(container, &path.field("ports"), host_network, errors);
     env(container, path, errors);
     volume::mounts(container, path, volumes, errors);
@@ -195,8 +230,14 @@ fn container(container: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, host_
     if let Some(context) = at(container, "securityContext") {
         let path = path.field("securityContext");
         user_ids(context, &path, errors);
-        if flag(context, "privileged") && at(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false)) {
-            errors.invalid(&path, context.clone(), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+        if flag(context, "privileged")
+            && at(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
+        {
+            errors.invalid(
+                &path,
+                context.clone(),
+                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            );
         }
     }
     if let Some(policy) = at(container, "restartPolicy").and_then(Value::as_str)
@@ -227,19 +268,32 @@ fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Er
         let host = int(port, "hostPort").filter(|host| *host != 0);
         errors.in_range(&path.field("hostPort"), host, 1, 65535);
         if host_network && host.is_some_and(|host| host != number) {
-            errors.invalid(&path.field("hostPort"), host, "must match `containerPort` when `hostNetwork` is true");
+            errors.invalid(
+                &path.field("hostPort"),
+                host,
+                "must match `containerPort` when `hostNetwork` is true",
+            );
         }
         match text(port, "protocol") {
             "" => errors.required(&path.field("protocol"), ""),
             protocol => errors.one_of(&path.field("protocol"), protocol, PROTOCOLS),
         }
         if !text(port, "hostIP").is_empty() {
-            errors.invalid_all(&path.field("hostIP"), text(port, "hostIP"), &names::ip(text(port, "hostIP")));
+            errors.invalid_all(
+                &path.field("hostIP"),
+                text(port, "hostIP"),
+                &names::ip(text(port, "hostIP")),
+            );
         }
     }
 }
 
-fn conflicting_host_ports(container: &Value, path: &Path<'_>, seen: &mut BTreeSet<String>, errors: &mut Errors) {
+fn conflicting_host_ports(
+    container: &Value,
+    path: &Path<'_>,
+    seen: &mut BTreeSet<String>,
+    errors: &mut Errors,
+) {
     let ports = path.field("ports");
     for (index, port) in list(container, "ports").iter().enumerate() {
         let Some(host) = int(port, "hostPort").filter(|host| *host != 0) else { continue };
@@ -334,8 +388,13 @@ const ENV_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 /// Fields of a pod that a downward API volume may show.
-pub(super) const VOLUME_FIELDS: &[&str] =
-    &["metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations", "metadata.uid"];
+pub(super) const VOLUME_FIELDS: &[&str] = &[
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.labels",
+    "metadata.annotations",
+    "metadata.uid",
+];
 
 /// A reference to one of the pod's own fields.
 pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, errors: &mut Errors) {
@@ -352,7 +411,9 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
     if let Some((map, key)) = field.strip_suffix("']").and_then(|field| field.split_once("['")) {
         match map {
             "metadata.labels" => errors.invalid_all(&path, key, &names::qualified_name(key)),
-            "metadata.annotations" => errors.invalid_all(&path, key, &names::qualified_name(&key.to_lowercase())),
+            "metadata.annotations" => {
+                errors.invalid_all(&path, key, &names::qualified_name(&key.to_lowercase()))
+            }
             _ => errors.invalid(&path, field, "does not support subscript"),
         }
         return;
@@ -363,7 +424,11 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
     if ENV_FIELDS.contains(&field) || VOLUME_FIELDS.contains(&field) {
         errors.not_supported(&path, field, allowed);
     } else {
-        errors.invalid(&path, field, &format!("error converting fieldPath: field label not supported: {field}"));
+        errors.invalid(
+            &path,
+            field,
+            &format!("error converting fieldPath: field label not supported: {field}"),
+        );
     }
 }
 
@@ -372,7 +437,8 @@ pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mu
     let path = path.field("resource");
     match text(reference, "resource") {
         "" => errors.required(&path, ""),
-        name if name.starts_with("limits.hugepages-") || name.starts_with("requests.hugepages-") => {}
+        name if name.starts_with("limits.hugepages-")
+            || name.starts_with("requests.hugepages-") => {}
         name => errors.one_of(&path, name, RESOURCE_FIELDS),
     }
 }
@@ -381,7 +447,12 @@ fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("lifecycle");
     for field in ["postStart", "preStop"] {
         if let Some(handler) = at(container, &format!("lifecycle.{field}")) {
-            self::handler(handler, &["exec", "httpGet", "tcpSocket", "sleep"], &path.field(field), errors);
+            self::handler(
+                handler,
+                &["exec", "httpGet", "tcpSocket", "sleep"],
+                &path.field(field),
+                errors,
+            );
         }
     }
 }
@@ -391,12 +462,22 @@ fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         let Some(probe) = at(container, field) else { continue };
         let path = path.field(field);
         handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &path, errors);
-        for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+        for field in [
+            "initialDelaySeconds",
+            "timeoutSeconds",
+            "periodSeconds",
+            "successThreshold",
+            "failureThreshold",
+        ] {
             errors.non_negative(&path.field(field), int(probe, field));
         }
         let grace = int(probe, "terminationGracePeriodSeconds");
         if let Some(seconds) = grace.filter(|seconds| *seconds <= 0) {
-            errors.invalid(&path.field("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
+            errors.invalid(
+                &path.field("terminationGracePeriodSeconds"),
+                seconds,
+                "must be greater than 0",
+            );
         }
         if field == "readinessProbe" {
             if grace.is_some() {
@@ -404,7 +485,11 @@ fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&path.field("terminationGracePeriodSeconds"), grace, words);
             }
         } else if int(probe, "successThreshold").is_some_and(|successes| successes != 1) {
-            errors.invalid(&path.field("successThreshold"), int(probe, "successThreshold"), "must be 1");
+            errors.invalid(
+                &path.field("successThreshold"),
+                int(probe, "successThreshold"),
+                "must be 1",
+            );
         }
     }
 }
@@ -420,7 +505,9 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
             continue;
         }
         match *form {
-            "exec" if list(action, "command").is_empty() => errors.required(&path.field("command"), ""),
+            "exec" if list(action, "command").is_empty() => {
+                errors.required(&path.field("command"), "")
+            }
             "httpGet" => {
                 if text(action, "path").is_empty() {
                     errors.required(&path.field("path"), "");
@@ -430,11 +517,20 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
                 let headers = path.field("httpHeaders");
                 for (index, header) in list(action, "httpHeaders").iter().enumerate() {
                     let name = text(header, "name");
-                    errors.invalid_all(&headers.index(index).field("name"), name, &names::http_header(name));
+                    errors.invalid_all(
+                        &headers.index(index).field("name"),
+                        name,
+                        &names::http_header(name),
+                    );
                 }
             }
             "tcpSocket" => port_number_or_name(at(action, "port"), &path.field("port"), errors),
-            "grpc" => errors.in_range(&path.field("port"), Some(int(action, "port").unwrap_or_default()), 1, 65535),
+            "grpc" => errors.in_range(
+                &path.field("port"),
+                Some(int(action, "port").unwrap_or_default()),
+                1,
+                65535,
+            ),
             _ => {}
         }
     }
@@ -464,10 +560,17 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     };
     let servers = list(config, "nameservers");
     if policy == "None" && servers.is_empty() {
-        errors.required(&path.field("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None");
+        errors.required(
+            &path.field("nameservers"),
+            "must provide at least one DNS nameserver when `dnsPolicy` is None",
+        );
     }
     if servers.len() > 3 {
-        errors.invalid(&path.field("nameservers"), Value::from(servers), "must not have more than 3 nameservers");
+        errors.invalid(
+            &path.field("nameservers"),
+            Value::from(servers),
+            "must not have more than 3 nameservers",
+        );
     }
     let all = path.field("nameservers");
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
@@ -500,7 +603,11 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         let action = text(constraint, "whenUnsatisfiable");
         let pair = format!("{{{key}, {action}}}");
-        errors.one_of(&path.field("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
+        errors.one_of(
+            &path.field("whenUnsatisfiable"),
+            action,
+            &["DoNotSchedule", "ScheduleAnyway"],
+        );
         if !seen.insert(pair.clone()) {
             errors.duplicate(&path.field("{topologyKey, whenUnsatisfiable}"), pair);
         }
@@ -534,7 +641,11 @@ fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path.field("operator"), operator, words);
         }
         if int(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
-            errors.invalid(&path.field("effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+            errors.invalid(
+                &path.field("effect"),
+                effect,
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
+            );
         }
         match operator {
             "Equal" | "" => {
@@ -550,7 +661,11 @@ fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             other => errors.not_supported(&path.field("operator"), other, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
-            errors.one_of(&path.field("effect"), effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+            errors.one_of(
+                &path.field("effect"),
+                effect,
+                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            );
         }
     }
 }
@@ -559,7 +674,11 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("readinessGates");
     for (index, gate) in list(spec, "readinessGates").iter().enumerate() {
         let name = text(gate, "conditionType");
-        errors.invalid_all(&all.index(index).field("conditionType"), name, &names::qualified_name(name));
+        errors.invalid_all(
+            &all.index(index).field("conditionType"),
+            name,
+            &names::qualified_name(name),
+        );
     }
     let all = path.field("schedulingGates");
     let mut seen = BTreeSet::new();
@@ -574,7 +693,11 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         let name = text(secret, "name");
         if !name.is_empty() {
-            errors.invalid_all(&secrets.index(index).field("name"), name, &names::dns_subdomain(name));
+            errors.invalid_all(
+                &secrets.index(index).field("name"),
+                name,
+                &names::dns_subdomain(name),
+            );
         }
     }
 }
@@ -586,7 +709,10 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         "linux" => {
             if at(spec, "securityContext.windowsOptions").is_some() {
                 let path = path.field("securityContext");
-                errors.forbidden(&path.field("windowsOptions"), "windows options cannot be set for a linux pod");
+                errors.forbidden(
+                    &path.field("windowsOptions"),
+                    "windows options cannot be set for a linux pod",
+                );
             }
         }
         "windows" => {
@@ -639,13 +765,19 @@ fn user_ids(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(profile) = at(context, "seccompProfile") {
         let path = path.field("seccompProfile");
         match text(profile, "type") {
-            "" => errors.required(&path.field("type"), "type is required when seccompProfile is set"),
+            "" => {
+                errors.required(&path.field("type"), "type is required when seccompProfile is set")
+            }
             "Localhost" if text(profile, "localhostProfile").is_empty() => {
                 let words = "must be set when seccomp type is Localhost";
                 errors.required(&path.field("localhostProfile"), words);
             }
             "Localhost" | "RuntimeDefault" | "Unconfined" => {}
-            other => errors.not_supported(&path.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]),
+            other => errors.not_supported(
+                &path.field("type"),
+                other,
+                &["Localhost", "RuntimeDefault", "Unconfined"],
+            ),
         }
     }
 }

@@ -37,8 +37,13 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     deadline(new, old, &path, errors);
-    if text(old, "nodeName").is_empty() != text(new, "nodeName").is_empty() && !list(new, "schedulingGates").is_empty() {
-        errors.forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    if text(old, "nodeName").is_empty() != text(new, "nodeName").is_empty()
+        && !list(new, "schedulingGates").is_empty()
+    {
+        errors.forbidden(
+            &path.field("nodeName"),
+            "cannot be set until all schedulingGates have been cleared",
+        );
     }
     added_gates(new, old, &path, errors);
     let gated = !list(old, "schedulingGates").is_empty();
@@ -60,7 +65,11 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     if int(old, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
         && int(new, "terminationGracePeriodSeconds") == Some(1)
     {
-        set(&mut allowed, "terminationGracePeriodSeconds", int(old, "terminationGracePeriodSeconds"));
+        set(
+            &mut allowed,
+            "terminationGracePeriodSeconds",
+            int(old, "terminationGracePeriodSeconds"),
+        );
     }
     tolerations(new, old, &path, errors);
     if allowed != *old {
@@ -74,17 +83,23 @@ fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
         (Some(after), Some(before)) if after > before => {
             errors.invalid(&path, after, "must be less than or equal to previous value");
         }
-        (None, Some(before)) => errors.invalid(&path, before, "must not update from a positive integer to nil value"),
+        (None, Some(before)) => {
+            errors.invalid(&path, before, "must not update from a positive integer to nil value")
+        }
         _ => {}
     }
 }
 
 fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let before: BTreeSet<&str> = list(old, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
+    let before: BTreeSet<&str> =
+        list(old, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
     let all = path.field("schedulingGates");
     for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
         if !before.contains(text(gate, "name")) {
-            errors.forbidden(&all.index(index), "only deletion is allowed, but found new scheduling gate");
+            errors.forbidden(
+                &all.index(index),
+                "only deletion is allowed, but found new scheduling gate",
+            );
         }
     }
 }
@@ -92,7 +107,9 @@ fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Tolerations may be added; those that were there stay (but may last longer or shorter).
 fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let key = |toleration: &Value| {
-        ["key", "operator", "value", "effect"].map(|field| text(toleration, field).to_owned()).join("\u{0}")
+        ["key", "operator", "value", "effect"]
+            .map(|field| text(toleration, field).to_owned())
+            .join("\u{0}")
     };
     let after: BTreeSet<String> = list(new, "tolerations").iter().map(key).collect();
     if !list(old, "tolerations").iter().all(|toleration| after.contains(&key(toleration))) {
@@ -112,9 +129,15 @@ fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     for before in list(old, "ephemeralContainers") {
         let name = text(before, "name");
         match after.iter().find(|container| text(container, "name") == name) {
-            None => errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be removed\n")),
+            None => errors.forbidden(
+                &path,
+                &format!("existing ephemeral containers {name:?} may not be removed\n"),
+            ),
             Some(same) if same != before => {
-                errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be changed\n"));
+                errors.forbidden(
+                    &path,
+                    &format!("existing ephemeral containers {name:?} may not be changed\n"),
+                );
             }
             Some(_) => {}
         }
@@ -125,7 +148,11 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     let nominated = text(new, "status.nominatedNodeName");
     if !nominated.is_empty() && nominated != text(old, "status.nominatedNodeName") {
-        errors.invalid_all(&path.field("nominatedNodeName"), nominated, &super::names::dns_subdomain(nominated));
+        errors.invalid_all(
+            &path.field("nominatedNodeName"),
+            nominated,
+            &super::names::dns_subdomain(nominated),
+        );
     }
     let policy = text(new, "spec.restartPolicy");
     for (field, restarts) in [
@@ -138,7 +165,11 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let ips = list(new, "status.podIPs");
     if !ips.is_empty() && text(&ips[0], "ip") != text(new, "status.podIP") {
-        errors.invalid(&path.field("podIPs").index(0).field("ip"), text(&ips[0], "ip"), "must be equal to `podIP`");
+        errors.invalid(
+            &path.field("podIPs").index(0).field("ip"),
+            text(&ips[0], "ip"),
+            "must be equal to `podIP`",
+        );
     }
 }
 
@@ -168,7 +199,10 @@ fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut
         if let Some(index) = after.iter().position(|status| text(status, "name") == name)
             && is_empty(&after[index], "state.terminated")
         {
-            errors.forbidden(&all.index(index).field("state"), "may not be transitioned to non-terminated state");
+            errors.forbidden(
+                &all.index(index).field("state"),
+                "may not be transitioned to non-terminated state",
+            );
         }
     }
 }

@@ -9,7 +9,11 @@ use serde_json::Value;
 const STANDARD: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "storage"];
 
 /// Amounts of a map such as `status.capacity`: not negative, and whole where the resource is counted.
-pub(super) fn amounts(map: Option<&crate::kinds::value::Object>, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn amounts(
+    map: Option<&crate::kinds::value::Object>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     for (name, quantity) in map.into_iter().flatten() {
         amount(name, quantity, &path.field(name), errors);
     }
@@ -84,10 +88,18 @@ pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Erro
                 errors.invalid(&path, request.clone(), &detail);
             }
             Some((limit, request_amount)) if request_amount != limit && !can_overcommit(name) => {
-                errors.invalid(&path, request.clone(), &format!("must be equal to {name} limit of {limit}"));
+                errors.invalid(
+                    &path,
+                    request.clone(),
+                    &format!("must be equal to {name} limit of {limit}"),
+                );
             }
             None if limit.is_none() && !can_overcommit(name) => {
-                errors.invalid(&path, request.clone(), "Limit must be set for non overcommitable resources");
+                errors.invalid(
+                    &path,
+                    request.clone(),
+                    "Limit must be set for non overcommitable resources",
+                );
             }
             _ => {}
         }

@@ -38,19 +38,28 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     match kind {
         "LoadBalancer" => {
             let ranges = path.field("loadBalancerSourceRanges");
-            for (index, range) in list(spec, "loadBalancerSourceRanges").iter().filter_map(Value::as_str).enumerate() {
+            for (index, range) in
+                list(spec, "loadBalancerSourceRanges").iter().filter_map(Value::as_str).enumerate()
+            {
                 errors.invalid_all(&ranges.index(index), range, &names::cidr(range.trim()));
             }
         }
         "ExternalName" => {
             if !list(spec, "clusterIPs").is_empty() {
-                errors.forbidden(&path.field("clusterIPs"), "may not be set for ExternalName services");
+                errors.forbidden(
+                    &path.field("clusterIPs"),
+                    "may not be set for ExternalName services",
+                );
             }
             match text(spec, "externalName") {
                 "" => errors.required(&path.field("externalName"), ""),
                 name => {
                     let bare = name.strip_suffix('.').unwrap_or(name);
-                    errors.invalid_all(&path.field("externalName"), name, &names::dns_subdomain(bare));
+                    errors.invalid_all(
+                        &path.field("externalName"),
+                        name,
+                        &names::dns_subdomain(bare),
+                    );
                 }
             }
         }
@@ -58,11 +67,17 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
     if kind != "LoadBalancer" {
         if !list(spec, "loadBalancerSourceRanges").is_empty() {
-            errors.forbidden(&path.field("loadBalancerSourceRanges"), "may only be used when `type` is 'LoadBalancer'");
+            errors.forbidden(
+                &path.field("loadBalancerSourceRanges"),
+                "may only be used when `type` is 'LoadBalancer'",
+            );
         }
         for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
             if at(spec, field).is_some() {
-                errors.forbidden(&path.field(field), "may only be used when `type` is 'LoadBalancer'");
+                errors.forbidden(
+                    &path.field(field),
+                    "may only be used when `type` is 'LoadBalancer'",
+                );
             }
         }
     }
@@ -71,7 +86,8 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
 fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("ports");
     let ports = list(spec, "ports");
-    let (mut seen_names, mut seen_ports, mut seen_node_ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut seen_names, mut seen_ports, mut seen_node_ports) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (index, port) in ports.iter().enumerate() {
         let path = all.index(index);
         let name = text(port, "name");
@@ -96,7 +112,11 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         super::pod::port_number_or_name(at(port, "targetPort"), &path.field("targetPort"), errors);
         let app_protocol = text(port, "appProtocol");
         if !app_protocol.is_empty() {
-            errors.invalid_all(&path.field("appProtocol"), app_protocol, &names::qualified_name(app_protocol));
+            errors.invalid_all(
+                &path.field("appProtocol"),
+                app_protocol,
+                &names::qualified_name(app_protocol),
+            );
         }
         let node_port = int(port, "nodePort").filter(|port| *port != 0);
         if node_port.is_some() && matches!(kind, "ClusterIP" | "ExternalName") {
@@ -122,7 +142,11 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = path.field("clientIP");
         let seconds = int(spec, "sessionAffinityConfig.clientIP.timeoutSeconds");
         if let Some(seconds) = seconds.filter(|seconds| !(1..=86400).contains(seconds)) {
-            errors.invalid(&path.field("timeoutSeconds"), seconds, "must be greater than 0 and less than 86400");
+            errors.invalid(
+                &path.field("timeoutSeconds"),
+                seconds,
+                "must be greater than 0 and less than 86400",
+            );
         }
     } else if at(spec, "sessionAffinityConfig").is_some() {
         errors.forbidden(&path, "must not be set when session affinity is None");
@@ -149,7 +173,11 @@ fn cluster_ips(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             if ips.len() > 1 {
                 errors.invalid(&all, Value::from(ips), "'None' must be the first and only value");
             } else if kind != "ClusterIP" {
-                errors.invalid(&path, "None", &format!("may not be set to 'None' for {kind} services"));
+                errors.invalid(
+                    &path,
+                    "None",
+                    &format!("may not be set to 'None' for {kind} services"),
+                );
             }
         } else {
             errors.invalid_all(&path, ip, &names::ip(ip));
@@ -172,7 +200,8 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(port) = int(spec, "healthCheckNodePort").filter(|port| *port != 0)
         && !(kind == "LoadBalancer" && external == "Local")
     {
-        let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        let words =
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         errors.invalid(&path.field("healthCheckNodePort"), port, words);
     }
     let internal = text(spec, "internalTrafficPolicy");
@@ -198,7 +227,11 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         && before.first().is_some_and(|ip| Some(ip) != after.first())
         && !text(old, "spec.clusterIP").is_empty()
     {
-        errors.invalid(&path.field("clusterIPs").index(0), Value::from(after), "may not change once set");
+        errors.invalid(
+            &path.field("clusterIPs").index(0),
+            Value::from(after),
+            "may not change once set",
+        );
     }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
         errors.immutable(
@@ -221,7 +254,11 @@ pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
         if !hostname.is_empty() {
             errors.invalid_all(&path.field("hostname"), hostname, &names::dns_subdomain(hostname));
             if names::ip(hostname).is_empty() {
-                errors.invalid(&path.field("hostname"), hostname, "must be a DNS name, not an IP address");
+                errors.invalid(
+                    &path.field("hostname"),
+                    hostname,
+                    "must be a DNS name, not an IP address",
+                );
             }
         }
     }

@@ -38,11 +38,23 @@ const SOURCES: &[&str] = &[
     "ephemeral",
     "image",
 ];
-const HOST_PATH_TYPES: &[&str] =
-    &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+const HOST_PATH_TYPES: &[&str] = &[
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+];
 
 /// Validates `spec.volumes` and returns the names that containers may mount.
-pub(super) fn volumes<'a>(spec: &'a Value, path: &Path<'_>, errors: &mut Errors) -> BTreeSet<&'a str> {
+pub(super) fn volumes<'a>(
+    spec: &'a Value,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
@@ -87,7 +99,10 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
         "emptyDir" => {
             let limit = at(source, "sizeLimit").and_then(Amount::of);
             if limit.is_some_and(Amount::is_negative) {
-                errors.forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+                errors.forbidden(
+                    &path.field("sizeLimit"),
+                    "SizeLimit field must be a valid resource quantity",
+                );
             }
         }
         "hostPath" => {
@@ -113,7 +128,11 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
             required("server", errors);
             required("path", errors);
             if !text(source, "path").is_empty() && !text(source, "path").starts_with('/') {
-                errors.invalid(&path.field("path"), text(source, "path"), "must be an absolute path");
+                errors.invalid(
+                    &path.field("path"),
+                    text(source, "path"),
+                    "must be an absolute path",
+                );
             }
         }
         "gitRepo" => required("repository", errors),
@@ -122,7 +141,9 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
         "ephemeral" if at(source, "volumeClaimTemplate").is_none() => {
             errors.required(&path.field("volumeClaimTemplate"), "");
         }
-        "cephfs" | "rbd" if list(source, "monitors").is_empty() => errors.required(&path.field("monitors"), ""),
+        "cephfs" | "rbd" if list(source, "monitors").is_empty() => {
+            errors.required(&path.field("monitors"), "")
+        }
         "gcePersistentDisk" => required("pdName", errors),
         "awsElasticBlockStore" | "cinder" => required("volumeID", errors),
         _ => {}
@@ -163,7 +184,9 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
             relative(text(item, "path"), &path.field("path"), errors);
         }
         match (at(item, "fieldRef"), at(item, "resourceFieldRef")) {
-            (Some(field), None) => pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors),
+            (Some(field), None) => {
+                pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors)
+            }
             (Some(_), Some(_)) => errors.invalid(
                 &path,
                 "resource",
@@ -176,7 +199,9 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                     pod::resource_field_ref(resource, &path.field("resourceFieldRef"), errors);
                 }
             }
-            (None, None) => errors.required(&path, "one of fieldRef and resourceFieldRef is required"),
+            (None, None) => {
+                errors.required(&path, "one of fieldRef and resourceFieldRef is required")
+            }
         }
         mode(item, "mode", &path, errors);
     }
@@ -188,7 +213,14 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, source) in list(source, "sources").iter().enumerate() {
         let path = sources.index(index);
         let mut n_sources = 0;
-        for kind in ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
+        for kind in [
+            "secret",
+            "configMap",
+            "downwardAPI",
+            "serviceAccountToken",
+            "clusterTrustBundle",
+            "podCertificate",
+        ] {
             let Some(source) = at(source, kind) else { continue };
             n_sources += 1;
             let path = path.field(kind);
@@ -246,7 +278,12 @@ fn not_backward(target: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// `volumeMounts` and `volumeDevices` of a container.
-pub(super) fn mounts(container: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &mut Errors) {
+pub(super) fn mounts(
+    container: &Value,
+    path: &Path<'_>,
+    volumes: &BTreeSet<&str>,
+    errors: &mut Errors,
+) {
     let all = path.field("volumeMounts");
     let mut points = BTreeSet::new();
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {

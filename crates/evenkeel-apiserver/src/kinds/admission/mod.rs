@@ -1,0 +1,63 @@
+//! Admission: what upstream's default plug-ins change in new objects, or refuse.
+
+mod pods;
+mod service_accounts;
+
+use super::rows::Row;
+use super::value::{list, set, text};
+use crate::api::Context;
+use crate::status::StatusError;
+use serde_json::{Value, json};
+
+/// Runs the plug-ins that look at this kind, in upstream's order.
+pub(super) fn admit(
+    row: &Row,
+    cx: &Context<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    match (row.group, row.kind, cx.subresource) {
+        ("", "Pod", "") => {
+            if old.is_none() {
+                service_accounts::admit(cx, object)?;
+                pods::priority(cx, object)?;
+            }
+            pods::default_tolerations(object);
+            Ok(())
+        }
+        ("", "Node", "") if old.is_none() => {
+            not_ready_taint(object);
+            Ok(())
+        }
+        ("", "PersistentVolumeClaim", "") if old.is_none() => {
+            add_finalizer(object, "kubernetes.io/pvc-protection");
+            Ok(())
+        }
+        ("", "PersistentVolume", "") if old.is_none() => {
+            add_finalizer(object, "kubernetes.io/pv-protection");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// TaintNodesByCondition: a new node takes no pods until it says that it is ready.
+fn not_ready_taint(node: &mut Value) {
+    let key = "node.kubernetes.io/not-ready";
+    let mut taints = list(node, "spec.taints").to_vec();
+    if taints.iter().any(|taint| text(taint, "key") == key && text(taint, "effect") == "NoSchedule")
+    {
+        return;
+    }
+    taints.push(json!({"key": key, "effect": "NoSchedule"}));
+    set(node, "spec.taints", taints);
+}
+
+/// StorageObjectInUseProtection.
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let mut finalizers = list(object, "metadata.finalizers").to_vec();
+    if !finalizers.iter().any(|name| name == finalizer) {
+        finalizers.push(Value::from(finalizer));
+        set(object, "metadata.finalizers", finalizers);
+    }
+}

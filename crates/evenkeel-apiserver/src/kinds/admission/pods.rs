@@ -1,0 +1,76 @@
+//! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority.
+
+use crate::api::Context;
+use crate::kinds::value::{at, int, list, set, text};
+use crate::status::StatusError;
+use serde_json::{Value, json};
+
+const SECONDS: i64 = 300;
+
+fn tolerates(toleration: &Value, key: &str, effect: &str) -> bool {
+    let (own_key, own_effect) = (text(toleration, "key"), text(toleration, "effect"));
+    (own_key == key || own_key.is_empty()) && (own_effect == effect || own_effect.is_empty())
+}
+
+/// A pod stays five minutes on a node that is not ready or cannot be reached.
+pub(super) fn default_tolerations(pod: &mut Value) {
+    let mut tolerations = list(pod, "spec.tolerations").to_vec();
+    let before = tolerations.len();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        if !tolerations[..before].iter().any(|toleration| tolerates(toleration, key, "NoExecute")) {
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}),
+            );
+        }
+    }
+    if tolerations.len() > before {
+        set(pod, "spec.tolerations", tolerations);
+    }
+}
+
+/// The number of a pod's priority class, and whether it may push others out.
+pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    let name = text(pod, "spec.priorityClassName").to_owned();
+    let class = if name.is_empty() { None } else { Some(named_class(cx, &name)?) };
+    let (value, policy) = match &class {
+        Some(class) => {
+            let policy = text(class, "preemptionPolicy");
+            (
+                int(class, "value").unwrap_or_default(),
+                if policy.is_empty() { "PreemptLowerPriority" } else { policy },
+            )
+        }
+        None => (0, "PreemptLowerPriority"),
+    };
+    if let Some(given) = int(pod, "spec.priority").filter(|given| *given != value) {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+             computed {value} from the given PriorityClass name"
+        );
+        return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    }
+    let given = text(pod, "spec.preemptionPolicy").to_owned();
+    if !given.is_empty() && given != policy {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    }
+    set(pod, "spec.priority", value);
+    if at(pod, "spec.preemptionPolicy").is_none() {
+        set(pod, "spec.preemptionPolicy", policy);
+    }
+    Ok(())
+}
+
+fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
+    let found = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
+        Some(resource) => cx.api.read(&resource, "", name)?,
+        None => None,
+    };
+    found.ok_or_else(|| {
+        let why = format!("no PriorityClass with name {name} was found");
+        StatusError::forbidden(&cx.resource.name, cx.name, why)
+    })
+}

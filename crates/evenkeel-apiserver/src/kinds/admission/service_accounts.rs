@@ -1,0 +1,91 @@
+//! ServiceAccount: every pod runs as an account, and gets a token of it unless it (or the account) says no.
+
+use crate::api::Context;
+use crate::kinds::value::{self, at, list, set, text};
+use crate::status::StatusError;
+use rand::Rng as _;
+use serde_json::{Value, json};
+
+const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Letters of generated names: no vowels, nothing that looks like something else.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    if value::object(pod, "metadata.annotations")
+        .is_some_and(|annotations| annotations.contains_key(MIRROR))
+    {
+        return Ok(());
+    }
+    if text(pod, "spec.serviceAccountName").is_empty() {
+        set(pod, "spec.serviceAccountName", "default");
+        set(pod, "spec.serviceAccount", "default");
+    }
+    let name = text(pod, "spec.serviceAccountName").to_owned();
+    let found = match cx.api.table.get("v1", "serviceaccounts") {
+        Some(resource) => cx.api.read(&resource, cx.namespace, &name)?,
+        None => None,
+    };
+    let Some(account) = found else {
+        let why = format!(
+            "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
+            cx.namespace
+        );
+        return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    };
+    if mounts_token(&account, pod) {
+        mount_token(pod);
+    }
+    if list(pod, "spec.imagePullSecrets").is_empty()
+        && let Some(secrets) =
+            at(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
+    {
+        set(pod, "spec.imagePullSecrets", secrets.clone());
+    }
+    Ok(())
+}
+
+fn mounts_token(account: &Value, pod: &Value) -> bool {
+    let setting = |value: Option<&Value>| value.and_then(Value::as_bool);
+    setting(at(pod, "spec.automountServiceAccountToken"))
+        .or_else(|| setting(at(account, "automountServiceAccountToken")))
+        .unwrap_or(true)
+}
+
+/// Adds the volume of the token, and mounts it in every container that has nothing there.
+fn mount_token(pod: &mut Value) {
+    let existing = list(pod, "spec.volumes")
+        .iter()
+        .map(|volume| text(volume, "name"))
+        .find(|name| name.starts_with("kube-api-access-"))
+        .map(str::to_owned);
+    let name = existing.clone().unwrap_or_else(|| {
+        let mut rng = rand::rng();
+        let suffix: String =
+            (0..5).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect();
+        format!("kube-api-access-{suffix}")
+    });
+    let mut needed = false;
+    for containers in ["spec.initContainers.*", "spec.containers.*"] {
+        value::each(pod, containers, &mut |container| {
+            let mut mounts = list(container, "volumeMounts").to_vec();
+            if mounts.iter().any(|mount| text(mount, "mountPath") == MOUNT) {
+                return;
+            }
+            needed = true;
+            mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT}));
+            set(container, "volumeMounts", mounts);
+        });
+    }
+    if !needed || existing.is_some() {
+        return;
+    }
+    let mut volumes = list(pod, "spec.volumes").to_vec();
+    volumes.push(json!({"name": name, "projected": {"defaultMode": 420, "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [
+            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ]}}));
+    set(pod, "spec.volumes", volumes);
+}

@@ -1,0 +1,395 @@
+//! Cluster IPs and node ports of Services: kept in the Services themselves, with an account in memory of what is taken.
+
+use super::value::{self, at, int, list, set, text};
+use crate::api::Context;
+use crate::resource::GroupKind;
+use crate::status::{FieldError, StatusError};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
+
+const NETWORK: u32 = 0x0a60_0000; // 10.96.0.0/16
+const NETWORK_SIZE: u32 = 1 << 16;
+/// Addresses below this are for those who ask for one by name; others are given out from above, while there are any.
+const RESERVED: u32 = 256;
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+/// How many users there are of each: the same node port may serve two protocols of one Service.
+type Counts<K> = BTreeMap<K, u32>;
+
+/// What is taken.
+#[derive(Default)]
+pub(crate) struct Allocator(Mutex<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    addresses: Counts<u32>,
+    ports: Counts<u16>,
+}
+
+fn take<K: Ord>(counts: &mut Counts<K>, key: K) {
+    *counts.entry(key).or_default() += 1;
+}
+
+fn give_back<K: Ord>(counts: &mut Counts<K>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+/// Cluster IPs of a Service (none for headless ones), and its node ports.
+fn held(service: &Value) -> (Vec<u32>, Vec<u16>) {
+    let addresses = list(service, "spec.clusterIPs")
+        .iter()
+        .filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok())
+        .map(u32::from)
+        .collect();
+    let port = |value: Option<i64>| {
+        value.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
+    };
+    let mut ports: Vec<u16> = list(service, "spec.ports")
+        .iter()
+        .filter_map(|entry| port(int(entry, "nodePort")))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.extend(port(int(service, "spec.healthCheckNodePort")));
+    (addresses, ports)
+}
+
+fn needs_node_ports(service: &Value) -> bool {
+    match text(service, "spec.type") {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            at(service, "spec.allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
+        }
+        _ => false,
+    }
+}
+
+impl Allocator {
+    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, service: &Value, change: impl Fn(&mut Taken, Vec<u32>, Vec<u16>)) {
+        let (addresses, ports) = held(service);
+        change(&mut self.taken(), addresses, ports);
+    }
+
+    fn acquire(&self, service: &Value) {
+        self.count(service, |taken, addresses, ports| {
+            addresses.into_iter().for_each(|address| take(&mut taken.addresses, address));
+            ports.into_iter().for_each(|port| take(&mut taken.ports, port));
+        });
+    }
+
+    fn release(&self, service: &Value) {
+        self.count(service, |taken, addresses, ports| {
+            addresses.iter().for_each(|address| give_back(&mut taken.addresses, address));
+            ports.iter().for_each(|port| give_back(&mut taken.ports, port));
+        });
+    }
+
+    /// Gives a new Service what it needs.
+    pub(super) fn create(&self, cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
+        normalize(service);
+        self.allocate(cx, service, None)
+    }
+
+    /// Carries over what the old form has, and gives what the new form needs beyond it.
+    pub(super) fn update(
+        &self,
+        cx: &Context<'_>,
+        new: &mut Value,
+        old: &Value,
+    ) -> Result<(), StatusError> {
+        carry_over(new, old);
+        normalize(new);
+        self.allocate(cx, new, Some(old))
+    }
+
+    fn allocate(
+        &self,
+        cx: &Context<'_>,
+        service: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), StatusError> {
+        if !well_formed(service) {
+            // Validation will refuse it, in better words.
+            self.acquire(service);
+            return Ok(());
+        }
+        let had = old.map(held).unwrap_or_default();
+        let mut taken = self.taken();
+        let mut errors = Vec::new();
+        if text(service, "spec.type") != "ExternalName" {
+            addresses(&taken, service, &had.0, &mut errors);
+        }
+        node_ports(&taken, service, &had.1, &mut errors);
+        if errors.is_empty() {
+            let (addresses, ports) = held(service);
+            addresses.into_iter().for_each(|address| take(&mut taken.addresses, address));
+            ports.into_iter().for_each(|port| take(&mut taken.ports, port));
+            return Ok(());
+        }
+        drop(taken);
+        let kind = GroupKind { group: "".into(), kind: "Service".into() };
+        Err(StatusError::invalid(&kind, cx.name, &errors))
+    }
+
+    /// The write did not happen.
+    pub(super) fn aborted(&self, service: &Value, _old: Option<&Value>) {
+        self.release(service);
+    }
+
+    /// The Service (or an older form of it) is gone.
+    pub(super) fn removed(&self, service: &Value) {
+        self.release(service);
+    }
+
+    /// The Service was there when the server started.
+    pub(super) fn restored(&self, service: &Value) {
+        self.acquire(service);
+    }
+}
+
+/// Keeps `clusterIP` and `clusterIPs`, families and policy in step, and fills them in for one IPv4 network.
+fn normalize(service: &mut Value) {
+    if text(service, "spec.type") == "ExternalName" {
+        return;
+    }
+    let first = text(service, "spec.clusterIP").to_owned();
+    match (first.is_empty(), list(service, "spec.clusterIPs").is_empty()) {
+        (false, true) => set(service, "spec.clusterIPs", json!([first])),
+        (true, false) => {
+            let first = list(service, "spec.clusterIPs")[0].clone();
+            set(service, "spec.clusterIP", first);
+        }
+        _ => {}
+    }
+    let selectorless_headless =
+        text(service, "spec.clusterIP") == "None" && value::is_empty(service, "spec.selector");
+    if at(service, "spec.ipFamilyPolicy").is_none() {
+        let policy = if selectorless_headless { "RequireDualStack" } else { "SingleStack" };
+        set(service, "spec.ipFamilyPolicy", policy);
+    }
+    if list(service, "spec.ipFamilies").is_empty() {
+        let families =
+            if selectorless_headless && text(service, "spec.ipFamilyPolicy") != "SingleStack" {
+                json!(["IPv4", "IPv6"])
+            } else {
+                json!(["IPv4"])
+            };
+        set(service, "spec.ipFamilies", families);
+    }
+}
+
+fn well_formed(service: &Value) -> bool {
+    let ips = list(service, "spec.clusterIPs");
+    let first = text(service, "spec.clusterIP");
+    ips.iter().all(|ip| {
+        ip.as_str().is_some_and(|ip| {
+            ip.parse::<std::net::IpAddr>().is_ok()
+                || ip == "None" && text(service, "spec.type") == "ClusterIP"
+        })
+    }) && ips.first().is_none_or(|ip| ip.as_str() == Some(first))
+}
+
+/// An update that leaves out what was allocated keeps it.
+fn carry_over(new: &mut Value, old: &Value) {
+    let (new_type, old_type) = (text(new, "spec.type").to_owned(), text(old, "spec.type"));
+    if new_type != "ExternalName" && old_type != "ExternalName" {
+        if text(new, "spec.clusterIP").is_empty() {
+            value::copy(new, old, "spec.clusterIP");
+            value::copy(new, old, "spec.clusterIPs");
+        } else if text(new, "spec.clusterIP") != text(old, "spec.clusterIP")
+            && list(new, "spec.clusterIPs") == list(old, "spec.clusterIPs")
+        {
+            // A client that knows one address only changed it.
+            let ip = text(new, "spec.clusterIP").to_owned();
+            set(new, "spec.clusterIPs", json!([ip]));
+        }
+        for field in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
+            if value::is_empty(new, field) {
+                value::copy(new, old, field);
+            }
+        }
+    }
+    if new_type == "ExternalName" && old_type != "ExternalName" {
+        for field in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"]
+        {
+            if at(new, field) == at(old, field) {
+                value::remove(new, field);
+            }
+        }
+    }
+    if needs_node_ports(new) && needs_node_ports(old) {
+        let before: BTreeMap<(String, i64), i64> = list(old, "spec.ports")
+            .iter()
+            .filter_map(|port| {
+                let key = (text(port, "protocol").to_owned(), int(port, "port")?);
+                Some((key, int(port, "nodePort").filter(|port| *port != 0)?))
+            })
+            .collect();
+        value::each(new, "spec.ports.*", &mut |port| {
+            let key = (text(port, "protocol").to_owned(), int(port, "port").unwrap_or_default());
+            if let Some(node_port) =
+                before.get(&key).filter(|_| int(port, "nodePort").unwrap_or_default() == 0)
+            {
+                set(port, "nodePort", *node_port);
+            }
+        });
+        if needs_health_check(new)
+            && needs_health_check(old)
+            && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
+        {
+            value::copy(new, old, "spec.healthCheckNodePort");
+        }
+    } else if !needs_node_ports(new) && needs_node_ports(old) {
+        let before: Vec<Value> = list(old, "spec.ports").to_vec();
+        value::each(new, "spec.ports.*", &mut |port| {
+            let node_port = int(port, "nodePort");
+            if before.iter().any(|old| int(old, "nodePort") == node_port) {
+                value::remove(port, "nodePort");
+            }
+        });
+    }
+    if needs_health_check(old) && !needs_health_check(new) {
+        value::remove(new, "spec.healthCheckNodePort");
+    }
+    if new_type == "ClusterIP" && matches!(old_type, "NodePort" | "LoadBalancer") {
+        for field in ["spec.externalTrafficPolicy", "spec.allocateLoadBalancerNodePorts"] {
+            if at(new, field) == at(old, field) && list(new, "spec.externalIPs").is_empty() {
+                value::remove(new, field);
+            }
+        }
+    }
+    if new_type != "LoadBalancer"
+        && at(new, "spec.allocateLoadBalancerNodePorts")
+            == at(old, "spec.allocateLoadBalancerNodePorts")
+    {
+        value::remove(new, "spec.allocateLoadBalancerNodePorts");
+    }
+}
+
+fn needs_health_check(service: &Value) -> bool {
+    text(service, "spec.type") == "LoadBalancer"
+        && text(service, "spec.externalTrafficPolicy") == "Local"
+}
+
+fn addresses(taken: &Taken, service: &mut Value, had: &[u32], errors: &mut Vec<FieldError>) {
+    let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
+        let ips = at(service, "spec.clusterIPs").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs",
+            ips,
+            format!("failed to allocate IP {ip}: {why}"),
+        ));
+    };
+    let wanted = text(service, "spec.clusterIP").to_owned();
+    if wanted == "None" {
+        return;
+    }
+    if !wanted.is_empty() {
+        let Ok(address) = wanted.parse::<Ipv4Addr>().map(u32::from) else {
+            return refuse(
+                &wanted,
+                "the provided network does not match the current range",
+                service,
+                errors,
+            );
+        };
+        let inside = address.wrapping_sub(NETWORK) < NETWORK_SIZE;
+        if had.contains(&address) {
+        } else if !inside || address == NETWORK || address == NETWORK + NETWORK_SIZE - 1 {
+            let why = "the provided network does not match the current range";
+            refuse(&wanted, why, service, errors);
+        } else if taken.addresses.contains_key(&address) {
+            refuse(&wanted, "provided IP is already allocated", service, errors);
+        }
+        return;
+    }
+    let from = rand::random_range(RESERVED..NETWORK_SIZE - 1);
+    let free = (from..NETWORK_SIZE - 1)
+        .chain(RESERVED..from)
+        .chain(1..RESERVED)
+        .map(|offset| NETWORK + offset)
+        .find(|address| !taken.addresses.contains_key(address));
+    match free {
+        Some(address) => {
+            let ip = Ipv4Addr::from(address).to_string();
+            set(service, "spec.clusterIP", ip.as_str());
+            set(service, "spec.clusterIPs", json!([ip]));
+        }
+        None => refuse("", "range is full", service, errors),
+    }
+}
+
+fn node_ports(taken: &Taken, service: &mut Value, had: &[u16], errors: &mut Vec<FieldError>) {
+    let mut mine: Vec<u16> = Vec::new();
+    let mut check =
+        |port: i64, field: String, errors: &mut Vec<FieldError>| match u16::try_from(port) {
+            Ok(number) if NODE_PORTS.contains(&number) => {
+                if taken.ports.contains_key(&number) && !had.contains(&number) {
+                    errors.push(FieldError::invalid(
+                        field,
+                        port,
+                        "provided port is already allocated",
+                    ));
+                }
+                mine.push(number);
+            }
+            _ => {
+                let words = format!(
+                    "provided port is not in the valid range. The range of valid ports is {}-{}",
+                    NODE_PORTS.start(),
+                    NODE_PORTS.end()
+                );
+                errors.push(FieldError::invalid(field, port, words));
+            }
+        };
+    if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
+        return;
+    }
+    for (index, port) in list(service, "spec.ports").iter().enumerate() {
+        if let Some(port) = int(port, "nodePort").filter(|port| *port != 0) {
+            check(port, format!("spec.ports[{index}].nodePort"), errors);
+        }
+    }
+    if let Some(port) = int(service, "spec.healthCheckNodePort").filter(|port| *port != 0) {
+        check(port, "spec.healthCheckNodePort".to_owned(), errors);
+    }
+    let next = |mine: &mut Vec<u16>| {
+        let from = rand::random_range(NODE_PORTS);
+        let free = (from..=*NODE_PORTS.end())
+            .chain(*NODE_PORTS.start()..from)
+            .find(|port| !taken.ports.contains_key(port) && !mine.contains(port))?;
+        mine.push(free);
+        Some(free)
+    };
+    if needs_node_ports(service) {
+        let mut by_number: BTreeMap<i64, u16> = BTreeMap::new();
+        value::each(service, "spec.ports.*", &mut |port| {
+            if int(port, "nodePort").unwrap_or_default() != 0 {
+                return;
+            }
+            // One number on two protocols shares a node port.
+            let number = int(port, "port").unwrap_or_default();
+            let chosen = by_number.get(&number).copied().or_else(|| next(&mut mine));
+            if let Some(chosen) = chosen {
+                by_number.insert(number, chosen);
+                set(port, "nodePort", chosen);
+            }
+        });
+    }
+    if needs_health_check(service)
+        && int(service, "spec.healthCheckNodePort").unwrap_or_default() == 0
+        && let Some(port) = next(&mut mine)
+    {
+        set(service, "spec.healthCheckNodePort", port);
+    }
+}
