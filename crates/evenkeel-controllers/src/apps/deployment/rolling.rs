@@ -22,9 +22,13 @@ fn grow(pass: &mut Pass<'_>, new: usize) -> bool {
 fn shrink_old(pass: &mut Pass<'_>, new: usize) -> bool {
     let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
     let newest = &pass.sets[new];
-    let missing = newest.replicas.saturating_sub(newest.status().available_replicas);
+    let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
-    if old.is_empty() || spare <= 0 {
+    // A set with more available pods than it should have has not caught up with its last change: those pods are as good as
+    // gone, and counting on them would take too many of the others.
+    let lags =
+        old.iter().any(|at| pass.sets[*at].status().available_replicas > pass.sets[*at].replicas);
+    if old.is_empty() || spare <= 0 || lags {
         return false;
     }
     let unhealthy = shrink_unhealthy(pass, &old, spare);

@@ -1,1 +1,701 @@
+//! Goldens of single passes, and properties of whole rollouts on a model of the world.
 
+use super::{
+    plan::plan,
+    revision,
+    seen::{Seen, set_name},
+    status::status,
+};
+use crate::fixtures::{T0, at, object, owned_by};
+use evenkeel_api::{
+    StrMap,
+    time::Timestamp,
+    views::{Deployment, Pod, ReplicaSet},
+};
+use evenkeel_runtime::plan::{Action, Failure, Note, OnError, Outcome, Outcomes, Plan};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn template(image: &str) -> Value {
+    json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": image }] } })
+}
+
+fn deployment(replicas: i32, surge: &Value, unavailable: &Value) -> Deployment {
+    object(&json!({
+        "metadata": { "name": "web", "namespace": "ns", "uid": "d", "resourceVersion": "1", "generation": 1,
+            "labels": { "app": "web" }, "annotations": { "team": "a" } },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "web" } }, "template": template("one"),
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } },
+            "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600 },
+    }))
+}
+
+fn quarter() -> Deployment {
+    deployment(4, &json!("25%"), &json!("25%"))
+}
+
+/// A deployment, its ReplicaSets, and what controller and kubelets make of them.
+#[derive(Clone)]
+struct World {
+    deployment: Deployment,
+    sets: Vec<ReplicaSet>,
+    now: Timestamp,
+    events: Vec<Note>,
+    writes: Vec<String>,
+}
+
+impl World {
+    fn new(deployment: Deployment) -> Self {
+        Self { deployment, sets: Vec::new(), now: T0, events: Vec::new(), writes: Vec::new() }
+    }
+
+    /// A world at rest.
+    fn settled(deployment: Deployment) -> Self {
+        let mut world = Self::new(deployment);
+        world.settle();
+        world.forget();
+        world
+    }
+
+    fn forget(&mut self) {
+        self.events.clear();
+        self.writes.clear();
+    }
+
+    fn seen(&self) -> Seen {
+        let named = |name: &str| {
+            self.sets.iter().find(|set| *set.meta.name == *name).cloned().map(Arc::new)
+        };
+        Seen::new(Arc::new(self.deployment.clone()), self.sets.iter().cloned().map(Arc::new), named)
+    }
+
+    /// One pass of the controller; whether it wrote anything.
+    fn pass(&mut self) -> bool {
+        let seen = self.seen();
+        let next = plan(&seen, self.now);
+        assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
+        let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
+        let told = status(&seen, &outcomes, self.now);
+        for action in &told.actions {
+            self.apply(action);
+        }
+        !next.actions.is_empty() || !told.actions.is_empty()
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        let done = match action {
+            Action::Create(create) => {
+                let mut set: ReplicaSet = object(&serde_json::from_slice(&create.body).unwrap());
+                set.meta.uid = format!("uid-of-{}", set.meta.name).into();
+                set.meta.creation = Some(at(self.sets.len().try_into().unwrap()));
+                set.meta.generation = 1;
+                self.writes.push(format!(
+                    "create {} with {}",
+                    set.meta.name,
+                    set.spec.replicas.unwrap()
+                ));
+                self.sets.push(set);
+                create.done.clone()
+            }
+            Action::Update(update) if update.subresource.is_empty() => {
+                let written: ReplicaSet = object(&serde_json::from_slice(&update.body).unwrap());
+                let set =
+                    self.sets.iter_mut().find(|set| set.meta.name == written.meta.name).unwrap();
+                assert_eq!(set.spec.selector, written.spec.selector);
+                assert_eq!(set.spec.template, written.spec.template);
+                assert_eq!(
+                    (&set.meta.labels, &set.meta.owners),
+                    (&written.meta.labels, &written.meta.owners)
+                );
+                self.writes.push(format!(
+                    "update {} to {}",
+                    set.meta.name,
+                    written.spec.replicas.unwrap()
+                ));
+                set.meta.generation += 1;
+                set.meta.annotations = written.meta.annotations;
+                set.spec = written.spec;
+                update.done.clone()
+            }
+            Action::Update(update) => {
+                let written: Deployment = object(&serde_json::from_slice(&update.body).unwrap());
+                self.writes.push("status".into());
+                self.deployment.status = written.status;
+                self.deployment.meta.annotations = written.meta.annotations;
+                update.done.clone()
+            }
+            Action::Delete(delete) => {
+                self.writes.push(format!("delete {}", delete.target.name));
+                self.sets.retain(|set| *set.meta.name != *delete.target.name);
+                delete.done.clone()
+            }
+            Action::Patch(patch) => {
+                let owners = owned_by(&self.deployment);
+                self.writes.push(format!("patch {}", patch.target.name));
+                let set =
+                    self.sets.iter_mut().find(|set| *set.meta.name == *patch.target.name).unwrap();
+                set.meta.owners = if patch.if_live.is_some() { owners } else { Box::default() };
+                None
+            }
+            Action::Rewrite(rewrite) => {
+                self.rewrite(&serde_json::from_slice(&rewrite.body).unwrap());
+                rewrite.done.clone()
+            }
+            Action::Event(note) => Some(note.clone()),
+        };
+        self.events.extend(done);
+        Outcome::success()
+    }
+
+    fn rewrite(&mut self, changes: &Value) {
+        self.writes.push("rewrite".into());
+        self.deployment.meta.generation += 1;
+        for change in changes.as_array().unwrap() {
+            match change["path"].as_str().unwrap() {
+                "/metadata/annotations" => {
+                    let meta = object::<Deployment>(
+                        &json!({ "metadata": { "annotations": change["value"] } }),
+                    )
+                    .meta;
+                    self.deployment.meta.annotations = meta.annotations;
+                }
+                "/spec/template" => {
+                    let spec =
+                        object::<Deployment>(&json!({ "spec": { "template": change["value"] } }))
+                            .spec;
+                    self.deployment.spec.template = spec.template;
+                }
+                path => panic!("{path} is changed"),
+            }
+        }
+    }
+
+    /// A set's controller catches up: pods that are not available go first, and `share` in 4 of those missing come up.
+    fn catch_up(&mut self, at: usize, share: i32) {
+        let set = &mut self.sets[at];
+        let replicas = set.spec.replicas.unwrap();
+        let status = &mut set.status;
+        status.available_replicas = status.available_replicas.min(replicas);
+        status.available_replicas += (replicas - status.available_replicas) * share / 4;
+        status.replicas = replicas;
+        status.ready_replicas = status.available_replicas;
+        status.fully_labeled_replicas = replicas;
+        status.terminating_replicas = Some(0);
+        status.observed_generation = set.meta.generation;
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..300 {
+            let before: Vec<_> = self.sets.iter().map(|set| set.status.clone()).collect();
+            (0..self.sets.len()).for_each(|at| self.catch_up(at, 4));
+            let moved = !self.sets.iter().map(|set| &set.status).eq(before.iter());
+            if !self.pass() && !moved {
+                return;
+            }
+        }
+        panic!("it never settles: {:?}", &self.writes[self.writes.len() - 10..]);
+    }
+
+    fn roll(&mut self, image: &str) {
+        let spec = json!({ "spec": { "template": template(image) } });
+        self.deployment.spec.template = object::<Deployment>(&spec).spec.template;
+        self.deployment.meta.generation += 1;
+    }
+
+    fn scale(&mut self, replicas: i32) {
+        self.deployment.spec.replicas = Some(replicas);
+        self.deployment.meta.generation += 1;
+    }
+
+    fn sizes(&self) -> Vec<i32> {
+        self.sets.iter().map(|set| set.spec.replicas.unwrap()).collect()
+    }
+
+    fn condition(&self, type_: &str) -> String {
+        let found = self.deployment.status.conditions.iter().find(|c| &*c.type_ == type_);
+        found.map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
+    }
+
+    /// What was written and told, a line each, with hashes replaced by numbers of sets.
+    fn story(&self) -> String {
+        let told = self.events.iter().map(|note| format!("{}: {}", note.reason, note.message));
+        let mut story: String =
+            self.writes.iter().cloned().chain(told).map(|line| line + "\n").collect();
+        for (n, set) in self.sets.iter().enumerate() {
+            story = story.replace(&*set.meta.name, &format!("web-{n}"));
+        }
+        story
+    }
+}
+
+#[track_caller]
+fn check(world: &World, golden: &Expect) {
+    golden.assert_eq(&world.story());
+}
+
+#[test]
+fn a_new_deployment_gets_a_set_and_a_status() {
+    let mut world = World::new(quarter());
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create web-0 with 4
+        status
+        ScalingReplicaSet: Scaled up replica set web-0 from 0 to 4
+    "#]],
+    );
+    let set = &world.sets[0];
+    let annotations: Vec<_> = set.meta.annotations.iter().collect();
+    let golden = [
+        ("deployment.kubernetes.io/desired-replicas", "4"),
+        ("deployment.kubernetes.io/max-replicas", "5"),
+        ("deployment.kubernetes.io/revision", "1"),
+        ("team", "a"),
+    ];
+    assert_eq!(annotations, golden);
+    let hash = set.meta.labels.get("pod-template-hash").unwrap();
+    assert_eq!(set.meta.name, format!("web-{hash}").into());
+    assert_eq!(set.spec.template.labels.get("pod-template-hash"), Some(hash));
+    assert!(set.spec.selector.matches(&set.meta.labels));
+    assert!(set.meta.controlled_by("d"));
+    assert_eq!(world.deployment.meta.annotations.get(revision::REVISION), Some("1"));
+    assert_eq!(
+        world.condition("Available"),
+        "False MinimumReplicasUnavailable: Deployment does not have minimum availability."
+    );
+    let created =
+        format!("True NewReplicaSetCreated: Created new replica set \"{}\"", set.meta.name);
+    assert_eq!(world.condition("Progressing"), created);
+}
+
+#[test]
+fn a_rollout_ends_and_a_settled_world_is_left_alone() {
+    let mut world = World::settled(quarter());
+    assert!(world.condition("Progressing").starts_with("True NewReplicaSetAvailable: ReplicaSet"));
+    world.roll("two");
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        create web-1 with 1
+        update web-0 to 3
+        status
+        update web-1 to 2
+        status
+        update web-0 to 1
+        status
+        update web-1 to 4
+        status
+        update web-0 to 0
+        status
+        status
+        ScalingReplicaSet: Scaled up replica set web-1 from 0 to 1
+        ScalingReplicaSet: Scaled down replica set web-0 from 4 to 3
+        ScalingReplicaSet: Scaled up replica set web-1 from 1 to 2
+        ScalingReplicaSet: Scaled down replica set web-0 from 3 to 1
+        ScalingReplicaSet: Scaled up replica set web-1 from 2 to 4
+        ScalingReplicaSet: Scaled down replica set web-0 from 1 to 0
+    "#]],
+    );
+    assert_eq!(world.sizes(), [0, 4]);
+    assert_eq!(world.deployment.meta.annotations.get(revision::REVISION), Some("2"));
+    world.forget();
+    assert!(!world.pass());
+}
+
+#[test]
+fn scaling_goes_to_the_only_active_set() {
+    let mut world = World::settled(quarter());
+    world.scale(7);
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        update web-0 to 7
+        status
+        status
+        ScalingReplicaSet: Scaled up replica set web-0 from 4 to 7
+    "#]],
+    );
+}
+
+#[test]
+fn scaling_in_the_midst_of_a_rollout_is_shared_out() {
+    let mut world = World::settled(deployment(10, &json!(3), &json!(2)));
+    world.roll("two");
+    world.pass();
+    assert_eq!(world.sizes(), [8, 3]);
+    world.scale(30);
+    world.pass();
+    assert_eq!(world.sizes().iter().sum::<i32>(), 33);
+    check(
+        &world,
+        &expect![[r#"
+        create web-1 with 3
+        update web-0 to 8
+        status
+        update web-0 to 25
+        update web-1 to 8
+        status
+        ScalingReplicaSet: Scaled up replica set web-1 from 0 to 3
+        ScalingReplicaSet: Scaled down replica set web-0 from 10 to 8
+        ScalingReplicaSet: Scaled up replica set web-0 from 8 to 25
+        ScalingReplicaSet: Scaled up replica set web-1 from 3 to 8
+    "#]],
+    );
+}
+
+#[test]
+fn a_paused_deployment_scales_but_does_not_roll_out() {
+    let mut world = World::settled(quarter());
+    world.deployment.spec.paused = true;
+    world.roll("two");
+    world.scale(6);
+    world.settle();
+    assert_eq!(world.condition("Progressing"), "Unknown DeploymentPaused: Deployment is paused");
+    assert_eq!(world.sizes(), [6]);
+    world.deployment.spec.paused = false;
+    world.pass();
+    assert_eq!(world.sizes().len(), 2);
+    let created = format!(
+        "True NewReplicaSetCreated: Created new replica set \"{}\"",
+        world.sets[1].meta.name
+    );
+    assert_eq!(world.condition("Progressing"), created);
+}
+
+#[test]
+fn recreate_waits_until_old_pods_are_gone() {
+    let mut start = quarter();
+    start.spec.strategy.type_ = "Recreate".into();
+    let mut world = World::settled(start);
+    world.roll("two");
+    world.pass();
+    assert_eq!(world.sizes(), [0]);
+    world.catch_up(0, 4);
+    // The set counts no pod any more, but one still runs.
+    let running = Pod { meta: crate::fixtures::meta("p"), ..Pod::default() };
+    let seen = world.seen().with_pods(|_| [Arc::new(running.clone())]);
+    assert_eq!(plan(&seen, T0), Plan::nothing());
+    let mut ended = running;
+    ended.status.phase = "Succeeded".into();
+    let seen = world.seen().with_pods(|_| [Arc::new(ended.clone())]);
+    assert_eq!(plan(&seen, T0).actions.len(), 1);
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        update web-0 to 0
+        status
+        create web-1 with 4
+        status
+        status
+        ScalingReplicaSet: Scaled down replica set web-0 from 4 to 0
+        ScalingReplicaSet: Scaled up replica set web-1 from 0 to 4
+    "#]],
+    );
+}
+
+fn roll_back_to(world: &mut World, revision: &str) {
+    let annotations = &mut world.deployment.meta.annotations;
+    *annotations = annotations.with(revision::ROLLBACK_TO, revision);
+}
+
+#[test]
+fn a_rollback_restores_template_and_annotations() {
+    let mut world = World::settled(quarter());
+    let first = world.deployment.spec.template.clone();
+    world.roll("two");
+    world.deployment.meta.annotations = world.deployment.meta.annotations.with("team", "b");
+    world.settle();
+    roll_back_to(&mut world, "0");
+    world.forget();
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        rewrite
+        update web-0 to 1
+        status
+        update web-1 to 2
+        status
+        update web-0 to 3
+        status
+        update web-1 to 0
+        status
+        update web-0 to 4
+        status
+        status
+        DeploymentRollback: Rolled back deployment "web" to revision 1
+        ScalingReplicaSet: Scaled up replica set web-0 from 0 to 1
+        ScalingReplicaSet: Scaled down replica set web-1 from 4 to 2
+        ScalingReplicaSet: Scaled up replica set web-0 from 1 to 3
+        ScalingReplicaSet: Scaled down replica set web-1 from 2 to 0
+        ScalingReplicaSet: Scaled up replica set web-0 from 3 to 4
+    "#]],
+    );
+    assert_eq!(world.deployment.spec.template, first);
+    assert_eq!(world.sizes(), [4, 0]);
+    let annotations: Vec<_> = world.deployment.meta.annotations.iter().collect();
+    assert_eq!(annotations, [(revision::REVISION, "3"), ("team", "a")]);
+    assert_eq!(world.sets[0].meta.annotations.get(revision::HISTORY), Some("1"));
+}
+
+#[test]
+fn a_rollback_to_nowhere_says_so_and_is_forgotten() {
+    for (to, golden) in [
+        (
+            "0",
+            expect![[r#"
+            rewrite
+            status
+            DeploymentRollbackRevisionNotFound: Unable to find last revision.
+        "#]],
+        ),
+        (
+            "7",
+            expect![[r#"
+            rewrite
+            status
+            DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.
+        "#]],
+        ),
+        (
+            "1",
+            expect![[r#"
+            rewrite
+            status
+            DeploymentRollbackTemplateUnchanged: The rollback revision contains the same template as current deployment "web"
+        "#]],
+        ),
+    ] {
+        let mut world = World::settled(quarter());
+        roll_back_to(&mut world, to);
+        world.settle();
+        check(&world, &golden);
+        assert_eq!(world.deployment.meta.annotations.get(revision::ROLLBACK_TO), None);
+    }
+}
+
+#[test]
+fn a_stuck_rollout_is_said_to_be_so_at_its_deadline() {
+    let mut world = World::settled(quarter());
+    world.roll("two");
+    world.pass();
+    world.catch_up(0, 4);
+    world.catch_up(1, 0);
+    while world.pass() {
+        world.catch_up(0, 4);
+        world.catch_up(1, 0);
+    }
+    let seen = world.seen();
+    let wait = status(&seen, &Outcomes::default(), at(100));
+    assert_eq!(wait.requeue.map(|after| after.as_secs()), Some(501));
+    assert!(wait.actions.is_empty());
+    world.now = at(601);
+    world.pass();
+    let name = &world.sets[1].meta.name;
+    let stuck =
+        format!("False ProgressDeadlineExceeded: ReplicaSet \"{name}\" has timed out progressing.");
+    assert_eq!(world.condition("Progressing"), stuck);
+    assert_eq!(status(&world.seen(), &Outcomes::default(), at(700)), Plan::nothing());
+}
+
+fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
+    let message = "refused".into();
+    let failure = Failure { code, reason: reason.into(), message, namespace_terminating };
+    Outcomes(vec![Outcome::failure(failure)])
+}
+
+#[test]
+fn a_set_that_cannot_be_made_shows_in_the_status() {
+    let world = World::new(quarter());
+    let next = plan(&world.seen(), T0);
+    assert!(
+        matches!(&next.actions[..], [Action::Create(create)] if create.on_error == OnError::SkipRest)
+    );
+    let mut after = world.clone();
+    for action in status(&world.seen(), &refused(403, "Forbidden", false), T0).actions {
+        after.apply(&action);
+    }
+    let name = super::seen::new_name(&world.deployment);
+    let text = format!("Failed to create new replica set \"{name}\": refused");
+    assert_eq!(after.condition("Progressing"), format!("False ReplicaSetCreateError: {text}"));
+    assert_eq!(after.events[0].message, text);
+    assert_eq!(status(&world.seen(), &refused(403, "Forbidden", true), T0), Plan::nothing());
+}
+
+#[test]
+fn a_name_that_is_taken_calls_for_another() {
+    let mut world = World::new(quarter());
+    let name = super::seen::new_name(&world.deployment);
+    let taken = refused(409, "AlreadyExists", false);
+    assert_eq!(status(&world.seen(), &taken, T0), Plan::nothing(), "the cache may only lag");
+    let mut rival: ReplicaSet = object(&json!({ "spec": { "template": template("other") } }));
+    rival.meta = crate::fixtures::meta(&name);
+    rival.meta.owners =
+        owned_by(&object::<Deployment>(&json!({ "metadata": { "name": "x", "uid": "x" } })));
+    world.sets.push(rival);
+    for action in status(&world.seen(), &taken, T0).actions {
+        world.apply(&action);
+    }
+    assert_eq!(world.deployment.status.collision_count, Some(1));
+    assert_ne!(super::seen::new_name(&world.deployment), name);
+}
+
+#[test]
+fn what_selects_everything_is_left_alone() {
+    let mut world = World::new(quarter());
+    world.deployment.spec.selector =
+        object::<Deployment>(&json!({ "spec": { "selector": {} } })).spec.selector;
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        status
+        SelectingAll: This deployment is selecting all pods. A non-empty selector is required.
+    "#]],
+    );
+    assert_eq!(world.deployment.status.observed_generation, 1);
+    assert!(world.sets.is_empty());
+}
+
+#[test]
+fn old_sets_beyond_the_limit_go_oldest_first() {
+    let mut start = quarter();
+    start.spec.revision_history_limit = Some(2);
+    let mut world = World::settled(start);
+    for image in ["two", "three", "four", "five"] {
+        world.roll(image);
+        world.settle();
+    }
+    let revisions: Vec<_> =
+        world.sets.iter().map(|set| revision::of(&set.meta.annotations)).collect();
+    assert_eq!(revisions, [Some(3), Some(4), Some(5)]);
+}
+
+#[test]
+fn an_orphan_with_the_template_is_adopted_not_made_again() {
+    let mut world = World::settled(quarter());
+    world.sets[0].meta.owners = Box::default();
+    world.settle();
+    assert_eq!(world.sets.len(), 1);
+    assert!(world.sets[0].meta.controlled_by("d"));
+    assert_eq!(world.story(), "patch web-0\n");
+}
+
+#[test]
+fn long_names_are_cut() {
+    let name = set_name(&"a".repeat(253), "5f6bc9d8f7");
+    assert_eq!(name.len(), 253);
+    assert!(name.ends_with("a-5f6bc9d8f7"));
+}
+
+#[test]
+fn a_history_grows_to_its_limit() {
+    let entries =
+        |annotations: &StrMap| annotations.get(revision::HISTORY).unwrap_or_default().to_owned();
+    let mut annotations: StrMap = [(revision::REVISION, "1")].into_iter().collect();
+    for n in 2..=600 {
+        annotations = revision::of_new_set(&annotations, &StrMap::default(), n);
+    }
+    let history = entries(&annotations);
+    assert!(
+        history.len() <= 2000 && history.ends_with("598,599") && !history.starts_with("1,"),
+        "{history}"
+    );
+    let odd: StrMap = [(revision::REVISION, "odd")].into_iter().collect();
+    assert_eq!(revision::of_new_set(&odd, &StrMap::default(), 7), odd);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Pass,
+    CatchUp { set: usize, share: i32 },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        Just(Step::Pass),
+        (0..4usize, 0..=4i32).prop_map(|(set, share)| Step::CatchUp { set, share }),
+    ]
+}
+
+fn any_limit() -> impl Strategy<Value = Value> {
+    prop_oneof![(0..8i32).prop_map(|n| json!(n)), (0..=100i32).prop_map(|n| json!(format!("{n}%")))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rollouts_keep_their_budgets(
+        replicas in 0..25i32, surge in any_limit(), unavailable in any_limit(),
+        steps in prop::collection::vec(any_step(), 0..60), images in prop::collection::vec("[abc]", 1..4),
+    ) {
+        let mut world = World::settled(deployment(replicas, &surge, &unavailable));
+        let budget = super::budget::Budget::of(&world.deployment);
+        let mut steps = steps.into_iter();
+        for image in images {
+            world.roll(&image);
+            for step in steps.by_ref().take(20) {
+                let available = |world: &World| world.sets.iter().map(|set| set.status.available_replicas.min(set.spec.replicas.unwrap())).sum::<i32>();
+                match step {
+                    Step::Pass => {
+                        let before = available(&world);
+                        world.pass();
+                        prop_assert!(world.sizes().iter().sum::<i32>() <= budget.max());
+                        prop_assert!(available(&world) >= budget.min_available().min(before));
+                    }
+                    Step::CatchUp { set, share } if set < world.sets.len() => world.catch_up(set, share),
+                    Step::CatchUp { .. } => {}
+                }
+            }
+        }
+        world.settle();
+        let wanted = &world.deployment.spec.template;
+        let present: i32 = world.sets.iter().filter(|set| set.spec.template.equal_ignoring_hash(wanted)).map(|set| set.spec.replicas.unwrap()).sum();
+        prop_assert_eq!(present, replicas);
+        prop_assert_eq!(world.sizes().iter().sum::<i32>(), replicas);
+    }
+
+    #[test]
+    fn scaling_at_any_time_settles(
+        sizes in prop::collection::vec(0..40i32, 1..5), steps in prop::collection::vec(any_step(), 0..40), recreate: bool,
+    ) {
+        let mut start = deployment(5, &json!(2), &json!("30%"));
+        if recreate {
+            start.spec.strategy.type_ = "Recreate".into();
+        }
+        let mut world = World::settled(start);
+        let mut steps = steps.into_iter();
+        world.roll("two");
+        for size in &sizes {
+            world.scale(*size);
+            for step in steps.by_ref().take(8) {
+                match step {
+                    Step::Pass => drop(world.pass()),
+                    Step::CatchUp { set, share } if set < world.sets.len() => world.catch_up(set, share),
+                    Step::CatchUp { .. } => {}
+                }
+            }
+        }
+        world.settle();
+        prop_assert_eq!(world.sizes(), [0, *sizes.last().unwrap()]);
+    }
+
+    #[test]
+    fn order_of_sets_does_not_matter(seed in any::<[bool; 3]>()) {
+        let mut world = World::settled(quarter());
+        world.roll("two");
+        world.pass();
+        let expected = plan(&world.seen(), T0);
+        if seed[0] {
+            world.sets.reverse();
+        }
+        prop_assert_eq!(plan(&world.seen(), T0), expected);
+    }
+}
