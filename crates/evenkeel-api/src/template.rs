@@ -7,18 +7,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use self::canonical::canonical;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
 use crate::{OwnerReference, StrMap};
-
-pub use canonical::canonical;
 
 /// The label that a Deployment puts on the ReplicaSets it makes, and on their pods.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
 /// A `PodTemplateSpec` as a workload's controller needs it: labels to compare, the rest to pass on unread.
 ///
-/// The text is canonical JSON (sorted keys, nulls and empty lists left out, quantities in canonical form), whichever
-/// encoding it came in, so that two templates are semantically equal exactly when their texts are.
+/// The text is canonical JSON (sorted keys, what is null, empty or zero left out, quantities in canonical form),
+/// whichever encoding it came in, so that two templates are semantically equal exactly when their texts are.
 ///
 /// Nothing is lost: a workload's controller also writes templates back whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,21 +59,17 @@ impl Template {
             annotations: strings(&meta["annotations"]),
             finalizers: finalizers.collect(),
             other: other(meta).into(),
-            spec: canonical(&template["spec"]).into(),
+            spec: canonical("k8s.io.api.core.v1.PodSpec", &template["spec"]).into(),
         }
     }
 
     /// Whether both would make the same pods, whatever [`HASH_LABEL`] says; upstream's `EqualIgnoreHash`.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
-        let labels = |template: &Self| -> Vec<(String, String)> {
-            let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL);
-            labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-        };
         (Arc::ptr_eq(&self.spec, &other.spec) || self.spec == other.spec)
             && self.annotations == other.annotations
             && self.finalizers == other.finalizers
             && self.other == other.other
-            && labels(self) == labels(other)
+            && labels_but_hash(&self.labels).eq(labels_but_hash(&other.labels))
     }
 
     /// This template, with a label set.
@@ -101,17 +96,14 @@ impl Template {
 
     /// The template itself, for the body of a workload made from it.
     pub fn to_json(&self) -> String {
-        let mut body = String::with_capacity(self.spec.len() + 256);
-        body.push_str(r#"{"metadata":{"creationTimestamp":null"#);
-        self.push_meta(&mut body);
+        let mut meta = String::new();
+        self.push_meta(&mut meta);
         if !self.other.is_empty() {
-            body.push(',');
-            body.push_str(&self.other);
+            meta.push(',');
+            meta.push_str(&self.other);
         }
-        body.push_str(r#"},"spec":"#);
-        body.push_str(&self.spec);
-        body.push('}');
-        body
+        let meta = meta.strip_prefix(',').unwrap_or(&meta);
+        format!(r#"{{"metadata":{{{meta}}},"spec":{}}}"#, self.spec)
     }
 
     /// Labels, annotations and finalizers, each after a comma.
@@ -146,13 +138,17 @@ impl Template {
     }
 }
 
+fn labels_but_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+    labels.iter().filter(|(key, _)| *key != HASH_LABEL)
+}
+
 /// What of a template's metadata has no field of its own.
 fn other(meta: &Value) -> String {
     let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
     let rest =
         meta.as_object().into_iter().flatten().filter(|(key, _)| !named.contains(&key.as_str()));
     let rest = Value::Object(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
-    let text = canonical(&rest);
+    let text = canonical("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta", &rest);
     text[1..text.len() - 1].to_owned()
 }
 

@@ -2,7 +2,7 @@
 
 /// Defines a struct and how it is read:
 ///
-/// ```ignore
+/// ```text
 /// message! {
 ///     /// What it is.
 ///     pub struct PodIp("k8s.io.api.core.v1.PodIP") {

@@ -6,6 +6,8 @@
 mod json;
 mod macros;
 pub(crate) mod proto;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub(crate) use json::{Object, Seed};
@@ -19,6 +21,7 @@ use crate::{DecodeError, Encoding};
 
 /// What a type is in upstream's protobuf definitions; held against the recorded facts by a test.
 #[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
 pub(crate) enum Shape {
     /// A protobuf scalar, or a message that is read as one value, by its name.
     Named(&'static str),
@@ -32,6 +35,7 @@ pub(crate) enum Shape {
 
 /// A message as its definition states it.
 #[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
 pub(crate) struct Facts {
     /// Package and name, such as `k8s.io.api.core.v1.Pod`.
     pub(crate) name: &'static str,
@@ -42,6 +46,10 @@ pub(crate) struct Facts {
 /// How one field's type is read, from both encodings.
 pub(crate) trait Field: Sized {
     /// What upstream calls it.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "definitions are held against the facts by tests")
+    )]
     const SHAPE: Shape;
     /// What protobuf occurrences of the field are gathered in.
     type Partial;
@@ -69,6 +77,10 @@ pub(crate) trait Field: Sized {
 /// A struct made by `message!`.
 pub(crate) trait Message: Sized + Default {
     /// Its definition.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "definitions are held against the facts by tests")
+    )]
     const FACTS: Facts;
 
     /// Identifies a JSON name among the fields; 0 is none of them.

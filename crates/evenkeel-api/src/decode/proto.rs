@@ -182,6 +182,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The eight bytes of a field that must have them.
+    pub(crate) fn expect_fixed64(&mut self, wire: Wire) -> Result<u64, WireError> {
+        match (wire, self.rest.split_first_chunk()) {
+            (Wire::Fixed64, Some((bytes, rest))) => {
+                self.rest = rest;
+                Ok(u64::from_le_bytes(*bytes))
+            }
+            (Wire::Fixed64, None) => Err(WireError::new("the message ends within a number")),
+            (other, _) => Err(mismatch(other, "eight bytes")),
+        }
+    }
+
     /// Passes over a field's value.
     pub(crate) fn skip(&mut self, number: u32, wire: Wire) -> Result<(), WireError> {
         let mut groups: Vec<u32> = Vec::new();

@@ -42,7 +42,7 @@ impl Field for Box<str> {
 }
 
 macro_rules! scalar {
-    ($type:ty, $shape:literal, $absent:expr, $convert:expr) => {
+    ($type:ty, $shape:literal, $absent:expr, |$number:ident| $convert:expr) => {
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($shape);
             type Partial = Self;
@@ -64,8 +64,8 @@ macro_rules! scalar {
                 wire: Wire,
                 reader: &mut Reader<'_>,
             ) -> Result<(), WireError> {
-                let convert: fn(u64) -> $type = $convert;
-                *partial = convert(reader.expect_varint(wire)?);
+                let $number = reader.expect_varint(wire)?;
+                *partial = $convert;
                 Ok(())
             }
 

@@ -1,10 +1,84 @@
-//! Kubernetes protobuf: the envelope, and translation from and to JSON.
+//! Kubernetes protobuf: the envelope, and translation from and to JSON for every built-in kind.
+
+#[cfg(test)]
+pub(crate) mod arbitrary;
+mod decode;
+mod encode;
+pub(crate) mod envelope;
+pub(crate) mod schema;
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 
+pub use envelope::{Envelope, MAGIC};
+
+use crate::DecodeError;
 use crate::decode::WireError;
 
-/// Translates a message of the named type to JSON.
-pub(crate) fn to_json(message: &str, _bytes: &[u8]) -> Result<Value, WireError> {
-    Err(WireError::new(format!("{message} is not known in protobuf")))
+/// Translates between JSON and protobuf, byte for byte as upstream's server encodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Transcoder;
+
+impl Transcoder {
+    /// Whether a kind, such as `apps/v1` `Deployment`, has a protobuf form. Custom resources have none.
+    pub fn supports(api_version: &str, kind: &str) -> bool {
+        schema::message_of(api_version, kind).is_some()
+    }
+
+    /// The message of an object, without an envelope.
+    ///
+    /// # Errors
+    /// When the kind has no protobuf form, or a field is not of its type.
+    pub fn encode(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, DecodeError> {
+        let descriptor = descriptor(api_version, kind)?;
+        encode::encode(descriptor, object).map_err(|error| error.of(kind))
+    }
+
+    /// The JSON of an object's message, with `apiVersion` and `kind`.
+    ///
+    /// # Errors
+    /// When the kind has no protobuf form, or the bytes are no such message.
+    pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
+        let descriptor = descriptor(api_version, kind)?;
+        let mut object = decode::decode(descriptor, bytes).map_err(|error| error.of(kind))?;
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".into(), api_version.into());
+            fields.insert("kind".into(), kind.into());
+        }
+        Ok(object)
+    }
+
+    /// An object in its envelope, of the `apiVersion` and `kind` that it names.
+    ///
+    /// # Errors
+    /// As [`Transcoder::encode`].
+    pub fn encode_envelope(object: &Value) -> Result<Vec<u8>, DecodeError> {
+        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        Ok(Envelope::seal(api_version, kind, &Self::encode(api_version, kind, object)?))
+    }
+
+    /// The JSON of an object in an envelope.
+    ///
+    /// # Errors
+    /// As [`Transcoder::decode`], and when there is no envelope.
+    pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
+        let envelope = Envelope::open(bytes)?;
+        Self::decode(&envelope.api_version, &envelope.kind, envelope.raw)
+    }
+}
+
+fn descriptor(api_version: &str, kind: &str) -> Result<&'static schema::Descriptor, DecodeError> {
+    schema::message_of(api_version, kind).ok_or_else(|| {
+        WireError::new(format!("{api_version} {kind} has no protobuf form")).of(kind)
+    })
+}
+
+/// Translates a message of a package and name to JSON.
+pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
+    let descriptor = schema::Schema::get()
+        .named(message)
+        .ok_or_else(|| WireError::new(format!("{message} is not known in protobuf")))?;
+    decode::decode(descriptor, bytes)
 }

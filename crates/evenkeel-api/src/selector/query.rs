@@ -47,7 +47,9 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
             }
             Token::End if requirements.is_empty() => break,
             Token::End => return Err(expected(Token::End, "identifier after ','")),
-            other => return Err(expected(other, "!, identifier, or 'end of string'")),
+            other @ Token::Sign(_) => {
+                return Err(expected(other, "!, identifier, or 'end of string'"));
+            }
         }
         match parser.next() {
             Token::End => break,
@@ -120,7 +122,7 @@ impl<'a> Parser<'a> {
                 self.next();
                 Ok(value)
             }
-            other => Err(expected(other, "identifier")),
+            other @ Token::Sign(_) => Err(expected(other, "identifier")),
         }
     }
 

@@ -1,86 +1,163 @@
 //! The canonical form of a pod spec.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::push_json;
+use crate::protobuf::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::quantity::Quantity;
 
-/// Writes JSON with sorted keys, without nulls and empty lists and maps, and with canonical quantities: what upstream's
-/// semantic equality of pod specs looks through. Empty objects that say something by being there (`emptyDir: {}`) stay.
-pub fn canonical(spec: &Value) -> String {
+/// Writes a message's JSON with sorted keys, canonical quantities, and without whatever upstream's semantic equality
+/// cannot tell from absence: nulls, empty lists and maps, zero values and zero structs that Go holds by value. What Go
+/// holds by pointer stays even when it is empty (`emptyDir: {}`), and so do fields that this release does not know. Zeros
+/// that Go's encoder always writes are there whether they were given or not.
+pub(super) fn canonical(message: &str, value: &Value) -> String {
     let mut text = String::new();
-    push(&mut text, spec, "", "");
-    if text.is_empty() {
-        text.push_str("{}");
+    match value {
+        Value::Object(_) => push_object(&mut text, Schema::get().named(message), value),
+        _ => push_object(&mut text, Schema::get().named(message), &Value::Null),
     }
     text
 }
 
-/// Names of fields that are maps, of which an empty one says no more than none.
-const MAPS: [&str; 8] = [
-    "nodeSelector",
-    "overhead",
-    "limits",
-    "requests",
-    "labels",
-    "annotations",
-    "matchLabels",
-    "volumeAttributes",
-];
+fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, object: &Value) {
+    let given = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let mut fields: Vec<(&str, Cow<'_, Value>)> =
+        given.map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect();
+    if let Some(descriptor) = descriptor {
+        add_required(descriptor, &mut fields);
+    }
+    if !fields.is_sorted_by_key(|(name, _)| *name) {
+        fields.sort_unstable_by_key(|(name, _)| *name);
+    }
+    text.push('{');
+    for (name, value) in fields {
+        let before = text.len();
+        if !text.ends_with('{') {
+            text.push(',');
+        }
+        push_json(text, name);
+        text.push(':');
+        let start = text.len();
+        let field = descriptor.and_then(|descriptor| find(descriptor, name));
+        match field {
+            Some(field) => push_field(text, field, &value),
+            None => push_value(text, None, &value),
+        }
+        if field.is_some_and(|field| says_nothing(field, &text[start..])) {
+            text.truncate(before);
+        }
+    }
+    text.push('}');
+}
 
-fn says_nothing(name: &str, value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() && (MAPS.contains(&name) || name == "options"),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+/// The zeros that Go's encoder writes.
+fn add_required(descriptor: &'static Descriptor, fields: &mut Vec<(&str, Cow<'_, Value>)>) {
+    for field in &descriptor.fields {
+        if field.label != Label::One || field.pointer || field.omit_empty {
+            continue;
+        }
+        let zero = match field.kind {
+            Kind::Message(index) if field.json.is_empty() => {
+                add_required(Schema::get().message(index), fields);
+                continue;
+            }
+            Kind::Message(_) | Kind::Bytes => continue,
+            Kind::String => Value::from(""),
+            Kind::Bool => Value::from(false),
+            Kind::Int32 | Kind::Int64 | Kind::Double => Value::from(0),
+        };
+        if !fields.iter().any(|(name, _)| *name == &*field.json) {
+            fields.push((&field.json, Cow::Owned(zero)));
+        }
     }
 }
 
-fn is_quantity(name: &str, parent: &str) -> bool {
-    matches!(parent, "limits" | "requests" | "overhead") || matches!(name, "sizeLimit" | "divisor")
+/// A field by its JSON name, also among those of inlined messages.
+fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDescriptor> {
+    descriptor.fields.iter().find_map(|field| match field.kind {
+        Kind::Message(index) if field.json.is_empty() => find(Schema::get().message(index), name),
+        _ => (*field.json == *name).then_some(field),
+    })
 }
 
-fn push(text: &mut String, value: &Value, name: &str, parent: &str) {
-    match value {
-        Value::Object(fields) => {
-            // serde_json's map is sorted by key.
-            text.push('{');
-            let mut first = true;
-            for (field, value) in fields.iter().filter(|(field, value)| !says_nothing(field, value))
-            {
-                if !std::mem::take(&mut first) {
-                    text.push(',');
+/// Whether a field's text says no more than its absence.
+fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
+    match field.label {
+        Label::List => text == "[]",
+        Label::Map => text == "{}",
+        Label::One if field.pointer => false,
+        Label::One => match field.kind {
+            Kind::Message(index) => {
+                let descriptor = Schema::get().message(index);
+                match descriptor.form {
+                    Form::Object => {
+                        let mut zero = String::new();
+                        push_object(&mut zero, Some(descriptor), &Value::Null);
+                        text == zero
+                    }
+                    Form::IntOrString => text == "0",
+                    Form::Quantity => text == "\"0\"",
+                    _ => false,
                 }
-                super::push_json(text, field);
-                text.push(':');
-                push(text, value, field, name);
             }
-            text.push('}');
-        }
-        Value::Array(items) => {
+            _ => field.omit_empty && matches!(text, "\"\"" | "0" | "false"),
+        },
+    }
+}
+
+fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value) {
+    match (field.label, value) {
+        (Label::List, Value::Array(items)) => {
             text.push('[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
                     text.push(',');
                 }
-                push(text, item, "", name);
+                push_value(text, Some(field.kind), item);
             }
             text.push(']');
         }
-        Value::String(string) if is_quantity(name, parent) => match Quantity::parse(string) {
-            Ok(quantity) => super::push_json(text, &quantity.to_string()),
-            Err(_) => super::push_json(text, string),
-        },
-        Value::Number(number) if is_quantity(name, parent) => {
-            match Quantity::parse(&number.to_string()) {
-                Ok(quantity) => super::push_json(text, &quantity.to_string()),
-                Err(_) => super::push_json(text, &number.to_string()),
+        (Label::Map, Value::Object(entries)) => {
+            let mut entries: Vec<(&String, &Value)> = entries.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            text.push('{');
+            for (at, (key, value)) in entries.into_iter().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                push_json(text, key);
+                text.push(':');
+                push_value(text, Some(field.kind), value);
             }
+            text.push('}');
         }
-        Value::Null if name.is_empty() => {}
-        // Writing to a string does not fail.
-        other => drop(write!(text, "{other}")),
+        (Label::One, value) => push_value(text, Some(field.kind), value),
+        // Not of its type: the server will say so.
+        (Label::List | Label::Map, value) => push_value(text, None, value),
+    }
+}
+
+fn push_value(text: &mut String, kind: Option<Kind>, value: &Value) {
+    let descriptor = match kind {
+        Some(Kind::Message(index)) => Some(Schema::get().message(index)),
+        _ => None,
+    };
+    match (descriptor.map(|descriptor| descriptor.form), value) {
+        (Some(Form::Object), Value::Object(_)) => push_object(text, descriptor, value),
+        (Some(Form::Quantity), Value::String(quantity)) => push_quantity(text, quantity),
+        (Some(Form::Quantity), Value::Number(number)) => push_quantity(text, &number.to_string()),
+        (_, Value::String(string)) => push_json(text, string),
+        // serde_json sorts the keys of what is not known here. Writing to a string does not fail.
+        (_, value) => drop(write!(text, "{value}")),
+    }
+}
+
+fn push_quantity(text: &mut String, quantity: &str) {
+    match Quantity::parse(quantity) {
+        Ok(quantity) => push_json(text, &quantity.to_string()),
+        Err(_) => push_json(text, quantity),
     }
 }

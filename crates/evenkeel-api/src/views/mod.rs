@@ -19,6 +19,9 @@ mod replication_controller;
 mod service;
 mod volume;
 
+#[cfg(test)]
+mod tests;
+
 pub use affinity::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PodAntiAffinity, PreferredSchedulingTerm, Toleration,

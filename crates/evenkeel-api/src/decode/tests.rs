@@ -1,0 +1,98 @@
+use std::collections::BTreeSet;
+
+use super::{Facts, Field, Shape};
+use crate::protobuf::schema::{Kind, Label, Schema};
+use crate::views::*;
+
+/// Every definition reachable from a view.
+fn definitions() -> Vec<&'static Facts> {
+    fn walk(
+        shape: &'static Shape,
+        seen: &mut BTreeSet<&'static str>,
+        all: &mut Vec<&'static Facts>,
+    ) {
+        match shape {
+            Shape::Named(_) => {}
+            Shape::Repeated(item) | Shape::Map(item) => walk(item, seen, all),
+            Shape::Message(facts) => {
+                if seen.insert(facts.name) {
+                    all.push(facts);
+                    facts.fields.iter().for_each(|(_, _, shape)| walk(shape, seen, all));
+                }
+            }
+        }
+    }
+    let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
+    for shape in [
+        &Pod::SHAPE,
+        &Node::SHAPE,
+        &ReplicaSet::SHAPE,
+        &ReplicationController::SHAPE,
+        &Deployment::SHAPE,
+        &Lease::SHAPE,
+        &Namespace::SHAPE,
+        &ServiceAccount::SHAPE,
+        &ConfigMap::SHAPE,
+        &Secret::SHAPE,
+        &Service::SHAPE,
+        &PodDisruptionBudget::SHAPE,
+        &PersistentVolumeClaim::SHAPE,
+        &Metadata::SHAPE,
+        &crate::list::ListMeta::SHAPE,
+    ] {
+        walk(shape, &mut seen, &mut all);
+    }
+    all
+}
+
+fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
+    match (shape, label) {
+        (Shape::Repeated(item), Label::List) | (Shape::Map(item), Label::Map) => {
+            agrees(item, Label::One, kind)
+        }
+        (_, Label::List | Label::Map) => false,
+        (Shape::Named("any"), Label::One) => true,
+        (Shape::Named(name), Label::One) => match kind {
+            Kind::String => *name == "string",
+            Kind::Bool => *name == "bool",
+            Kind::Int32 => *name == "int32",
+            Kind::Int64 => *name == "int64",
+            Kind::Bytes | Kind::Double => false,
+            Kind::Message(index) => {
+                let message = &*Schema::get().message(index).name;
+                match *name {
+                    "time" => {
+                        message.ends_with("meta.v1.Time") || message.ends_with("meta.v1.MicroTime")
+                    }
+                    name => name == message,
+                }
+            }
+        },
+        (Shape::Message(facts), Label::One) => {
+            matches!(kind, Kind::Message(index) if *Schema::get().message(index).name == *facts.name)
+        }
+        (Shape::Repeated(_) | Shape::Map(_), Label::One) => false,
+    }
+}
+
+/// Numbers, names and types of the definitions are those that upstream's `.proto` files have.
+#[test]
+fn definitions_agree_with_the_recorded_facts() {
+    let definitions = definitions();
+    assert!(definitions.len() > 60, "only {} definitions were found", definitions.len());
+    for facts in definitions {
+        let message =
+            Schema::get().named(facts.name).unwrap_or_else(|| panic!("{} is unknown", facts.name));
+        for (number, json, shape) in facts.fields {
+            let field = message.fields.iter().find(|field| field.number == *number);
+            let field = field.unwrap_or_else(|| panic!("{} has no field {number}", facts.name));
+            assert_eq!(*field.json, **json, "{} field {number}", facts.name);
+            assert!(
+                agrees(shape, field.label, field.kind),
+                "{} {json}: {shape:?} is not {:?}",
+                facts.name,
+                field.kind
+            );
+        }
+    }
+}

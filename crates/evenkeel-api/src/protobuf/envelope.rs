@@ -1,0 +1,115 @@
+//! The envelope around an object in Kubernetes protobuf: `runtime.Unknown` behind four bytes of magic.
+
+use std::borrow::Cow;
+
+use crate::DecodeError;
+use crate::decode::{Reader, Wire, WireError};
+
+/// What every enveloped object begins with.
+pub const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// An object in its envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// `v1`, `apps/v1`, …
+    pub api_version: Cow<'a, str>,
+    /// Its kind.
+    pub kind: Cow<'a, str>,
+    /// The object's own message.
+    pub raw: &'a [u8],
+    /// How it is compressed; empty when it is not.
+    pub content_encoding: Cow<'a, str>,
+    /// Its media type, where it is not protobuf.
+    pub content_type: Cow<'a, str>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Opens an envelope.
+    ///
+    /// # Errors
+    /// When the magic is missing or what follows is no envelope.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let error = |error: WireError| error.of("Unknown");
+        let body = bytes
+            .strip_prefix(MAGIC)
+            .ok_or_else(|| error(WireError::new("the magic number is missing")))?;
+        Self::read(body).map_err(error)
+    }
+
+    fn read(body: &'a [u8]) -> Result<Self, WireError> {
+        let empty = || Cow::Borrowed("");
+        let mut envelope = Self {
+            api_version: empty(),
+            kind: empty(),
+            raw: &[],
+            content_encoding: empty(),
+            content_type: empty(),
+        };
+        let text = |name, wire: Wire, reader: &mut Reader<'a>| {
+            reader
+                .expect_bytes(wire)
+                .map(String::from_utf8_lossy)
+                .map_err(|error| error.field(name))
+        };
+        let mut reader = Reader::new(body);
+        while let Some((number, wire)) = reader.tag()? {
+            match number {
+                1 => {
+                    let mut types = Reader::new(
+                        reader.expect_bytes(wire).map_err(|error| error.field("typeMeta"))?,
+                    );
+                    while let Some((number, wire)) = types.tag()? {
+                        match number {
+                            1 => envelope.api_version = text("apiVersion", wire, &mut types)?,
+                            2 => envelope.kind = text("kind", wire, &mut types)?,
+                            _ => types.skip(number, wire)?,
+                        }
+                    }
+                }
+                2 => {
+                    envelope.raw = reader.expect_bytes(wire).map_err(|error| error.field("raw"))?;
+                }
+                3 => envelope.content_encoding = text("contentEncoding", wire, &mut reader)?,
+                4 => envelope.content_type = text("contentType", wire, &mut reader)?,
+                _ => reader.skip(number, wire)?,
+            }
+        }
+        Ok(envelope)
+    }
+
+    /// Puts a message in an envelope, as upstream's server does: all fields are written, empty or not.
+    pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
+        bytes.extend_from_slice(MAGIC);
+        let types =
+            2 + length(api_version.len()) + api_version.len() + 1 + length(kind.len()) + kind.len()
+                - 1;
+        push_tag(&mut bytes, 1, types);
+        push_field(&mut bytes, 1, api_version.as_bytes());
+        push_field(&mut bytes, 2, kind.as_bytes());
+        push_field(&mut bytes, 2, raw);
+        push_field(&mut bytes, 3, b"");
+        push_field(&mut bytes, 4, b"");
+        bytes
+    }
+}
+
+/// How many bytes a length takes.
+fn length(of: usize) -> usize {
+    std::iter::successors(Some(of), |rest| Some(rest >> 7).filter(|rest| *rest > 0)).count()
+}
+
+/// Writes a field of bytes.
+pub(crate) fn push_field(bytes: &mut Vec<u8>, number: u8, contents: &[u8]) {
+    push_tag(bytes, number, contents.len());
+    bytes.extend_from_slice(contents);
+}
+
+fn push_tag(bytes: &mut Vec<u8>, number: u8, mut length: usize) {
+    bytes.push(number << 3 | 2);
+    while length > 0x7f {
+        bytes.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+}

@@ -1,0 +1,270 @@
+//! Messages of all built-in kinds: number, JSON name and type of each field, and how Go treats its absence.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+/// How upstream's `.proto` files define messages; also which fields JSON inlines or calls otherwise.
+const PROTO: &str = include_str!("../../data/protobuf.json");
+/// What the Go structs add: `*` a pointer, `o` omitempty, `z` omitzero; and which messages are lists in JSON.
+const GO: &str = include_str!("../../data/go-fields.json");
+
+/// All messages.
+pub(crate) struct Schema {
+    messages: Vec<Descriptor>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+/// One message.
+pub(crate) struct Descriptor {
+    /// Package and name.
+    #[cfg_attr(not(test), expect(dead_code, reason = "named by tests"))]
+    pub(crate) name: Box<str>,
+    /// How it looks in JSON.
+    pub(crate) form: Form,
+    /// Fields by number.
+    pub(crate) fields: Box<[FieldDescriptor]>,
+}
+
+/// One field.
+pub(crate) struct FieldDescriptor {
+    /// Number in protobuf.
+    pub(crate) number: u32,
+    /// Name in JSON; empty where its own fields stand in its place.
+    pub(crate) json: Box<str>,
+    /// Type of one value.
+    pub(crate) kind: Kind,
+    /// How many values.
+    pub(crate) label: Label,
+    /// Whether Go tells absent from zero.
+    pub(crate) pointer: bool,
+    /// Whether JSON leaves out what is zero or has no items.
+    pub(crate) omit_empty: bool,
+    /// Whether JSON leaves out a struct that is zero.
+    pub(crate) omit_zero: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    One,
+    List,
+    Map,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    String,
+    Bytes,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    /// Index among the messages.
+    Message(usize),
+}
+
+/// How a message looks in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An object of its fields.
+    Object,
+    /// RFC 3339 in whole seconds.
+    Time,
+    /// RFC 3339 in microseconds.
+    MicroTime,
+    /// A text; the message's only field.
+    Quantity,
+    /// A number or a text.
+    IntOrString,
+    /// Any JSON at all; the message's only field is its text.
+    Raw,
+    /// The list that is the message's only field.
+    List,
+    /// A schema, or a list of them.
+    SchemaOrArray,
+    /// A schema, or a truth value.
+    SchemaOrBool,
+    /// A schema, or a list of texts.
+    SchemaOrStrings,
+}
+
+/// Number, label, type and name.
+type ProtoField = (u32, String, String, String);
+
+#[derive(Deserialize)]
+struct ProtoFacts {
+    inline: Vec<(String, String, u32)>,
+    messages: HashMap<String, HashMap<String, Vec<ProtoField>>>,
+    renamed: Vec<(String, String, u32, String)>,
+}
+
+#[derive(Deserialize)]
+struct GoFacts {
+    lists: Vec<String>,
+    fields: HashMap<String, HashMap<String, HashMap<String, String>>>,
+}
+
+impl Schema {
+    /// The schema of this release.
+    pub(crate) fn get() -> &'static Self {
+        static SCHEMA: OnceLock<Schema> = OnceLock::new();
+        SCHEMA.get_or_init(Self::load)
+    }
+
+    /// The message of an index that came from this schema.
+    pub(crate) fn message(&self, index: usize) -> &Descriptor {
+        &self.messages[index]
+    }
+
+    /// The message of a package and name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Descriptor> {
+        self.by_name.get(name).map(|index| &self.messages[*index])
+    }
+
+    /// Names of all messages.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.messages.iter().map(|message| &*message.name)
+    }
+
+    fn load() -> Self {
+        let proto: ProtoFacts =
+            serde_json::from_str(PROTO).expect("the recorded messages are well-formed");
+        let go: GoFacts =
+            serde_json::from_str(GO).expect("the recorded struct tags are well-formed");
+        let mut names: Vec<(&str, &str)> = proto
+            .messages
+            .iter()
+            .flat_map(|(package, messages)| {
+                messages.keys().map(|name| (package.as_str(), name.as_str()))
+            })
+            .collect();
+        names.sort_unstable();
+        let by_name: HashMap<Box<str>, usize> = names
+            .iter()
+            .enumerate()
+            .map(|(index, (package, name))| (format!("{package}.{name}").into(), index))
+            .collect();
+        let renamed: HashMap<_, _> = proto
+            .renamed
+            .iter()
+            .map(|(p, m, n, json)| ((p.as_str(), m.as_str(), *n), json))
+            .collect();
+        let inline: std::collections::HashSet<_> =
+            proto.inline.iter().map(|(p, m, n)| (p.as_str(), m.as_str(), *n)).collect();
+        let messages = names
+            .iter()
+            .map(|&(package, message)| {
+                let name: Box<str> = format!("{package}.{message}").into();
+                let flags = go.fields.get(package).and_then(|messages| messages.get(message));
+                let mut fields: Vec<FieldDescriptor> = proto.messages[package][message]
+                    .iter()
+                    .filter_map(|(number, label, type_, json)| {
+                        let (label, kind) = resolve(&by_name, package, label, type_)?;
+                        let flags = flags
+                            .and_then(|flags| flags.get(&number.to_string()))
+                            .map_or("", String::as_str);
+                        let json = match renamed.get(&(package, message, *number)) {
+                            _ if inline.contains(&(package, message, *number)) => "",
+                            Some(renamed) => renamed.as_str(),
+                            None => json,
+                        };
+                        Some(FieldDescriptor {
+                            number: *number,
+                            json: json.into(),
+                            kind,
+                            label,
+                            pointer: flags.contains('*'),
+                            omit_empty: flags.contains('o'),
+                            omit_zero: flags.contains('z'),
+                        })
+                    })
+                    .collect();
+                fields.sort_by_key(|field| field.number);
+                let form = if go.lists.iter().any(|list| **list == *name) {
+                    Form::List
+                } else {
+                    form(&name)
+                };
+                Descriptor { name, form, fields: fields.into() }
+            })
+            .collect();
+        Self { messages, by_name }
+    }
+}
+
+/// A field whose type is unknown is none; a test sees to it that there are none such.
+fn resolve(
+    by_name: &HashMap<Box<str>, usize>,
+    package: &str,
+    label: &str,
+    type_: &str,
+) -> Option<(Label, Kind)> {
+    let (label, type_) = match type_.strip_prefix("map<string, ") {
+        Some(value) => (Label::Map, value.strip_suffix('>')?),
+        None if label == "repeated" => (Label::List, type_),
+        None => (Label::One, type_),
+    };
+    let kind = match type_ {
+        "string" => Kind::String,
+        "bytes" => Kind::Bytes,
+        "bool" => Kind::Bool,
+        "int32" => Kind::Int32,
+        "int64" => Kind::Int64,
+        "double" => Kind::Double,
+        _ => {
+            let type_ = type_.trim_start_matches('.');
+            let index = by_name.get(type_).or_else(|| by_name.get(&*format!("{package}.{type_}")));
+            Kind::Message(*index?)
+        }
+    };
+    Some((label, kind))
+}
+
+fn form(name: &str) -> Form {
+    match name.strip_prefix("k8s.io.").unwrap_or(name) {
+        "apimachinery.pkg.apis.meta.v1.Time" => Form::Time,
+        "apimachinery.pkg.apis.meta.v1.MicroTime" => Form::MicroTime,
+        "apimachinery.pkg.api.resource.Quantity"
+        | "apimachinery.pkg.api.resource.QuantityValue" => Form::Quantity,
+        "apimachinery.pkg.util.intstr.IntOrString" => Form::IntOrString,
+        "apimachinery.pkg.runtime.RawExtension"
+        | "apimachinery.pkg.apis.meta.v1.FieldsV1"
+        | "apiextensions_apiserver.pkg.apis.apiextensions.v1.JSON" => Form::Raw,
+        "apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray" => {
+            Form::SchemaOrArray
+        }
+        "apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool" => {
+            Form::SchemaOrBool
+        }
+        "apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray" => {
+            Form::SchemaOrStrings
+        }
+        _ => Form::Object,
+    }
+}
+
+/// Package and name of the message of a kind, such as `apps/v1`, `Deployment`.
+pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descriptor> {
+    let schema = Schema::get();
+    let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
+    let named = match group {
+        "apiextensions.k8s.io" => schema.named(&format!(
+            "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
+        )),
+        "apiregistration.k8s.io" => schema
+            .named(&format!("k8s.io.kube_aggregator.pkg.apis.apiregistration.{version}.{kind}")),
+        "internal.apiserver.k8s.io" => {
+            schema.named(&format!("k8s.io.api.apiserverinternal.{version}.{kind}"))
+        }
+        "meta.k8s.io" => None,
+        _ if group.contains('.') && !group.ends_with(".k8s.io") => return None,
+        _ => {
+            let group = group.split('.').next().unwrap_or(group);
+            schema.named(&format!("k8s.io.api.{group}.{version}.{kind}"))
+        }
+    };
+    // Statuses, options and partial metadata are of every group.
+    named.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
+}
