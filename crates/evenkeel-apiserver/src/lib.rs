@@ -6,6 +6,7 @@ mod auth;
 mod decode;
 mod discovery;
 mod kinds;
+mod managed;
 mod openapi;
 mod output;
 mod patch;

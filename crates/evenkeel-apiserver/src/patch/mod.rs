@@ -1,5 +1,6 @@
 //! Patches: JSON, merge, strategic merge and server-side apply, and who manages which field.
 
+mod applied;
 mod go_text;
 mod json_patch;
 mod merge_patch;
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::decode::FieldValidation;
+use crate::managed;
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::StatusError;
@@ -48,6 +50,12 @@ pub(crate) struct Writer<'a> {
     pub(crate) now: Timestamp,
 }
 
+impl<'a> Writer<'a> {
+    fn write(&self) -> managed::Write<'a> {
+        managed::Write { manager: self.manager, subresource: self.subresource, now: self.now }
+    }
+}
+
 /// Applies a JSON, merge or strategic merge patch to `current` (in the version of the request).
 pub(crate) fn patch(
     kind: &GroupVersionKind,
@@ -61,22 +69,30 @@ pub(crate) fn patch(
 
 /// Server-side apply of `body` to `current` (none: the object is made): the merged object with its `managedFields`.
 pub(crate) fn apply(
-    _kind: &GroupVersionKind,
+    kind: &GroupVersionKind,
     current: Option<&Value>,
-    _body: &[u8],
-    _writer: &Writer<'_>,
-    _force: bool,
-    _validation: FieldValidation,
+    body: &[u8],
+    writer: &Writer<'_>,
+    force: bool,
+    validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    Ok(Patched { object: current.cloned().unwrap_or_default(), warnings: Vec::new() })
+    let Some(schema) = Schema::of(kind) else {
+        return Err(StatusError::plain_internal(format!("no corresponding type for {kind}")));
+    };
+    applied::apply(&schema, kind, current, body, &writer.write(), force, validation)
 }
 
 /// Brings `managedFields` of `new` up to date after a write that was no apply. `old` is the stored object, none on create.
-/// When nothing but `managedFields` would change, `new` is left with those of `old`.
+/// When nothing but times of `managedFields` would change, `new` is left with those of `old`.
 pub(crate) fn track(
-    _kind: &GroupVersionKind,
-    _old: Option<&Value>,
-    _new: &mut Value,
-    _writer: &Writer<'_>,
+    kind: &GroupVersionKind,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
 ) {
+    let Some(schema) = Schema::of(kind) else { return };
+    managed::track(&schema, old, new, &writer.write());
+    if let Some(old) = old {
+        managed::keep_times(old, new);
+    }
 }

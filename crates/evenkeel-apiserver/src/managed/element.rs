@@ -1,0 +1,103 @@
+//! Path elements in the notation of `fieldsV1`, and how messages print them.
+
+use serde_json::Value;
+
+use crate::decode::typed::quoted;
+use crate::schema::node::{At, Shape};
+
+/// The element of a named field.
+pub(crate) fn field(name: &str) -> Box<str> {
+    format!("f:{name}").into()
+}
+
+/// The element of a value of a set, or why it cannot be in one.
+pub(crate) fn of_value(value: &Value) -> Result<Box<str>, &'static str> {
+    match value {
+        Value::Object(_) => Err("associative list without keys has an element that's a map type"),
+        Value::Array(_) => Err("not supported: associative list with lists as elements"),
+        Value::Null => Err("associative list without keys has an element that's an explicit null"),
+        scalar => Ok(format!("v:{}", plain(scalar)).into()),
+    }
+}
+
+/// The element of a list's item that is told apart by `keys`; `item` is the type of the items.
+pub(crate) fn of_item(value: &Value, keys: &[Box<str>], item: At<'_>) -> Result<Box<str>, String> {
+    let Value::Object(entries) = value else {
+        let what = if value.is_null() { "a null element" } else { "non-map elements" };
+        return Err(format!("associative list with keys may not have {what}"));
+    };
+    let default = |key: &str| match item.shape() {
+        Shape::Struct(s) => s.field(key).and_then(|f| f.default.as_ref()),
+        _ => None,
+    };
+    let mut found: Vec<(&str, &Value)> = keys
+        .iter()
+        .filter_map(|key| Some((&**key, entries.get(&**key).or_else(|| default(key))?)))
+        .collect();
+    if found.is_empty() {
+        let keys = keys.iter().map(|k| quoted(k)).collect::<Vec<_>>().join(" ");
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
+        ));
+    }
+    found.sort_by_key(|(name, _)| *name);
+    Ok(key_text(&found))
+}
+
+fn key_text(keys: &[(&str, &Value)]) -> Box<str> {
+    let parts: Vec<String> = keys
+        .iter()
+        .map(|(name, value)| format!("{}:{}", Value::from(*name), plain(value)))
+        .collect();
+    format!("k:{{{}}}", parts.join(",")).into()
+}
+
+/// A scalar, with one spelling for equal numbers.
+fn plain(value: &Value) -> String {
+    match value.as_f64() {
+        Some(n) if value.is_f64() && n.fract() == 0.0 && n.abs() < 9e15 => (n as i64).to_string(),
+        _ => value.to_string(),
+    }
+}
+
+/// An element as a client wrote it in the one spelling; `None` for a kind of element that is not known.
+pub(crate) fn normalise(text: &str) -> Result<Option<Box<str>>, String> {
+    let Some((kind, rest)) = text.split_once(':') else {
+        return Err(format!("missing colon: {text}"));
+    };
+    let json = || serde_json::from_str::<Value>(rest).map_err(|e| format!("{text}: {e}"));
+    Ok(Some(match kind {
+        "f" => text.into(),
+        "v" => format!("v:{}", plain(&json()?)).into(),
+        "i" => format!("i:{}", rest.parse::<i64>().map_err(|e| format!("{text}: {e}"))?).into(),
+        "k" => match json()? {
+            Value::Object(entries) => {
+                key_text(&entries.iter().map(|(k, v)| (k.as_str(), v)).collect::<Vec<_>>())
+            }
+            _ => return Err(format!("{text}: must be an object")),
+        },
+        _ => return Ok(None),
+    }))
+}
+
+/// A path as messages print it: `.spec.containers[name="a"].image`.
+pub(crate) fn print(path: &[&str]) -> String {
+    path.iter().map(|element| print_one(element)).collect()
+}
+
+/// One element as messages print it.
+pub(crate) fn print_one(element: &str) -> String {
+    match element.split_once(':') {
+        Some(("f", name)) => format!(".{name}"),
+        Some(("v", value)) => format!("[={value}]"),
+        Some(("k", keys)) => match serde_json::from_str::<Value>(keys) {
+            Ok(Value::Object(entries)) => {
+                let parts: Vec<String> = entries.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                format!("[{}]", parts.join(","))
+            }
+            _ => format!("[{keys}]"),
+        },
+        Some((_, index)) => format!("[{index}]"),
+        None => element.to_owned(),
+    }
+}

@@ -1,0 +1,210 @@
+//! `metadata.managedFields`: who manages which fields, read and written.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::set::FieldSet;
+
+/// Who an entry belongs to. Appliers are one manager whatever version they apply; updaters are one per version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ManagerId {
+    pub applied: bool,
+    pub manager: String,
+    /// Empty for appliers.
+    pub api_version: String,
+    pub subresource: String,
+}
+
+impl ManagerId {
+    /// As conflicts name a manager.
+    pub(crate) fn print(&self) -> String {
+        let mut text = crate::decode::typed::quoted(&self.manager);
+        if !self.subresource.is_empty() {
+            text.push_str(&format!(" with subresource \"{}\"", self.subresource));
+        }
+        if !self.applied {
+            text.push_str(&format!(" using {}", self.api_version));
+        }
+        text
+    }
+}
+
+/// What a manager has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub api_version: String,
+    pub fields: FieldSet,
+    /// As written; empty where the entry has none.
+    pub time: String,
+}
+
+/// All managers of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Managers {
+    pub entries: BTreeMap<ManagerId, Entry>,
+}
+
+impl Managers {
+    /// Reads the managers of an object; an object without any has none.
+    pub(crate) fn of(object: &Value) -> Result<Self, String> {
+        match object.pointer("/metadata/managedFields") {
+            None | Some(Value::Null) => Ok(Self::default()),
+            Some(Value::Array(entries)) => Self::parse(entries),
+            Some(_) => Err("managedFields must be a list".to_owned()),
+        }
+    }
+
+    fn parse(list: &[Value]) -> Result<Self, String> {
+        let mut managers = Self::default();
+        for (i, entry) in list.iter().enumerate() {
+            let text =
+                |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+            let applied = match text("operation").as_str() {
+                "Apply" => true,
+                "Update" => false,
+                _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+            };
+            let api_version = text("apiVersion");
+            if api_version.is_empty() {
+                return Err("apiVersion must not be empty".to_owned());
+            }
+            match text("fieldsType").as_str() {
+                "FieldsV1" => {}
+                "" => return Err(format!("missing fieldsType in managed fields entry {i}")),
+                other => {
+                    return Err(format!(
+                        "invalid fieldsType \"{other}\" in managed fields entry {i}"
+                    ));
+                }
+            }
+            let fields = match entry.get("fieldsV1") {
+                None | Some(Value::Null) => FieldSet::default(),
+                Some(fields) => {
+                    FieldSet::parse(fields).map_err(|e| format!("error decoding set: {e}"))?
+                }
+            };
+            let id = ManagerId {
+                applied,
+                manager: text("manager"),
+                api_version: if applied { String::new() } else { api_version.clone() },
+                subresource: text("subresource"),
+            };
+            managers.entries.insert(id, Entry { api_version, fields, time: text("time") });
+        }
+        Ok(managers)
+    }
+
+    /// Writes the managers into an object: appliers first, then by time, then by name. None at all leaves no list.
+    pub(crate) fn write(&self, object: &mut Value) {
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return;
+        };
+        metadata.remove("managedFields");
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut all: Vec<(&ManagerId, &Entry)> = self.entries.iter().collect();
+        all.sort_by(|(a, x), (b, y)| {
+            let key = |id: &ManagerId, e: &Entry| {
+                (
+                    !id.applied,
+                    e.time.clone(),
+                    id.manager.clone(),
+                    e.api_version.clone(),
+                    id.subresource.clone(),
+                )
+            };
+            key(a, x).cmp(&key(b, y))
+        });
+        let list = all.into_iter().map(|(id, entry)| write_entry(id, entry)).collect();
+        metadata.insert("managedFields".to_owned(), Value::Array(list));
+    }
+}
+
+fn write_entry(id: &ManagerId, entry: &Entry) -> Value {
+    let mut map = Map::new();
+    let mut put = |name: &str, value: &str| {
+        if !value.is_empty() {
+            map.insert(name.to_owned(), value.into());
+        }
+    };
+    put("manager", &id.manager);
+    put("operation", if id.applied { "Apply" } else { "Update" });
+    put("apiVersion", &entry.api_version);
+    put("time", &entry.time);
+    put("fieldsType", "FieldsV1");
+    put("subresource", &id.subresource);
+    map.insert("fieldsV1".to_owned(), entry.fields.to_value());
+    Value::Object(map)
+}
+
+/// A time as entries have it.
+pub(crate) fn time(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Whether a list of managers is one that asks to forget them all: an empty list, or one empty entry.
+pub(crate) fn is_reset(object: &Value) -> bool {
+    match object.pointer("/metadata/managedFields") {
+        Some(Value::Array(list)) => match list.as_slice() {
+            [] => true,
+            [Value::Object(one)] => one.values().all(|v| v.is_null() || v == ""),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Takes the managers out of an object.
+pub(crate) fn forget(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+/// Where nothing but the times of entries differ, takes the old ones: a write that changes nothing is no write.
+pub(crate) fn keep_times(old: &Value, new: &mut Value) {
+    let timeless = |object: &Value| {
+        let list = object
+            .pointer("/metadata/managedFields")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let mut list: Vec<String> = list
+            .into_iter()
+            .map(|mut entry| {
+                entry.as_object_mut().map(|e| e.remove("time"));
+                entry.to_string()
+            })
+            .collect();
+        list.sort();
+        list
+    };
+    if old.pointer("/metadata/managedFields") == new.pointer("/metadata/managedFields")
+        || timeless(old) != timeless(new)
+    {
+        return;
+    }
+    if equal_but_for_managers(old, new)
+        && let Some(list) = old.pointer("/metadata/managedFields").cloned()
+        && let Some(place) = new.pointer_mut("/metadata/managedFields")
+    {
+        *place = list;
+    }
+}
+
+fn equal_but_for_managers(a: &Value, b: &Value) -> bool {
+    let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
+    let same = |name: &str, a: &Value, b: Option<&Value>| match (name, a, b) {
+        ("metadata", Value::Object(a), Some(Value::Object(b))) => {
+            let others =
+                |m: &Map<String, Value>| m.iter().filter(|(k, _)| *k != "managedFields").count();
+            others(a) == others(b)
+                && a.iter().filter(|(k, _)| *k != "managedFields").all(|(k, v)| b.get(k) == Some(v))
+        }
+        (_, a, b) => Some(a) == b,
+    };
+    a.len() == b.len() && a.iter().all(|(k, v)| same(k, v, b.get(k)))
+}
