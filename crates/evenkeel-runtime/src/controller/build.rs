@@ -63,6 +63,12 @@ impl Builder {
         })
     }
 
+    /// Another name than it was made with.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Arc::from(name);
+        self
+    }
+
     /// Name of the queue in metrics, if not the controller's.
     pub fn queue(mut self, name: &str) -> Self {
         self.queue = Some(name.to_owned());

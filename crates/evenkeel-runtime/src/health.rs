@@ -1,0 +1,207 @@
+//! Whether the program is well: named checks, and how `/healthz` and its like tell of them.
+
+use http::{Response, StatusCode, header};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How long past its duration a lease may stay unrenewed before the program counts as unwell.
+pub const LEADER_TOLERANCE: Duration = Duration::from_secs(20);
+
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Named checks; clones share them. There is always `ping`, which passes.
+///
+/// ```
+/// use evenkeel_runtime::health::Health;
+///
+/// let health = Health::new();
+/// health.add("disk", || Err("full".to_owned()));
+/// let answer = health.answer("healthz", "");
+/// assert_eq!(answer.status(), 500);
+/// assert!(answer.body().contains("[-]disk failed: reason withheld"));
+/// assert_eq!(health.answer("healthz", "exclude=disk").body(), "ok");
+/// ```
+#[derive(Clone)]
+pub struct Health {
+    checks: Arc<Mutex<Vec<(String, Check)>>>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.lock().iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Health {
+    /// `ping` alone.
+    pub fn new() -> Self {
+        let health = Self { checks: Arc::default() };
+        health.add("ping", || Ok(()));
+        health
+    }
+
+    /// Adds a check, or replaces the one of that name. It must be quick: it runs in each answer.
+    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        let check: Check = Arc::new(check);
+        let mut checks = self.lock();
+        match checks.iter_mut().find(|(present, _)| present == name) {
+            Some((_, present)) => *present = check,
+            None => checks.push((name.to_owned(), check)),
+        }
+    }
+
+    /// Names of the checks that fail, each with its reason.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        let checks = self.lock().clone();
+        checks
+            .into_iter()
+            .filter_map(|(name, check)| check().err().map(|reason| (name, reason)))
+            .collect()
+    }
+
+    /// The answer for a path such as `healthz`, as apiserver's `healthz` package gives it: `ok`, or a line for each check
+    /// when one fails or `query` has `verbose`. `exclude=<name>` leaves a check out. Reasons go to the log alone.
+    pub fn answer(&self, path: &str, query: &str) -> Response<String> {
+        let mut excluded: Vec<String> = values(query, "exclude").collect();
+        excluded.sort_unstable();
+        excluded.dedup();
+        let checks = self.lock().clone();
+        let unknown: Vec<String> = excluded
+            .iter()
+            .filter(|name| !checks.iter().any(|(present, _)| present == *name))
+            .cloned()
+            .collect();
+        let (mut lines, mut failed) = (String::new(), false);
+        for (name, check) in &checks {
+            let line = if excluded.contains(name) {
+                format!("[+]{name} excluded: ok")
+            } else if let Err(reason) = check() {
+                failed = true;
+                tracing::info!(check = %name, reason, path, "health check failed");
+                format!("[-]{name} failed: reason withheld")
+            } else {
+                format!("[+]{name} ok")
+            };
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+        if !unknown.is_empty() {
+            let names: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            lines.push_str("warn: some health checks cannot be excluded: no matches for ");
+            lines.push_str(&names);
+            lines.push('\n');
+        }
+        if failed {
+            return text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("{lines}{path} check failed\n"),
+            );
+        }
+        if values(query, "verbose").next().is_none() {
+            return text(StatusCode::OK, "ok".to_owned());
+        }
+        text(StatusCode::OK, format!("{lines}{path} check passed\n"))
+    }
+
+    /// The answer for one check alone (`/healthz/<name>`); `None` when there is none of that name.
+    pub fn answer_one(&self, name: &str) -> Option<Response<String>> {
+        let check = self.lock().iter().find(|(present, _)| present == name)?.1.clone();
+        Some(match check() {
+            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+            Err(reason) => text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("internal server error: {reason}\n"),
+            ),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, Check)>> {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Values of a query parameter; a parameter without a value has an empty one. Names of checks need no unescaping.
+fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(move |(present, _)| *present == name).map(|(_, value)| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unwell() -> Health {
+        let health = Health::new();
+        health.add("leaderElection", || Err("failed election to renew leadership".into()));
+        health.add("replicaset", || Ok(()));
+        health
+    }
+
+    #[test]
+    fn answers_as_upstream_does() {
+        let table = [
+            (
+                "",
+                500,
+                "[+]ping ok\n[-]leaderElection failed: reason withheld\n[+]replicaset ok\nhealthz check failed\n",
+            ),
+            ("exclude=leaderElection", 200, "ok"),
+            (
+                "verbose&exclude=leaderElection",
+                200,
+                "[+]ping ok\n[+]leaderElection excluded: ok\n[+]replicaset ok\nhealthz check passed\n",
+            ),
+            (
+                "verbose=1&exclude=leaderElection&exclude=x&exclude=y",
+                200,
+                "[+]ping ok\n[+]leaderElection excluded: ok\n[+]replicaset ok\nwarn: some health checks cannot be \
+                 excluded: no matches for \"x\",\"y\"\nhealthz check passed\n",
+            ),
+        ];
+        for (query, status, body) in table {
+            let answer = unwell().answer("healthz", query);
+            assert_eq!(
+                (answer.status().as_u16(), answer.body().as_str()),
+                (status, body),
+                "?{query}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_check_alone_tells_its_reason() {
+        let answer = unwell().answer_one("leaderElection").unwrap();
+        assert_eq!(answer.body(), "internal server error: failed election to renew leadership\n");
+        assert_eq!(unwell().answer_one("replicaset").unwrap().status(), 200);
+        assert!(unwell().answer_one("unknown").is_none());
+    }
+
+    #[test]
+    fn a_check_of_the_same_name_takes_the_place() {
+        let health = unwell();
+        health.add("leaderElection", || Ok(()));
+        assert_eq!(health.failures(), []);
+    }
+}

@@ -1,0 +1,243 @@
+//! The rules of the election: plain data that is told what was read and what the time is.
+
+use evenkeel_api::time::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The part of a Lease's spec that the election is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Empty when nobody holds it.
+    pub(super) holder: String,
+    pub(super) lease_seconds: i32,
+    pub(super) acquired: Option<Timestamp>,
+    pub(super) renewed: Option<Timestamp>,
+    pub(super) transitions: i32,
+}
+
+/// How an attempt begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// Write this without reading first.
+    Update(Record),
+    /// Read the lease.
+    Read,
+}
+
+/// How an attempt goes on once the lease was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// There is none: make it.
+    Create(Record),
+    /// Write this over what was read.
+    Update {
+        /// What to write.
+        record: Record,
+        /// It was this process that held it.
+        renewal: bool,
+    },
+    /// Somebody else leads.
+    Held,
+}
+
+/// What one contender knows.
+#[derive(Debug)]
+pub(super) struct Election {
+    identity: String,
+    lease_seconds: i32,
+    observed: Record,
+    observed_at: Option<Instant>,
+    /// As last read, to notice a change by another process.
+    read: Option<Record>,
+}
+
+impl Election {
+    pub(super) fn new(identity: &str, lease_duration: Duration) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            lease_seconds: i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX),
+            observed: Record::default(),
+            observed_at: None,
+            read: None,
+        }
+    }
+
+    pub(super) fn first(&self, wall: Timestamp, now: Instant) -> First {
+        if self.is_leader() && self.valid(now) {
+            First::Update(self.renewal(&self.observed, wall))
+        } else {
+            First::Read
+        }
+    }
+
+    pub(super) fn found(&mut self, found: Option<Record>, wall: Timestamp, now: Instant) -> Then {
+        let Some(found) = found else {
+            return Then::Create(self.fresh(wall, 0));
+        };
+        if self.read.as_ref() != Some(&found) {
+            self.observed = found.clone();
+            self.observed_at = Some(now);
+            self.read = Some(found.clone());
+        }
+        if !found.holder.is_empty() && self.valid(now) && !self.is_leader() {
+            return Then::Held;
+        }
+        if self.is_leader() {
+            return Then::Update { record: self.renewal(&found, wall), renewal: true };
+        }
+        Then::Update {
+            record: self.fresh(wall, found.transitions.saturating_add(1)),
+            renewal: false,
+        }
+    }
+
+    /// `record` now stands in the lease.
+    pub(super) fn written(&mut self, record: Record, now: Instant) {
+        self.observed = record;
+        self.observed_at = Some(now);
+    }
+
+    /// What to write to give the lease back; `None` when it is not this process's to give.
+    pub(super) fn released(&self, found: &Record, wall: Timestamp) -> Option<Record> {
+        // By what stands there as well as by what was observed: a lease lost meanwhile is left alone.
+        (self.is_leader() && found.holder == self.identity).then(|| Record {
+            holder: String::new(),
+            lease_seconds: 1,
+            acquired: Some(wall),
+            renewed: Some(wall),
+            transitions: found.transitions,
+        })
+    }
+
+    pub(super) fn is_leader(&self) -> bool {
+        self.observed.holder == self.identity
+    }
+
+    pub(super) fn leader(&self) -> &str {
+        &self.observed.holder
+    }
+
+    /// Whether this process leads but has observed nothing for longer than `limit`.
+    pub(super) fn overdue(&self, limit: Duration, now: Instant) -> bool {
+        let since = self.observed_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.is_leader() && since > limit
+    }
+
+    fn valid(&self, now: Instant) -> bool {
+        let duration = Duration::from_secs(u64::try_from(self.observed.lease_seconds).unwrap_or(0));
+        self.observed_at.is_some_and(|at| at + duration > now)
+    }
+
+    fn fresh(&self, wall: Timestamp, transitions: i32) -> Record {
+        Record {
+            holder: self.identity.clone(),
+            lease_seconds: self.lease_seconds,
+            acquired: Some(wall),
+            renewed: Some(wall),
+            transitions,
+        }
+    }
+
+    fn renewal(&self, of: &Record, wall: Timestamp) -> Record {
+        Record { acquired: of.acquired, ..self.fresh(wall, of.transitions) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(n: i64) -> Timestamp {
+        Timestamp::from_second(n).unwrap()
+    }
+
+    fn held_by(holder: &str, renewed: i64) -> Record {
+        Record {
+            holder: holder.into(),
+            lease_seconds: 15,
+            acquired: Some(second(0)),
+            renewed: Some(second(renewed)),
+            transitions: 3,
+        }
+    }
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_held_from_when_its_change_was_observed_whatever_it_says() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        // Its holder's clock is an hour behind or ahead: that does not matter.
+        let found = Some(held_by("other", -3600));
+        assert_eq!(me.found(found.clone(), second(0), start), Then::Held);
+        assert_eq!(me.found(found.clone(), second(14), after(start, 14)), Then::Held);
+        assert_eq!(
+            me.found(Some(held_by("other", 3600)), second(14), after(start, 14)),
+            Then::Held
+        );
+        assert_eq!(
+            me.found(Some(held_by("other", 3600)), second(28), after(start, 28)),
+            Then::Held
+        );
+        let taken = me.found(Some(held_by("other", 3600)), second(29), after(start, 29));
+        let Then::Update { record, renewal: false } = taken else { panic!("{taken:?}") };
+        assert_eq!(
+            (record.holder.as_str(), record.transitions, record.acquired),
+            ("me", 4, Some(second(29)))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_leader_renews_without_reading_while_its_lease_is_valid() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.first(second(0), start), First::Read);
+        let Then::Create(record) = me.found(None, second(0), start) else { panic!() };
+        assert_eq!((record.transitions, record.lease_seconds), (0, 15));
+        me.written(record, start);
+        let First::Update(renewal) = me.first(second(14), after(start, 14)) else { panic!() };
+        assert_eq!((renewal.acquired, renewal.renewed), (Some(second(0)), Some(second(14))));
+        assert_eq!(me.first(second(15), after(start, 15)), First::Read, "it has run out");
+        let mine = Some(held_by("me", 0));
+        let Then::Update { record, renewal: true } = me.found(mine, second(15), after(start, 15))
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (record.transitions, record.acquired),
+            (3, Some(second(0))),
+            "still the same leadership"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_released_lease_is_free_at_once() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        let free = Record { holder: String::new(), lease_seconds: 1, ..held_by("", 0) };
+        assert!(matches!(
+            me.found(Some(free), second(0), start),
+            Then::Update { renewal: false, .. }
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_its_own_lease_is_released() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.released(&held_by("other", 0), second(1)), None);
+        me.written(held_by("me", 0), start);
+        assert_eq!(me.released(&held_by("other", 0), second(1)), None, "lost meanwhile");
+        let record = me.released(&held_by("me", 0), second(1)).unwrap();
+        assert_eq!((record.holder.as_str(), record.lease_seconds, record.transitions), ("", 1, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_does_not_renew_is_overdue() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        me.written(held_by("me", 0), start);
+        let limit = Duration::from_secs(35);
+        assert!(!me.overdue(limit, after(start, 35)));
+        assert!(me.overdue(limit, after(start, 36)));
+        me.written(held_by("other", 0), start);
+        assert!(!me.overdue(limit, after(start, 36)), "a stand-by is never overdue");
+    }
+}

@@ -1,0 +1,253 @@
+//! Leader election over a Lease, by the timing rules of client-go's `tools/leaderelection`.
+//!
+//! Remote clocks are never compared with the local one: a lease counts as held for its duration from when a change of it
+//! was last *observed*. [`LeaderElection`] is driven by whoever owns the program's life (see [`crate::manager`]):
+//! [`LeaderElection::acquire`], then [`LeaderElection::hold`] beside the work, then [`LeaderElection::step_down`] once all
+//! work has ended.
+
+mod config;
+mod election;
+mod lock;
+
+pub use config::{Config, ConfigError};
+
+use crate::{
+    client::Client,
+    clock::Clock,
+    events::Recorder,
+    metrics::{counters, int_gauges},
+    plan::Note,
+};
+use election::{Election, First, Then};
+use lock::{Lock, LockError};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+
+/// The wait between two attempts to acquire is stretched by up to so much of it.
+const JITTER: f64 = 1.2;
+
+/// `leader_election_master_status{name}` and `leader_election_slowpath_total{name}`.
+#[derive(Clone)]
+pub struct Metrics {
+    master: IntGaugeVec,
+    slowpath: IntCounterVec,
+}
+
+impl Metrics {
+    /// Registers them; once per registry.
+    pub fn register(registry: &Registry) -> Self {
+        let labels = &["name"];
+        Self {
+            master: int_gauges(
+                registry,
+                "leader_election_master_status",
+                "1 while this process holds the lease of that name, 0 while it stands by.",
+                labels,
+            ),
+            slowpath: counters(
+                registry,
+                "leader_election_slowpath_total",
+                "Renewals of a lease that had to read it first.",
+                labels,
+            ),
+        }
+    }
+}
+
+/// One contender for one lease.
+pub struct LeaderElection {
+    config: Config,
+    lock: Lock,
+    clock: Clock,
+    events: Option<Recorder>,
+    metrics: Metrics,
+    election: Mutex<Election>,
+}
+
+impl LeaderElection {
+    /// A contender. Events "<identity> became leader" and "… stopped leading" about the Lease go to `events`.
+    ///
+    /// # Errors
+    /// When the times cannot work together; see [`Config::check`].
+    pub fn new(
+        client: &Client,
+        config: Config,
+        clock: Clock,
+        events: Option<Recorder>,
+        metrics: Metrics,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let election = Mutex::new(Election::new(&config.identity, config.lease_duration));
+        let lock = Lock::new(client.with_user_agent("leader-election"), &config);
+        metrics.master.with_label_values(&[&config.name]).set(0);
+        Ok(Self { config, lock, clock, events, metrics, election })
+    }
+
+    /// Contends until this process leads.
+    pub async fn acquire(&self) {
+        let Config { namespace, name, retry_period, .. } = &self.config;
+        tracing::info!(%namespace, %name, "attempting to acquire leader lease");
+        while !self.attempt().await {
+            let stretch = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
+            self.clock.sleep(retry_period.mul_f64(stretch)).await;
+        }
+        self.metrics.master.with_label_values(&[name]).set(1);
+        self.tell("became leader");
+        tracing::info!(%namespace, %name, "acquired leader lease");
+    }
+
+    /// Renews the lease for as long as that works; returns when leadership is lost. Dropping it is how to stop.
+    pub async fn hold(&self) {
+        while self.renew().await {
+            self.clock.sleep(self.config.retry_period).await;
+        }
+        let Config { namespace, name, .. } = &self.config;
+        self.metrics.master.with_label_values(&[name]).set(0);
+        tracing::error!(%namespace, %name, "leader lease was not renewed in time");
+    }
+
+    /// Stops leading: gives the lease back if so configured, and tells. To be called when all work under the lease has
+    /// ended, or another process would work at the same time.
+    pub async fn step_down(&self) {
+        self.metrics.master.with_label_values(&[&self.config.name]).set(0);
+        if self.config.release_on_cancel
+            && timeout(self.config.renew_deadline, self.release()).await.is_err()
+        {
+            tracing::warn!(name = %self.config.name, "leader lease not released in time");
+        }
+        self.tell("stopped leading");
+    }
+
+    /// Whether this process is the leader, as far as it knows.
+    pub fn is_leader(&self) -> bool {
+        self.election().is_leader()
+    }
+
+    /// Identity of the leader as last observed; empty when there is none.
+    pub fn leader(&self) -> String {
+        self.election().leader().to_owned()
+    }
+
+    /// Fails when this process holds that it leads but has not renewed for longer than the lease and `tolerance`: it
+    /// should have ended by itself (upstream's `HealthzAdaptor`).
+    ///
+    /// # Errors
+    /// In that case, with a text for the health check.
+    pub fn check(&self, tolerance: Duration) -> Result<(), String> {
+        if self.election().overdue(self.config.lease_duration + tolerance, Instant::now()) {
+            return Err(format!(
+                "failed election to renew leadership on lease {}",
+                self.config.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Attempts each retry period until one works or the renew deadline has passed.
+    async fn renew(&self) -> bool {
+        let deadline = Instant::now() + self.config.renew_deadline;
+        let mut ticks = interval(self.config.retry_period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let attempts = async {
+            loop {
+                ticks.tick().await;
+                if self.attempt().await {
+                    return;
+                }
+            }
+        };
+        timeout_at(deadline, attempts).await.is_ok()
+    }
+
+    /// One attempt to acquire or to renew; whether this process leads after it.
+    async fn attempt(&self) -> bool {
+        let before = self.leader();
+        let leads = match self.try_once().await {
+            Ok(leads) => leads,
+            Err(error) => {
+                tracing::warn!(name = %self.config.name, %error, "leader lease not taken or renewed");
+                false
+            }
+        };
+        let after = self.leader();
+        if after != before {
+            tracing::info!(name = %self.config.name, leader = %after, "new leader elected");
+        }
+        leads
+    }
+
+    async fn try_once(&self) -> Result<bool, LockError> {
+        let first = self.election().first(self.clock.now(), Instant::now());
+        if let First::Update(record) = first {
+            // What was observed last is taken to be current; if not, the server says so.
+            match self.lock.update(&record).await {
+                Ok(()) => {
+                    self.election().written(record, Instant::now());
+                    return Ok(true);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "optimistic renewal failed, reading the lease");
+                }
+            }
+        }
+        let found = self.lock.read().await?;
+        let then = self.election().found(found, self.clock.now(), Instant::now());
+        let record = match then {
+            Then::Held => return Ok(false),
+            Then::Create(record) => {
+                self.lock.create(&record).await?;
+                record
+            }
+            Then::Update { record, renewal } => {
+                if renewal {
+                    self.metrics.slowpath.with_label_values(&[&self.config.name]).inc();
+                }
+                self.lock.update(&record).await?;
+                record
+            }
+        };
+        self.election().written(record, Instant::now());
+        Ok(true)
+    }
+
+    /// Empties the lease, again after a conflict (with a renewal that was under way), unless somebody else holds it.
+    async fn release(&self) {
+        loop {
+            let found = match self.lock.read().await {
+                Ok(Some(found)) => found,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(name = %self.config.name, %error, "leader lease not released");
+                    return;
+                }
+            };
+            let Some(record) = self.election().released(&found, self.clock.now()) else { return };
+            match self.lock.update(&record).await {
+                Ok(()) => {
+                    self.election().written(record, Instant::now());
+                    return;
+                }
+                Err(error) if error.is_conflict() => {}
+                Err(error) => {
+                    tracing::warn!(name = %self.config.name, %error, "leader lease not released");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell(&self, what: &str) {
+        if let Some(events) = &self.events {
+            let message = format!("{} {what}", self.config.identity);
+            events.record(&Note::normal(self.lock.target(), "LeaderElection", message));
+        }
+    }
+
+    fn election(&self) -> MutexGuard<'_, Election> {
+        self.election.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,152 @@
+//! What a manager is made of.
+
+use super::Manager;
+use crate::{
+    cache::Caches,
+    client::Client,
+    clock::Clock,
+    controller::Env,
+    events::Recorder,
+    health::{Health, LEADER_TOLERANCE},
+    lease::{self, Config, ConfigError, LeaderElection},
+};
+use prometheus::Registry;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// A manager that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The election's times cannot work together.
+    #[error("leader election")]
+    Election(#[from] ConfigError),
+}
+
+/// What [`Manager::builder`] collects.
+#[must_use = "a builder does nothing until built"]
+pub struct ManagerBuilder {
+    kube: kube::Client,
+    client: Option<Client>,
+    caches: Option<Caches>,
+    clock: Clock,
+    registry: Registry,
+    component: String,
+    grace: Duration,
+    election: Option<Config>,
+}
+
+impl ManagerBuilder {
+    pub(super) fn new(kube: kube::Client) -> Self {
+        Self {
+            kube,
+            client: None,
+            caches: None,
+            clock: Clock::system(),
+            registry: Registry::new(),
+            component: "evenkeel".to_owned(),
+            grace: Duration::from_secs(30),
+            election: None,
+        }
+    }
+
+    /// Name of the program, as its user agent and the source of its own events.
+    pub fn component(mut self, name: &str) -> Self {
+        self.component = name.to_owned();
+        self
+    }
+
+    /// Uses this client, which has its own rate limit, metrics and user agent.
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Uses these caches instead of new ones. They must not be started yet.
+    pub fn caches(mut self, caches: Caches) -> Self {
+        self.caches = Some(caches);
+        self
+    }
+
+    /// The clock, for simulations.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where metrics go; a registry of its own unless said otherwise.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// How long stopping may take before what still runs is aborted; 30 s unless said otherwise.
+    pub fn grace_period(mut self, period: Duration) -> Self {
+        self.grace = period;
+        self
+    }
+
+    /// Runs [`super::Group::Leader`] only while holding the Lease of this name, as `identity`, with upstream's times.
+    pub fn leader_election(self, namespace: &str, name: &str, identity: &str) -> Self {
+        self.election(Config::new(namespace, name, identity))
+    }
+
+    /// As [`ManagerBuilder::leader_election`] with everything said.
+    pub fn election(mut self, config: Config) -> Self {
+        self.election = Some(config);
+        self
+    }
+
+    /// The manager. To be called inside the tokio runtime that it will run in.
+    ///
+    /// # Errors
+    /// When the election's times cannot work together.
+    pub fn build(self) -> Result<Manager, BuildError> {
+        let Self { kube, client, caches, clock, registry, component, grace, election } = self;
+        let client = client.unwrap_or_else(|| {
+            Client::builder(kube, clock.clone()).user_agent(&component).registry(&registry).build()
+        });
+        let caches =
+            caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
+        let events = Recorder::new(client.clone(), &component, clock.clone());
+        let (health, readiness) = (Health::new(), Health::new());
+        let election = match election {
+            None => None,
+            Some(config) => {
+                let metrics = lease::Metrics::register(&registry);
+                let election = LeaderElection::new(
+                    &client,
+                    config,
+                    clock.clone(),
+                    Some(events.clone()),
+                    metrics,
+                )?;
+                Some(Arc::new(election))
+            }
+        };
+        if let Some(election) = election.clone() {
+            health.add("leaderElection", move || election.check(LEADER_TOLERANCE));
+        }
+        let synced = caches.clone();
+        readiness.add("informer-sync", move || {
+            let missing = synced.unsynced();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
+            Err(format!("{} caches not filled yet: {}", names.len(), names.join(", ")))
+        });
+        let env = Env::new(client, caches, clock, &registry);
+        Ok(Manager {
+            env,
+            registry,
+            health,
+            readiness,
+            events,
+            election,
+            grace,
+            runnables: Mutex::default(),
+        })
+    }
+}

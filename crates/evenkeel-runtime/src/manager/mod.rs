@@ -1,0 +1,132 @@
+//! Runs a program: starts its parts in order, stops them in reverse, and holds the lease between.
+//!
+//! ```no_run
+//! use evenkeel_runtime::{
+//!     cache::Full,
+//!     controller::{Context, Error, Outcome, Request},
+//!     manager::{Manager, shutdown_signal},
+//!     plan::Key,
+//! };
+//! use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Secret}};
+//! use std::time::Duration;
+//!
+//! async fn reconcile(request: Request, context: Context) -> Result<Outcome, Error> {
+//!     let maps = context.env.caches.of::<Full<ConfigMap>>();
+//!     let Some(map) = maps.get(&request.key.namespace, &request.key.name) else {
+//!         return Ok(Outcome::Settled); // it is gone
+//!     };
+//!     tracing::info!(entries = map.data.as_ref().map_or(0, |data| data.len()), "seen");
+//!     Ok(Outcome::again(Duration::from_secs(300)))
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let manager = Manager::builder(kube::Client::try_default().await?)
+//!     .leader_election("default", "maps.example.com", "pod-1")
+//!     .build()?;
+//! manager
+//!     .controller::<ConfigMap>()
+//!     .owns::<Deployment>()
+//!     .watches::<Secret>(|secret| vec![Key::of(secret.meta())])
+//!     .max_concurrent(4)
+//!     .reconcile(reconcile);
+//! manager.run(shutdown_signal()).await?;
+//! # Ok(())
+//! # }
+//! # use evenkeel_api::View;
+//! ```
+
+mod author;
+mod builder;
+mod run;
+mod runnable;
+mod signal;
+
+pub use author::ControllerBuilder;
+pub use builder::{BuildError, ManagerBuilder};
+pub use runnable::{Group, ManagerError, Running};
+pub use signal::shutdown_signal;
+
+use crate::{
+    controller::{Controller, Env},
+    events::Recorder,
+    health::Health,
+    lease::LeaderElection,
+};
+use prometheus::Registry;
+use runnable::Runnable;
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A program under construction: what is shared, and what will run.
+pub struct Manager {
+    env: Env,
+    registry: Registry,
+    health: Health,
+    readiness: Health,
+    events: Recorder,
+    election: Option<Arc<LeaderElection>>,
+    grace: Duration,
+    runnables: Mutex<Vec<Runnable>>,
+}
+
+impl Manager {
+    /// A manager over this connection.
+    pub fn builder(client: kube::Client) -> ManagerBuilder {
+        ManagerBuilder::new(client)
+    }
+
+    /// Client, caches, clock and metrics that all parts share.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Where metrics are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Checks behind `/healthz`.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Checks behind `/readyz`; `informer-sync` is among them.
+    pub fn readiness(&self) -> &Health {
+        &self.readiness
+    }
+
+    /// Events in the program's own name.
+    pub fn events(&self) -> &Recorder {
+        &self.events
+    }
+
+    /// The election, if there is one.
+    pub fn election(&self) -> Option<&Arc<LeaderElection>> {
+        self.election.as_ref()
+    }
+
+    /// Adds something to run. `run` works until [`Running::stopped`]; those of [`Group::Serving`] call
+    /// [`Running::ready`] when they serve. An error stops the whole program.
+    pub fn add<F, Fut>(&self, group: Group, name: &str, run: F)
+    where
+        F: FnOnce(Running) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.runnables
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Runnable::new(group, name, run));
+    }
+
+    /// Adds a controller, to run while this process leads.
+    pub fn add_controller(&self, controller: Controller) {
+        let name = controller.name().to_owned();
+        self.add(Group::Leader, &name, move |running| async move {
+            controller.run(running.token()).await;
+            Ok(())
+        });
+    }
+}
