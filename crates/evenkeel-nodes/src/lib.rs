@@ -1,1 +1,44 @@
-//! Simulated kubelets: leases, node status, pod life cycle.
+//! Simulated kubelets: nodes that register, renew their leases and report their status, and pods that live and die on
+//! them as a pod's status shows it, without a container anywhere. They work against any API server.
+//!
+//! [`run`] stands for all nodes of one process: one pod cache, one queue that is also the timer wheel, a few hundred bytes
+//! a pod. What a kubelet writes next for a pod is decided in `pod::plan`, which is pure.
+//!
+//! # What pods do
+//!
+//! Containers start after [`Delays::start`], are ready [`Delays::ready`] later and run until they are told to stop;
+//! those of a Job's pods end with exit code 0 after [`Delays::job`], init containers after [`Delays::init`]. Init containers run
+//! in order, sidecars beside the rest; `restartPolicy`, crash-loop back-off (10 s doubling to 5 min),
+//! `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` mean what they mean on a real node.
+//!
+//! Annotations of a pod change that, at any time in its life:
+//!
+//! | annotation | value | meaning |
+//! |---|---|---|
+//! | `sim.evenkeel.dev/run-time` | duration or `forever` | the container ends by itself this long after it started |
+//! | `sim.evenkeel.dev/exit-code` | 0 to 255 | with this code (0) |
+//! | `sim.evenkeel.dev/crash-after` | duration | as `run-time`, with exit code 1 unless `exit-code` says another |
+//! | `sim.evenkeel.dev/crash-limit` | count | only so many runs end by themselves, then one stays up |
+//! | `sim.evenkeel.dev/start-delay` | duration | from being bound (or its turn) to running |
+//! | `sim.evenkeel.dev/ready-delay` | duration | from running to ready |
+//! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether it becomes ready at all |
+//! | `sim.evenkeel.dev/termination-time` | duration | from the signal to its end; cut short by the grace period (exit code 137) |
+//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether its image can be pulled |
+//!
+//! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may also be given container by container, with or without
+//! one for the rest: `web=5s,log=1s` or `5s,log=1s`. A value that cannot be understood is ignored and told in an
+//! event `InvalidSimulation` on the pod.
+
+mod addresses;
+mod admission;
+mod behaviour;
+mod heartbeats;
+mod kubelets;
+mod node;
+mod options;
+mod pod;
+mod run;
+
+pub use behaviour::PREFIX;
+pub use options::{Delays, NodeOptions, NodesOptions};
+pub use run::run;

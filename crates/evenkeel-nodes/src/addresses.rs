@@ -1,0 +1,54 @@
+//! Addresses for pods: upwards from the first, none given twice at a time.
+
+use std::{collections::HashSet, net::Ipv4Addr};
+
+/// The addresses in use.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    next: u32,
+    taken: HashSet<u32>,
+}
+
+impl Addresses {
+    pub(crate) fn new(first: Ipv4Addr) -> Self {
+        Self { next: first.into(), taken: HashSet::new() }
+    }
+
+    /// An address that nobody has.
+    pub(crate) fn take(&mut self) -> Ipv4Addr {
+        while !self.taken.insert(self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let address = self.next;
+        self.next = self.next.wrapping_add(1);
+        address.into()
+    }
+
+    /// Notes an address that a pod has from earlier.
+    pub(crate) fn keep(&mut self, address: Ipv4Addr) {
+        self.taken.insert(address.into());
+    }
+
+    pub(crate) fn release(&mut self, address: Ipv4Addr) {
+        self.taken.remove(&address.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_not_given_twice() {
+        let mut addresses = Addresses::new(Ipv4Addr::new(10, 0, 0, 1));
+        addresses.keep(Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 3));
+        addresses.release(Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(
+            addresses.take(),
+            Ipv4Addr::new(10, 0, 0, 4),
+            "an address rests before it is used again"
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! How a pod's simulated containers behave: annotations under `sim.evenkeel.dev/`, laid over the node's defaults.
+
+use evenkeel_api::StrMap;
+use std::time::Duration;
+
+use crate::Delays;
+
+/// Prefix of every annotation that is read.
+pub const PREFIX: &str = "sim.evenkeel.dev/";
+
+const RUN_TIME: &str = "run-time";
+const EXIT_CODE: &str = "exit-code";
+const CRASH_AFTER: &str = "crash-after";
+const CRASH_LIMIT: &str = "crash-limit";
+const START_DELAY: &str = "start-delay";
+const READY_DELAY: &str = "ready-delay";
+const READINESS: &str = "readiness";
+const TERMINATION_TIME: &str = "termination-time";
+const IMAGE_PULL: &str = "image-pull";
+const KEYS: [&str; 9] = [
+    RUN_TIME,
+    EXIT_CODE,
+    CRASH_AFTER,
+    CRASH_LIMIT,
+    START_DELAY,
+    READY_DELAY,
+    READINESS,
+    TERMINATION_TIME,
+    IMAGE_PULL,
+];
+
+/// What one container does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Script {
+    /// It ends by itself this long after it started; never when `None`.
+    pub(crate) run_time: Option<Duration>,
+    /// With this code.
+    pub(crate) exit_code: i32,
+    /// Only the first so many runs end by themselves; later ones stay up.
+    pub(crate) crash_limit: Option<u32>,
+    /// From the moment it may start to the moment it runs (pulling and creating), before its first run.
+    pub(crate) start_delay: Duration,
+    /// From running to ready.
+    pub(crate) ready_delay: Duration,
+    /// Whether it ever becomes ready.
+    pub(crate) ready: bool,
+    /// From the signal to its end.
+    pub(crate) termination_time: Duration,
+    /// Whether its image can be pulled.
+    pub(crate) pullable: bool,
+}
+
+impl Script {
+    /// How long the run after `restarts` earlier ones lasts.
+    pub(crate) fn lasts(&self, restarts: u32) -> Option<Duration> {
+        match self.crash_limit {
+            Some(limit) if restarts >= limit => None,
+            _ => self.run_time,
+        }
+    }
+}
+
+/// What a container does when no annotation says otherwise.
+pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
+    Script {
+        run_time,
+        exit_code: 0,
+        crash_limit: None,
+        start_delay: delays.start,
+        ready_delay: delays.ready,
+        ready: true,
+        termination_time: delays.termination,
+        pullable: true,
+    }
+}
+
+/// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`complaints`]).
+pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
+    for (key, value) in simulated(annotations) {
+        if let Some(value) = value_for(value, name) {
+            let _reported_by_complaints = apply(&mut script, key, value);
+        }
+    }
+    script
+}
+
+/// What is wrong with the annotations, one sentence each, for an event on the pod.
+pub(crate) fn complaints(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in simulated(annotations) {
+        if !KEYS.contains(&key) {
+            found.push(format!(
+                "annotation {PREFIX}{key} is unknown; known are {}",
+                KEYS.join(", ")
+            ));
+            continue;
+        }
+        for (name, value) in entries(value) {
+            if let Some(name) = name.filter(|name| !containers.contains(name)) {
+                found.push(format!(
+                    "annotation {PREFIX}{key} names container {name:?}, which the pod does not have"
+                ));
+            }
+            let mut probe = defaults(&Delays::default(), None);
+            if let Err(reason) = apply(&mut probe, key, value) {
+                found.push(format!("annotation {PREFIX}{key} is ignored: {value:?} {reason}"));
+            }
+        }
+    }
+    found
+}
+
+fn simulated(annotations: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+    annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)))
+}
+
+/// `5s` or `web=5s,log=1s` or `5s,log=1s`: a value for every container, or for the one named.
+fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
+    value.split(',').map(|entry| match entry.split_once('=') {
+        Some((name, value)) => (Some(name.trim()), value.trim()),
+        None => (None, entry.trim()),
+    })
+}
+
+fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
+    let own = entries(value).find(|(of, _)| *of == Some(name));
+    own.or_else(|| entries(value).find(|(of, _)| of.is_none())).map(|(_, value)| value)
+}
+
+fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str> {
+    match key {
+        RUN_TIME => {
+            script.run_time = if value == "forever" { None } else { Some(duration(value)?) }
+        }
+        EXIT_CODE => script.exit_code = exit_code(value)?,
+        CRASH_AFTER => {
+            script.run_time = Some(duration(value)?);
+            if script.exit_code == 0 {
+                script.exit_code = 1;
+            }
+        }
+        CRASH_LIMIT => script.crash_limit = Some(value.parse().map_err(|_| "is not a count")?),
+        START_DELAY => script.start_delay = duration(value)?,
+        READY_DELAY => script.ready_delay = duration(value)?,
+        READINESS => script.ready = one_of(value, "always", "never")?,
+        TERMINATION_TIME => script.termination_time = duration(value)?,
+        IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
+        _ => return Err("belongs to an unknown annotation"),
+    }
+    Ok(())
+}
+
+fn exit_code(value: &str) -> Result<i32, &'static str> {
+    value.parse::<u8>().map(i32::from).map_err(|_| "is not an exit code (0 to 255)")
+}
+
+fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
+    if value == yes {
+        Ok(true)
+    } else if value == no {
+        Ok(false)
+    } else {
+        Err(match yes {
+            "always" => "is neither \"always\" nor \"never\"",
+            _ => "is neither \"ok\" nor \"fail\"",
+        })
+    }
+}
+
+/// A duration as Go writes it: `300ms`, `1.5s`, `1m30s`, `2h`; `0`.
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    const WRONG: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let (mut rest, mut seconds) = (text, 0.0_f64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(WRONG)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let scale = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return Err(WRONG),
+        };
+        seconds += number.parse::<f64>().map_err(|_| WRONG)? * scale;
+        rest = tail;
+    }
+    if text.is_empty() || seconds > 3600.0 * 24.0 * 365.0 * 100.0 {
+        return Err(WRONG);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| WRONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn script(annotations: &[(&str, &str)], name: &str) -> Script {
+        let annotations: StrMap =
+            annotations.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
+        read(&annotations, name, defaults(&Delays::default(), None))
+    }
+
+    #[test]
+    fn durations_read_as_go_writes_them() {
+        for (text, want) in [
+            ("0", Some(Duration::ZERO)),
+            ("300ms", Some(Duration::from_millis(300))),
+            ("1.5s", Some(Duration::from_millis(1500))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("2h", Some(Duration::from_secs(7200))),
+            ("5", None),
+            ("", None),
+            ("-1s", None),
+            ("1x", None),
+            ("s", None),
+            ("1..2s", None),
+            ("99999999999999999999h", None),
+        ] {
+            assert_eq!(duration(text).ok(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_be_for_every_container_or_for_one() {
+        let annotations = [("run-time", "5s,log=1m"), ("exit-code", "log=3")];
+        assert_eq!(script(&annotations, "web").run_time, Some(Duration::from_secs(5)));
+        assert_eq!(script(&annotations, "web").exit_code, 0);
+        assert_eq!(script(&annotations, "log").run_time, Some(Duration::from_secs(60)));
+        assert_eq!(script(&annotations, "log").exit_code, 3);
+    }
+
+    #[test]
+    fn a_crash_ends_with_a_code_other_than_zero_and_only_so_often() {
+        let crash = script(&[("crash-after", "2s"), ("crash-limit", "3")], "web");
+        assert_eq!(crash.exit_code, 1);
+        assert_eq!(crash.lasts(2), Some(Duration::from_secs(2)));
+        assert_eq!(crash.lasts(3), None);
+        assert_eq!(script(&[("crash-after", "2s"), ("exit-code", "7")], "web").exit_code, 7);
+    }
+
+    #[test]
+    fn bad_values_are_named_and_change_nothing() {
+        let bad = [
+            ("run-time", "soon"),
+            ("readiness", "perhaps"),
+            ("exit-code", "300"),
+            ("colour", "red"),
+        ];
+        assert_eq!(script(&bad, "web"), defaults(&Delays::default(), None));
+        let annotations: StrMap = bad.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
+        let found = complaints(&annotations, &["web"]);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(
+            found.iter().any(|text| text.contains("run-time") && text.contains("soon")),
+            "{found:?}"
+        );
+        let annotations: StrMap = [(format!("{PREFIX}run-time"), "other=1s")].into_iter().collect();
+        assert!(complaints(&annotations, &["web"])[0].contains("\"other\""));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_text_is_read_or_refused(key in "[a-z-]{0,12}", value in ".{0,20}") {
+            let annotations: StrMap = [(format!("{PREFIX}{key}"), value)].into_iter().collect();
+            read(&annotations, "web", defaults(&Delays::default(), None));
+            complaints(&annotations, &["web"]);
+        }
+    }
+}

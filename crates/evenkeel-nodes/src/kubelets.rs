@@ -1,0 +1,269 @@
+//! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
+
+use evenkeel_api::{View, views::Pod};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    client::{ApiError, Client, DeleteOptions, Metadata},
+    clock::Clock,
+    events::Recorder,
+    plan::{Key, Note, PatchForm, Target},
+    queue::{Priority, Queue},
+};
+use std::{
+    collections::HashMap,
+    net::Ipv4Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    NodesOptions,
+    addresses::Addresses,
+    admission,
+    pod::{
+        facts::Facts,
+        memory::Memory,
+        observe,
+        plan::{Decision, plan},
+    },
+};
+
+/// All simulated kubelets, as far as pods go.
+pub(crate) struct Kubelets {
+    client: Client,
+    clock: Clock,
+    recorder: Recorder,
+    options: NodesOptions,
+    /// Which of `options.nodes` has this name.
+    nodes: HashMap<Box<str>, usize>,
+    pods: Cache<Pod>,
+    by_node: Index<Pod>,
+    queue: Queue<Key>,
+    state: Mutex<State>,
+}
+
+struct State {
+    memories: HashMap<Key, Remembered>,
+    addresses: Addresses,
+}
+
+struct Remembered {
+    uid: Box<str>,
+    host_network: bool,
+    memory: Memory,
+}
+
+impl Kubelets {
+    pub(crate) fn new(
+        client: Client,
+        clock: Clock,
+        recorder: Recorder,
+        options: NodesOptions,
+        pods: Cache<Pod>,
+        queue: Queue<Key>,
+    ) -> Arc<Self> {
+        let nodes = options
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(n, node)| (node.name.as_str().into(), n))
+            .collect();
+        let by_node = pods.index("node", |pod: &Pod, add: &mut dyn FnMut(&str)| {
+            if !pod.spec.node_name.is_empty() {
+                add(&pod.spec.node_name);
+            }
+        });
+        let state =
+            State { memories: HashMap::new(), addresses: Addresses::new(options.first_pod_ip) };
+        let kubelets = Self {
+            client,
+            clock,
+            recorder,
+            options,
+            nodes,
+            pods,
+            by_node,
+            queue,
+            state: Mutex::new(state),
+        };
+        let kubelets = Arc::new(kubelets);
+        kubelets.listen();
+        kubelets
+    }
+
+    fn listen(self: &Arc<Self>) {
+        let kubelets = Arc::downgrade(self);
+        self.pods.subscribe(move |event| {
+            let Some(kubelets) = kubelets.upgrade() else { return };
+            let (pod, priority) = match event {
+                CacheEvent::Added { object, initial: true } => (object, Priority::LOW),
+                CacheEvent::Added { object, .. } | CacheEvent::Deleted(object) => {
+                    (object, Priority::NORMAL)
+                }
+                CacheEvent::Updated { new, .. } => (new, Priority::NORMAL),
+            };
+            if kubelets.nodes.contains_key(&pod.spec.node_name) {
+                kubelets.queue.add(key(pod), priority);
+            }
+        });
+    }
+
+    /// Works on pods until the queue is shut down.
+    pub(crate) async fn work(&self) {
+        while let Some(key) = self.queue.next().await {
+            match self.look_at(&key).await {
+                Ok(wake) => {
+                    self.queue.forget(&key);
+                    if let Some(wait) = wake {
+                        self.queue.add_after(key.clone(), wait);
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(namespace = %key.namespace, name = %key.name, %error, "Pod status not written");
+                    self.queue.add_rate_limited(key.clone());
+                }
+            }
+            self.queue.done(&key);
+        }
+    }
+
+    /// One look at one pod; how long until the next even if nothing changes.
+    async fn look_at(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
+        let Some(pod) = self.pods.get(&key.namespace, &key.name) else {
+            self.forget(key);
+            return Ok(None);
+        };
+        let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
+        let host_ip = self.options.nodes[*node].ip;
+        let mut facts =
+            observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events);
+        let memory = self.recall(key, &pod, &mut facts, *node);
+        let Decision { mut memory, patch, remove, wake, told } =
+            plan(&facts, &memory, self.clock.now());
+        let mut gone = false;
+        if let Some(patch) = patch {
+            match self.patch(key, patch).await? {
+                Some(version) => memory.version = version,
+                None => gone = true,
+            }
+        }
+        for told in told {
+            let regarding = target(&pod);
+            self.recorder.record(&Note {
+                regarding,
+                warning: told.warning,
+                reason: told.reason,
+                message: told.message,
+            });
+        }
+        if remove && !gone {
+            self.delete(key, &pod.meta.uid).await?;
+        }
+        memory.removed |= gone || remove;
+        self.remember(key, &pod, memory);
+        let now = self.clock.now();
+        Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
+    }
+
+    /// Writes a status; the version that this gave, or `None` when the pod turned out to be gone.
+    async fn patch(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
+        let (namespace, name) = (&key.namespace, &key.name);
+        let form = PatchForm::Strategic;
+        let kind = Pod::kind();
+        match self
+            .client
+            .patch::<Metadata>(&kind, namespace, name, "status", form, patch.into())
+            .await
+        {
+            Ok(written) => Ok(Some(written.meta.version())),
+            // 409: the name belongs to another pod by now.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete(&self, key: &Key, uid: &str) -> Result<(), ApiError> {
+        let options = DeleteOptions {
+            uid: uid.to_owned(),
+            grace_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        match self.client.delete(&Pod::kind(), &key.namespace, &key.name, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The memory of this pod, or a first impression of it, in which case the node also decides whether it takes it.
+    fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
+        let mut state = self.lock();
+        let State { memories, addresses } = &mut *state;
+        if let Some(known) = memories.get(key).filter(|known| *known.uid == *pod.meta.uid) {
+            let mut memory = known.memory.clone();
+            observe::notice_changes(pod, &mut memory);
+            return memory;
+        }
+        let found: Option<Ipv4Addr> = pod.status.pod_ip.parse().ok();
+        let ip = match found {
+            _ if pod.spec.host_network => facts.host_ip,
+            Some(ip) => {
+                addresses.keep(ip);
+                ip
+            }
+            None => addresses.take(),
+        };
+        drop(state);
+        if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
+            let others = self.by_node.get(&pod.spec.node_name);
+            facts.refused = admission::refuse(
+                pod,
+                others.iter().map(|pod| &**pod),
+                &self.options.nodes[node].capacity,
+            );
+        }
+        observe::first_sight(pod, facts, ip, self.clock.now())
+    }
+
+    fn remember(&self, key: &Key, pod: &Pod, memory: Memory) {
+        let remembered =
+            Remembered { uid: pod.meta.uid.clone(), host_network: pod.spec.host_network, memory };
+        let mut state = self.lock();
+        if let Some(before) = state.memories.insert(key.clone(), remembered)
+            && *before.uid != *pod.meta.uid
+        {
+            state.release(&before);
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut state = self.lock();
+        if let Some(before) = state.memories.remove(key) {
+            state.release(&before);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn release(&mut self, pod: &Remembered) {
+        if !pod.host_network {
+            self.addresses.release(pod.memory.ip);
+        }
+    }
+}
+
+fn key(pod: &Pod) -> Key {
+    Key { namespace: Arc::from(&*pod.meta.namespace), name: Arc::from(&*pod.meta.name) }
+}
+
+fn target(pod: &Pod) -> Target {
+    Target {
+        kind: Pod::kind(),
+        namespace: Arc::from(&*pod.meta.namespace),
+        name: Arc::from(&*pod.meta.name),
+        uid: Arc::from(&*pod.meta.uid),
+    }
+}

@@ -1,0 +1,181 @@
+//! What a kubelet writes about its node: the Node object, its status, its lease.
+
+use evenkeel_api::time::Timestamp;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+use crate::{NodeOptions, pod::status::seconds};
+
+/// Version that the nodes say they run.
+const KUBELET_VERSION: &str = "v1.37.1";
+
+/// Type, reason, message and status of the conditions of a healthy node.
+const CONDITIONS: [(&str, &str, &str, &str); 4] = [
+    (
+        "MemoryPressure",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+        "False",
+    ),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", "False"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available", "False"),
+    ("Ready", "KubeletReady", "kubelet is posting ready status", "True"),
+];
+
+/// The whole Node, for registration.
+pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("name".into(), node.name.as_str().into());
+    metadata.insert("labels".into(), labels(node));
+    metadata.insert(
+        "annotations".into(),
+        json!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" }),
+    );
+    let mut spec = Map::new();
+    if !node.taints.is_empty() {
+        let taints = node
+            .taints
+            .iter()
+            .map(|(key, value, effect)| json!({ "key": key, "value": value, "effect": effect }));
+        spec.insert("taints".into(), taints.collect());
+    }
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, now, now) })
+}
+
+/// `metadata.labels`.
+pub(crate) fn labels(node: &NodeOptions) -> Value {
+    let arch = "amd64";
+    let own = [
+        ("beta.kubernetes.io/arch", arch),
+        ("beta.kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", arch),
+        ("kubernetes.io/hostname", node.name.as_str()),
+        ("kubernetes.io/os", "linux"),
+    ];
+    let set = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    Value::Object(
+        own.into_iter().chain(set).map(|(key, value)| (key.to_owned(), value.into())).collect(),
+    )
+}
+
+/// The patch that reports the status; `ready_since` is when the conditions last changed.
+pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> String {
+    json!({ "status": status(node, ready_since, now) }).to_string()
+}
+
+/// The patch with nothing but fresh heartbeats.
+pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
+    let beats =
+        CONDITIONS.map(|(kind, ..)| json!({ "type": kind, "lastHeartbeatTime": seconds(now) }));
+    json!({ "status": { "conditions": beats } }).to_string()
+}
+
+fn status(node: &NodeOptions, since: Timestamp, now: Timestamp) -> Value {
+    let resources: Map<String, Value> =
+        node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
+    let conditions = CONDITIONS.map(|(kind, reason, message, status)| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(since),
+        })
+    });
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "conditions": conditions,
+        "addresses": [
+            { "type": "InternalIP", "address": node.ip.to_string() },
+            { "type": "Hostname", "address": node.name },
+        ],
+        "daemonEndpoints": { "kubeletEndpoint": { "Port": 10250 } },
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": "",
+            "containerRuntimeVersion": concat!("sim://", env!("CARGO_PKG_VERSION")),
+            "kernelVersion": "simulated",
+            "kubeProxyVersion": "",
+            "kubeletVersion": KUBELET_VERSION,
+            "machineID": node.name,
+            "operatingSystem": "linux",
+            "osImage": "Evenkeel simulated node",
+            "systemUUID": node.name,
+        },
+    })
+}
+
+/// A new lease of the node with this uid.
+pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node,
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid }],
+        },
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration.as_secs(),
+            "renewTime": micros(now),
+        },
+    })
+}
+
+/// The patch that renews it, whoever made it.
+pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String {
+    json!({ "spec": {
+        "holderIdentity": node,
+        "leaseDurationSeconds": duration.as_secs(),
+        "renewTime": micros(now),
+    } })
+    .to_string()
+}
+
+/// Where nodes' leases live.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// A time as `metav1.MicroTime` is written.
+fn micros(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn a_node_registers_ready_with_its_labels_and_resources() {
+        let node = NodeOptions::several(1, "node-", &["a"])[0]
+            .clone()
+            .with_capacity("example.com/gpu", "4");
+        let object = object(&node, at(0));
+        assert_eq!(object["metadata"]["labels"]["kubernetes.io/hostname"], "node-0");
+        assert_eq!(object["metadata"]["labels"]["topology.kubernetes.io/zone"], "a");
+        assert_eq!(object["status"]["allocatable"]["example.com/gpu"], "4");
+        assert_eq!(object["status"]["allocatable"]["pods"], "110");
+        assert_eq!(object["status"]["conditions"][3]["status"], "True");
+        assert_eq!(object["status"]["nodeInfo"]["kubeletVersion"], "v1.37.1");
+    }
+
+    #[test]
+    fn a_report_moves_heartbeats_but_not_transitions() {
+        let node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
+        let patch: Value = serde_json::from_str(&status_patch(&node, at(0), at(300))).unwrap();
+        let ready = &patch["status"]["conditions"][3];
+        assert_eq!(ready["lastTransitionTime"], seconds(at(0)));
+        assert_eq!(ready["lastHeartbeatTime"], seconds(at(300)));
+    }
+
+    #[test]
+    fn a_lease_has_microseconds_and_belongs_to_the_node() {
+        let lease = lease("n", "uid-1", Duration::from_secs(40), at(0));
+        assert_eq!(lease["spec"]["renewTime"], "2027-01-15T08:00:00.000000Z");
+        assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
+        assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+    }
+}

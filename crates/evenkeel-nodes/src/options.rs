@@ -1,0 +1,125 @@
+//! What can be set about the simulated nodes.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+/// The simulated nodes of one process.
+#[derive(Debug, Clone)]
+pub struct NodesOptions {
+    /// The nodes.
+    pub nodes: Vec<NodeOptions>,
+    /// How long things take on every node, unless a pod's annotations say otherwise.
+    pub delays: Delays,
+    /// A node's lease is renewed so often. Upstream: 10 s.
+    pub lease_renewal: Duration,
+    /// A lease lasts so long. Upstream: 40 s.
+    pub lease_duration: Duration,
+    /// A node's status is reported so often even if nothing changed. Upstream: 5 min.
+    pub status_report: Duration,
+    /// First address of the pods; they are given out upwards from it.
+    pub first_pod_ip: Ipv4Addr,
+    /// So many pods are worked on at a time.
+    pub workers: usize,
+    /// Also send the events of everyday life (`Created`, `Started`, `Killing`), which a kubelet sends, three or more a pod;
+    /// warnings are always sent.
+    pub everyday_events: bool,
+}
+
+impl Default for NodesOptions {
+    fn default() -> Self {
+        Self {
+            nodes: NodeOptions::several(3, "node-", &["zone-a", "zone-b", "zone-c"]),
+            delays: Delays::default(),
+            lease_renewal: Duration::from_secs(10),
+            lease_duration: Duration::from_secs(40),
+            status_report: Duration::from_secs(300),
+            first_pod_ip: Ipv4Addr::new(10, 128, 0, 1),
+            workers: 32,
+            everyday_events: false,
+        }
+    }
+}
+
+/// One simulated node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Name, also its host name.
+    pub name: String,
+    /// Internal address.
+    pub ip: Ipv4Addr,
+    /// `status.capacity` and `status.allocatable`: resource names and quantities, such as `cpu` and `8`.
+    pub capacity: Vec<(String, String)>,
+    /// Labels beside those every kubelet sets (host name, operating system, architecture).
+    pub labels: Vec<(String, String)>,
+    /// Taints it registers with: key, value and effect.
+    pub taints: Vec<(String, String, String)>,
+}
+
+impl NodeOptions {
+    /// A node of 8 CPUs, 32 GiB and 110 pods.
+    pub fn new(name: impl Into<String>, ip: Ipv4Addr) -> Self {
+        let capacity =
+            [("cpu", "8"), ("memory", "32Gi"), ("pods", "110"), ("ephemeral-storage", "100Gi")];
+        Self {
+            name: name.into(),
+            ip,
+            capacity: capacity
+                .iter()
+                .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
+                .collect(),
+            labels: Vec::new(),
+            taints: Vec::new(),
+        }
+    }
+
+    /// `count` nodes `<prefix>0`, `<prefix>1`, …, taking the zones in turn (no zone label where there are none).
+    pub fn several(count: u32, prefix: &str, zones: &[&str]) -> Vec<Self> {
+        let first = u32::from(Ipv4Addr::new(172, 18, 0, 2));
+        (0..count)
+            .map(|n| {
+                let mut node =
+                    Self::new(format!("{prefix}{n}"), Ipv4Addr::from(first.wrapping_add(n)));
+                if !zones.is_empty() {
+                    let zone = zones[n as usize % zones.len()];
+                    node.labels.push(("topology.kubernetes.io/zone".into(), zone.into()));
+                    node.labels.push(("topology.kubernetes.io/region".into(), "sim".into()));
+                }
+                node
+            })
+            .collect()
+    }
+
+    /// The same node with `resource` set to `amount`.
+    #[must_use]
+    pub fn with_capacity(mut self, resource: &str, amount: &str) -> Self {
+        self.capacity.retain(|(name, _)| name != resource);
+        self.capacity.push((resource.to_owned(), amount.to_owned()));
+        self
+    }
+}
+
+/// How long things take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delays {
+    /// From being bound to running.
+    pub start: Duration,
+    /// From running to ready.
+    pub ready: Duration,
+    /// From the signal to the end of a container.
+    pub termination: Duration,
+    /// How long an init container runs.
+    pub init: Duration,
+    /// How long the containers of a Job's pods run; `None`: for ever. Pods of other owners run for ever.
+    pub job: Option<Duration>,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_millis(100),
+            ready: Duration::ZERO,
+            termination: Duration::ZERO,
+            init: Duration::ZERO,
+            job: Some(Duration::from_secs(1)),
+        }
+    }
+}

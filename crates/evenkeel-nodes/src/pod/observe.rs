@@ -1,0 +1,211 @@
+//! From the cached pod to what a decision looks at, and from a status found on it to what a kubelet would remember.
+
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Container as ViewContainer, ContainerStateTerminated, ContainerStatus, Pod},
+};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    net::Ipv4Addr,
+    time::Duration,
+};
+
+use super::{
+    facts::{Container, Facts, Restart},
+    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, later},
+    status,
+};
+use crate::{
+    Delays,
+    behaviour::{self, PREFIX},
+};
+
+/// What the kubelet at `host_ip` sees of `pod`.
+pub(crate) fn facts<'a>(
+    pod: &'a Pod,
+    host_ip: Ipv4Addr,
+    delays: &Delays,
+    everyday_events: bool,
+) -> Facts<'a> {
+    let spec = &pod.spec;
+    let of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
+    let run_time = if of_job { delays.job } else { None };
+    let container = |spec_of: &'a ViewContainer, init: bool| {
+        let sidecar = init && &*spec_of.restart_policy == "Always";
+        let default = match (init, sidecar) {
+            (true, false) => Some(delays.init),
+            (true, true) => None,
+            (false, _) => run_time,
+        };
+        let own = if spec_of.restart_policy.is_empty() {
+            &spec.restart_policy
+        } else {
+            &spec_of.restart_policy
+        };
+        Container {
+            name: &spec_of.name,
+            image: &spec_of.image,
+            sidecar,
+            restart: Restart::parse(own),
+            script: behaviour::read(
+                &pod.meta.annotations,
+                &spec_of.name,
+                behaviour::defaults(delays, default),
+            ),
+        }
+    };
+    Facts {
+        namespace: &pod.meta.namespace,
+        name: &pod.meta.name,
+        uid: &pod.meta.uid,
+        generation: pod.meta.generation,
+        deletion: pod.meta.deletion,
+        deadline: spec.active_deadline_seconds.map(seconds),
+        grace: seconds(
+            pod.meta.deletion_grace_seconds.or(spec.termination_grace_period_seconds).unwrap_or(30),
+        ),
+        host_ip,
+        inits: spec.init_containers.iter().map(|c| container(c, true)).collect(),
+        mains: spec.containers.iter().map(|c| container(c, false)).collect(),
+        gates: spec
+            .readiness_gates
+            .iter()
+            .map(|gate| (&*gate.condition_type, condition(pod, &gate.condition_type)))
+            .collect(),
+        refused: None,
+        complaints: complaints(pod),
+        everyday_events,
+    }
+}
+
+fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
+    pod.status
+        .conditions
+        .iter()
+        .find(|condition| &*condition.type_ == kind)
+        .map(|condition| &*condition.status)
+}
+
+fn seconds(count: i64) -> Duration {
+    Duration::from_secs(u64::try_from(count).unwrap_or(0))
+}
+
+fn complaints(pod: &Pod) -> (u64, Vec<String>) {
+    let annotations = &pod.meta.annotations;
+    if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {
+        return (0, Vec::new());
+    }
+    let names: Vec<&str> = pod
+        .spec
+        .init_containers
+        .iter()
+        .chain(&*pod.spec.containers)
+        .map(|container| &*container.name)
+        .collect();
+    let found = behaviour::complaints(annotations, &names);
+    if found.is_empty() {
+        return (0, found);
+    }
+    let mut hasher = DefaultHasher::new();
+    found.hash(&mut hasher);
+    (hasher.finish().max(1), found)
+}
+
+/// What is remembered of a pod at first sight: nothing, or what an earlier kubelet wrote into its status.
+pub(crate) fn first_sight(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
+    let mut memory = Memory::fresh(facts.inits.len(), facts.mains.len(), ip, now);
+    let status = &pod.status;
+    memory.written.phase = Phase::parse(&status.phase);
+    memory.refused = memory.written.phase.terminal() && status.container_statuses.is_empty();
+    let Some(start) = status.start_time else { return memory };
+    memory.start = start;
+    memory.written.begun = true;
+    memory.written.generation = status.observed_generation;
+    memory.written.address = !status.pod_ip.is_empty();
+    memory.sandbox = memory.written.address;
+    recover(&mut memory.inits, &facts.inits, &status.init_container_statuses, now);
+    recover(&mut memory.mains, &facts.mains, &status.container_statuses, now);
+    for (kind, slot) in Kind::ALL.into_iter().zip(&mut memory.written.conditions) {
+        *slot =
+            status.conditions.iter().find(|found| &*found.type_ == kind.as_str()).map(|found| {
+                Condition {
+                    status: &*found.status == "True",
+                    reason: found.reason.clone(),
+                    message: found.message.clone(),
+                    since: found.last_transition_time.unwrap_or(start),
+                    generation: found.observed_generation,
+                }
+            });
+    }
+    if !status.container_statuses.is_empty() {
+        status::assume_written(facts, &mut memory, now);
+    }
+    memory
+}
+
+/// Takes notice of conditions that somebody else changed after the last own write, so that they are set right again.
+pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
+    if pod.meta.version() <= memory.version {
+        return;
+    }
+    for (kind, slot) in Kind::ALL.into_iter().zip(&mut memory.written.conditions) {
+        let (Some(written), Some(found)) = (slot.as_mut(), condition(pod, kind.as_str())) else {
+            continue;
+        };
+        if (found == "True") != written.status {
+            written.status = found == "True";
+        }
+    }
+}
+
+fn recover(
+    slots: &mut [Slot],
+    specs: &[Container<'_>],
+    statuses: &[ContainerStatus],
+    now: Timestamp,
+) {
+    for (slot, spec) in slots.iter_mut().zip(specs) {
+        let Some(found) = statuses.iter().find(|status| &*status.name == spec.name) else {
+            continue;
+        };
+        slot.restarts = u32::try_from(found.restart_count).unwrap_or(0);
+        slot.last = found.last_state.terminated.as_deref().map(|ended| recover_ended(ended, now));
+        let state = &found.state;
+        slot.state = if let Some(running) = &state.running {
+            State::Running { since: running.started_at.unwrap_or(now) }
+        } else if let Some(ended) = &state.terminated {
+            State::Ended(recover_ended(ended, now))
+        } else {
+            match (state.waiting.as_deref().map(|waiting| &*waiting.reason), slot.last) {
+                (Some("CrashLoopBackOff"), Some(last)) => {
+                    let wait = Duration::from_secs(10)
+                        .saturating_mul(1 << slot.restarts.saturating_sub(1).min(5));
+                    State::BackOff {
+                        until: later(last.finished, wait.min(Duration::from_secs(300))),
+                    }
+                }
+                (Some("ImagePullBackOff"), _) => State::PullBackOff,
+                (Some("ErrImagePull"), _) => State::PullError { until: now },
+                _ => State::Waiting,
+            }
+        };
+        if let State::BackOff { until } = slot.state {
+            let wait = Duration::try_from(
+                until.duration_since(slot.last.map_or(until, |last| last.finished)),
+            );
+            slot.backoff = Some((
+                wait.unwrap_or_default().saturating_mul(2).min(Duration::from_secs(300)),
+                until,
+            ));
+        }
+    }
+}
+
+fn recover_ended(ended: &ContainerStateTerminated, now: Timestamp) -> Ended {
+    Ended {
+        started: ended.started_at,
+        finished: ended.finished_at.unwrap_or(now),
+        exit_code: ended.exit_code,
+        killed: false,
+    }
+}

@@ -1,0 +1,407 @@
+//! What a kubelet does next with a pod: moves its containers on, and says what to write, what to tell and when to look again.
+
+use evenkeel_api::time::Timestamp;
+use std::time::Duration;
+
+use super::{
+    facts::{Container, Facts, Restart},
+    memory::{Ended, Memory, Phase, Slot, State, Stopping, Why, later},
+    status,
+};
+
+/// Upstream's crash-loop back-off (`pkg/kubelet/kubelet.go`): 10 s, doubling, at most 5 min, forgotten after twice that.
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+const BACKOFF_FORGOTTEN: Duration = Duration::from_secs(600);
+/// From the first failed pull to giving up until the pod changes.
+const PULL_RETRY: Duration = Duration::from_secs(10);
+
+/// What follows from one look at a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decision {
+    /// To be remembered once `patch` (or `remove`) went through.
+    pub(crate) memory: Memory,
+    /// Strategic merge patch of the status, with the uid as precondition; `None` when nothing changes.
+    pub(crate) patch: Option<String>,
+    /// Delete the object for good (grace 0, this uid).
+    pub(crate) remove: bool,
+    /// Look again at this time even if nothing changes.
+    pub(crate) wake: Option<Timestamp>,
+    /// Events about the pod.
+    pub(crate) told: Vec<Told>,
+}
+
+/// An event about the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// Decides. Equal input, equal decision; transitions that are due happen at `now`.
+pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
+    let mut pass = Pass { facts, memory: memory.clone(), now, wake: None, told: Vec::new() };
+    pass.complain();
+    if pass.memory.removed {
+        return Decision {
+            memory: pass.memory,
+            patch: None,
+            remove: false,
+            wake: None,
+            told: pass.told,
+        };
+    }
+    let over = memory.written.phase.terminal();
+    match &facts.refused {
+        Some(refusal) if !over => {
+            pass.memory.refused = true;
+            pass.warn("FailedAdmission", refusal.message.clone());
+        }
+        Some(_) => {}
+        None if pass.memory.refused => {}
+        None if over && !memory.slots().any(|slot| slot.running().is_some()) => {}
+        None => pass.advance(),
+    }
+    let phase = pass.phase();
+    let patch = status::patch(facts, &mut pass.memory, phase, now);
+    let remove = facts.deletion.is_some()
+        && phase.terminal()
+        && !pass.memory.slots().any(|s| s.running().is_some());
+    Decision {
+        memory: pass.memory,
+        patch,
+        remove,
+        wake: if remove { None } else { pass.wake },
+        told: pass.told,
+    }
+}
+
+/// One look at a pod.
+struct Pass<'a> {
+    facts: &'a Facts<'a>,
+    memory: Memory,
+    now: Timestamp,
+    wake: Option<Timestamp>,
+    told: Vec<Told>,
+}
+
+impl Pass<'_> {
+    fn advance(&mut self) {
+        self.stop_when_asked();
+        if let Some(stopping) = self.memory.stopping {
+            return self.stop(stopping);
+        }
+        if self.advance_inits() {
+            self.advance_mains();
+        }
+        self.finish();
+        if let Some(stopping) = self.memory.stopping {
+            self.stop(stopping);
+        }
+    }
+
+    /// Deletion and the active deadline.
+    fn stop_when_asked(&mut self) {
+        let deleted = self.facts.deletion.is_some();
+        if deleted && self.memory.stopping.is_none_or(|stopping| stopping.why == Why::Finished) {
+            self.memory.stopping = Some(Stopping { since: self.now, why: Why::Deleted });
+            self.everyday("Killing", |c| format!("Stopping container {}", c.name));
+        } else if let (Some(deadline), None) = (self.facts.deadline, self.memory.stopping) {
+            let end = later(self.memory.start, deadline);
+            if self.now >= end {
+                self.memory.stopping = Some(Stopping { since: self.now, why: Why::Deadline });
+                self.warn("DeadlineExceeded", status::DEADLINE_MESSAGE.to_owned());
+            } else {
+                self.wake_at(end);
+            }
+        }
+    }
+
+    /// Init containers one after the other, sidecars left running; whether the others may start.
+    fn advance_inits(&mut self) -> bool {
+        for n in 0..self.facts.inits.len() {
+            let container = &self.facts.inits[n];
+            self.advance_container(container, true, n);
+            let slot = &self.memory.inits[n];
+            let passed = if container.sidecar {
+                slot.running().is_some() || slot.last.is_some()
+            } else {
+                slot.ended().is_some_and(|ended| ended.exit_code == 0)
+            };
+            if !passed {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn advance_mains(&mut self) {
+        for n in 0..self.facts.mains.len() {
+            self.advance_container(&self.facts.mains[n], false, n);
+        }
+    }
+
+    /// Moves one container on as far as the time allows.
+    fn advance_container(&mut self, container: &Container<'_>, init: bool, n: usize) {
+        let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+        let mut slot = std::mem::take(slot);
+        while let Some(due) = self.step(container, init, &mut slot) {
+            if due > self.now {
+                self.wake_at(due);
+                break;
+            }
+        }
+        let place = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+        *place = slot;
+    }
+
+    /// One transition if it is due (then `now` is returned), else the time at which one will be.
+    fn step(
+        &mut self,
+        container: &Container<'_>,
+        init: bool,
+        slot: &mut Slot,
+    ) -> Option<Timestamp> {
+        let now = self.now;
+        match slot.state {
+            State::Waiting => {
+                slot.state = State::Creating { until: later(now, container.script.start_delay) };
+                Some(now)
+            }
+            State::Creating { until } | State::PullError { until } if now < until => Some(until),
+            State::Creating { .. } | State::PullError { .. } | State::PullBackOff
+                if container.script.pullable =>
+            {
+                self.begin(container, slot);
+                Some(now)
+            }
+            State::Creating { .. } => {
+                self.memory.sandbox = true;
+                slot.state = State::PullError { until: later(now, PULL_RETRY) };
+                self.warn("Failed", status::pull_error(container.image));
+                Some(now)
+            }
+            State::PullError { .. } => {
+                slot.state = State::PullBackOff;
+                self.warn("BackOff", status::pull_back_off(container.image));
+                None
+            }
+            State::PullBackOff => None,
+            State::Running { since } => self.end_of_run(container, since, slot),
+            State::BackOff { until } if now < until => Some(until),
+            State::BackOff { .. } => {
+                slot.restarts += 1;
+                self.begin(container, slot);
+                Some(now)
+            }
+            State::Ended(ended) => self.restart(container, init, ended, slot),
+        }
+    }
+
+    fn begin(&mut self, container: &Container<'_>, slot: &mut Slot) {
+        self.memory.sandbox = true;
+        slot.state = State::Running { since: self.now };
+        if self.facts.everyday_events {
+            self.told.push(Told {
+                warning: false,
+                reason: "Started",
+                message: format!("Container started: {}", container.name),
+            });
+        }
+    }
+
+    /// When the run ends, or that it just did; also when it becomes ready.
+    fn end_of_run(
+        &mut self,
+        container: &Container<'_>,
+        since: Timestamp,
+        slot: &mut Slot,
+    ) -> Option<Timestamp> {
+        let ready = later(since, container.script.ready_delay);
+        if container.script.ready && self.now < ready {
+            self.wake_at(ready);
+        }
+        let end = later(since, container.script.lasts(slot.restarts)?);
+        if self.now < end {
+            return Some(end);
+        }
+        slot.state = State::Ended(Ended {
+            started: Some(since),
+            finished: self.now,
+            exit_code: container.script.exit_code,
+            killed: false,
+        });
+        Some(self.now)
+    }
+
+    /// Whether and when a container that ended runs again.
+    fn restart(
+        &mut self,
+        container: &Container<'_>,
+        init: bool,
+        ended: Ended,
+        slot: &mut Slot,
+    ) -> Option<Timestamp> {
+        let again = match container.restart {
+            // An init container that did its work is not run again whatever the policy.
+            _ if init && !container.sidecar && ended.exit_code == 0 => false,
+            policy => policy.after(ended.exit_code),
+        };
+        if !again {
+            return None;
+        }
+        slot.last = Some(ended);
+        let backoff =
+            slot.backoff.filter(|(_, decided)| later(*decided, BACKOFF_FORGOTTEN) >= self.now);
+        let Some((wait, _)) = backoff else {
+            slot.backoff = Some((FIRST_BACKOFF, self.now));
+            slot.state = State::BackOff { until: self.now };
+            return Some(self.now);
+        };
+        let until = later(ended.finished, wait);
+        slot.backoff = Some(((wait * 2).min(LONGEST_BACKOFF), until));
+        slot.state = State::BackOff { until };
+        self.warn("BackOff", status::back_off_message(self.facts, container.name));
+        Some(self.now)
+    }
+
+    /// Work that is over: then the sidecars are stopped too.
+    fn finish(&mut self) {
+        let failed_init =
+            self.facts.inits.iter().zip(&*self.memory.inits).any(|(container, slot)| {
+                let over = slot.ended().filter(|ended| ended.exit_code != 0);
+                !container.sidecar && container.restart == Restart::Never && over.is_some()
+            });
+        let all_ended = !self.memory.mains.is_empty()
+            && self.memory.mains.iter().all(|slot| slot.ended().is_some());
+        if failed_init || all_ended {
+            self.memory.stopping = Some(Stopping { since: self.now, why: Why::Finished });
+        }
+    }
+
+    /// Ends every container that still runs, each when it is done with its shutting down or its grace is over.
+    fn stop(&mut self, stopping: Stopping) {
+        let limit = match (stopping.why, self.facts.deletion) {
+            (Why::Deleted, Some(deadline)) => deadline,
+            _ => later(stopping.since, self.facts.grace),
+        };
+        let facts = self.facts;
+        let slots = self
+            .memory
+            .inits
+            .iter_mut()
+            .zip(&facts.inits)
+            .chain(self.memory.mains.iter_mut().zip(&facts.mains));
+        let mut next: Option<Timestamp> = None;
+        for (slot, container) in slots {
+            let wanted = later(stopping.since, container.script.termination_time);
+            let end = wanted.min(limit.max(stopping.since));
+            match slot.state {
+                State::Running { .. } if self.now < end => {
+                    next = Some(next.map_or(end, |t| t.min(end)));
+                }
+                State::Running { since } => {
+                    let killed = wanted > end;
+                    slot.state = State::Ended(Ended {
+                        started: Some(since),
+                        finished: self.now,
+                        exit_code: if killed { 137 } else { 0 },
+                        killed,
+                    });
+                }
+                State::BackOff { .. } => {
+                    slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
+                }
+                // It never ran: upstream calls its end unknown once the pod is over, except behind a failed init container.
+                State::Waiting
+                | State::Creating { .. }
+                | State::PullError { .. }
+                | State::PullBackOff
+                    if stopping.why != Why::Finished =>
+                {
+                    slot.state = State::Ended(Ended {
+                        started: None,
+                        finished: self.now,
+                        exit_code: 137,
+                        killed: false,
+                    });
+                }
+                State::Waiting
+                | State::Creating { .. }
+                | State::PullError { .. }
+                | State::PullBackOff
+                | State::Ended(_) => {}
+            }
+        }
+        if let Some(next) = next {
+            self.wake_at(next);
+        }
+    }
+
+    /// Upstream's `getPhase` (`pkg/kubelet/kubelet_pods.go`).
+    fn phase(&self) -> Phase {
+        let (memory, facts) = (&self.memory, self.facts);
+        if memory.written.phase.terminal() {
+            return memory.written.phase;
+        }
+        if facts.refused.is_some() {
+            return Phase::Failed;
+        }
+        let still = memory.slots().any(|slot| slot.running().is_some());
+        match memory.stopping {
+            Some(Stopping { why: Why::Deadline, .. }) => return Phase::Failed,
+            Some(_) if !still => {
+                let clean = |slot: &Slot| slot.ended().is_some_and(|ended| ended.exit_code == 0);
+                return if memory.mains.iter().all(clean) {
+                    Phase::Succeeded
+                } else {
+                    Phase::Failed
+                };
+            }
+            _ => {}
+        }
+        let begun = |slot: &Slot| {
+            slot.last.is_some()
+                || matches!(
+                    slot.state,
+                    State::Running { .. } | State::Ended(_) | State::BackOff { .. }
+                )
+        };
+        if memory.mains.iter().all(begun) { Phase::Running } else { Phase::Pending }
+    }
+
+    fn complain(&mut self) {
+        let (hash, complaints) = &self.facts.complaints;
+        if *hash != self.memory.complained {
+            self.memory.complained = *hash;
+            for message in complaints {
+                self.warn("InvalidSimulation", message.clone());
+            }
+        }
+    }
+
+    fn everyday(&mut self, reason: &'static str, message: impl Fn(&Container<'_>) -> String) {
+        if self.facts.everyday_events {
+            let running = self
+                .facts
+                .mains
+                .iter()
+                .zip(&*self.memory.mains)
+                .filter(|(_, slot)| slot.running().is_some());
+            self.told.extend(running.map(|(c, _)| Told {
+                warning: false,
+                reason,
+                message: message(c),
+            }));
+        }
+    }
+
+    fn warn(&mut self, reason: &'static str, message: String) {
+        self.told.push(Told { warning: true, reason, message });
+    }
+
+    fn wake_at(&mut self, time: Timestamp) {
+        self.wake = Some(self.wake.map_or(time, |earlier| earlier.min(time)));
+    }
+}

@@ -1,0 +1,412 @@
+//! A pod's status as a kubelet writes it: only what differs from what was written before, as a strategic merge patch.
+
+use evenkeel_api::time::Timestamp;
+use serde_json::{Map, Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{
+    facts::{Container, Facts},
+    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, Stopping, Why, later},
+};
+
+pub(crate) const DEADLINE_MESSAGE: &str =
+    "Pod was active on the node longer than the specified deadline";
+
+/// The patch that makes the API server's status equal to `memory`, and notes in `memory.written` that it did.
+pub(crate) fn patch(
+    facts: &Facts<'_>,
+    memory: &mut Memory,
+    phase: Phase,
+    now: Timestamp,
+) -> Option<String> {
+    let mut status = Map::new();
+    if !memory.refused {
+        containers(facts, memory, phase, now, &mut status);
+    }
+    let written = &mut memory.written;
+    if written.phase != phase {
+        written.phase = phase;
+        status.insert("phase".into(), phase.as_str().into());
+        if let Some((reason, message)) = reason(facts, memory.stopping, phase) {
+            status.insert("reason".into(), reason.into());
+            status.insert("message".into(), message.into());
+        }
+    }
+    if !written.begun {
+        written.begun = true;
+        status.insert("startTime".into(), seconds(memory.start).into());
+        status.insert("hostIP".into(), facts.host_ip.to_string().into());
+        status.insert("hostIPs".into(), json!([{ "ip": facts.host_ip.to_string() }]));
+        if phase == Phase::Pending {
+            status.insert("phase".into(), phase.as_str().into());
+        }
+    }
+    if memory.sandbox && !written.address {
+        written.address = true;
+        status.insert("podIP".into(), memory.ip.to_string().into());
+        status.insert("podIPs".into(), json!([{ "ip": memory.ip.to_string() }]));
+    }
+    if written.generation != facts.generation {
+        written.generation = facts.generation;
+        status.insert("observedGeneration".into(), facts.generation.into());
+    }
+    if status.is_empty() {
+        return None;
+    }
+    Some(json!({ "metadata": { "uid": facts.uid }, "status": status }).to_string())
+}
+
+/// Takes for written what `memory` says, where it was rebuilt from the status of the object itself.
+pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
+    memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, true, now));
+    memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, false, now));
+}
+
+fn containers(
+    facts: &Facts<'_>,
+    memory: &mut Memory,
+    phase: Phase,
+    now: Timestamp,
+    status: &mut Map<String, Value>,
+) {
+    let changed = conditions(facts, memory, phase, now);
+    if !changed.is_empty() {
+        status.insert("conditions".into(), changed.into());
+    }
+    for (inits, key) in [(true, "initContainerStatuses"), (false, "containerStatuses")] {
+        let (specs, slots) =
+            if inits { (&facts.inits, &memory.inits) } else { (&facts.mains, &memory.mains) };
+        let statuses = list(facts, specs, slots, inits, now);
+        let hash = list_hash(&statuses);
+        let written = if inits { &mut memory.written.inits } else { &mut memory.written.mains };
+        if *written != hash {
+            *written = hash;
+            status.insert(key.into(), statuses.into());
+        }
+    }
+}
+
+fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option<(String, String)> {
+    match (&facts.refused, stopping) {
+        (Some(refusal), _) => {
+            Some((refusal.reason.to_string(), format!("Pod was rejected: {}", refusal.message)))
+        }
+        (None, Some(Stopping { why: Why::Deadline, .. })) if phase == Phase::Failed => {
+            Some(("DeadlineExceeded".into(), DEADLINE_MESSAGE.into()))
+        }
+        _ => None,
+    }
+}
+
+/// The conditions that changed, each in full.
+fn conditions(facts: &Facts<'_>, memory: &mut Memory, phase: Phase, now: Timestamp) -> Vec<Value> {
+    let mut changed = Vec::new();
+    for (n, kind) in Kind::ALL.into_iter().enumerate() {
+        let (status, reason, message) = condition(kind, facts, memory, phase, now);
+        let old = memory.written.conditions[n].take();
+        let since = old.as_ref().filter(|old| old.status == status).map_or(now, |old| old.since);
+        let new = Condition {
+            status,
+            reason: reason.into(),
+            message: message.into(),
+            since,
+            generation: facts.generation,
+        };
+        if old.as_ref() != Some(&new) {
+            changed.push(condition_json(kind, &new, old.as_ref()));
+        }
+        memory.written.conditions[n] = Some(new);
+    }
+    changed
+}
+
+fn condition_json(kind: Kind, new: &Condition, old: Option<&Condition>) -> Value {
+    let mut fields = Map::new();
+    fields.insert("type".into(), kind.as_str().into());
+    fields.insert("status".into(), if new.status { "True" } else { "False" }.into());
+    fields.insert("lastProbeTime".into(), Value::Null);
+    fields.insert("lastTransitionTime".into(), seconds(new.since).into());
+    if new.generation != 0 {
+        fields.insert("observedGeneration".into(), new.generation.into());
+    }
+    // What is left out of a strategic merge patch stays; what is null goes.
+    for (key, value, before) in [
+        ("reason", &new.reason, old.map(|old| &old.reason)),
+        ("message", &new.message, old.map(|old| &old.message)),
+    ] {
+        if !value.is_empty() {
+            fields.insert(key.into(), (**value).into());
+        } else if before.is_some_and(|text| !text.is_empty()) {
+            fields.insert(key.into(), Value::Null);
+        }
+    }
+    Value::Object(fields)
+}
+
+/// Status, reason and message of one condition, as upstream (`pkg/kubelet/status/generate.go`).
+fn condition(
+    kind: Kind,
+    facts: &Facts<'_>,
+    memory: &Memory,
+    phase: Phase,
+    now: Timestamp,
+) -> (bool, &'static str, String) {
+    match kind {
+        Kind::ReadyToStartContainers if memory.sandbox && !phase.terminal() => {
+            (true, "", String::new())
+        }
+        Kind::ReadyToStartContainers => {
+            (false, "PodSandboxNotReady", "no pod sandbox exists".into())
+        }
+        Kind::Initialized => initialized(facts, memory, phase),
+        Kind::ContainersReady => containers_ready(facts, memory, phase, now),
+        Kind::Ready => match containers_ready(facts, memory, phase, now) {
+            (true, ..) => gates(facts),
+            unready => unready,
+        },
+    }
+}
+
+fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'static str, String) {
+    if phase == Phase::Succeeded {
+        return (true, "PodCompleted", String::new());
+    }
+    let started = |slot: &Slot| {
+        slot.last.is_some() || matches!(slot.state, State::Running { .. } | State::Ended(_))
+    };
+    if memory.mains.iter().any(started) {
+        return (true, "", String::new());
+    }
+    let pairs = facts.inits.iter().zip(&*memory.inits);
+    let incomplete: Vec<&str> =
+        pairs.filter(|(c, slot)| !passed(c, slot)).map(|(c, _)| c.name).collect();
+    if incomplete.is_empty() {
+        return (true, "", String::new());
+    }
+    (
+        false,
+        "ContainersNotInitialized",
+        format!("containers with incomplete status: [{}]", incomplete.join(" ")),
+    )
+}
+
+fn passed(container: &Container<'_>, slot: &Slot) -> bool {
+    if container.sidecar {
+        slot.running().is_some()
+    } else {
+        slot.ended().is_some_and(|ended| ended.exit_code == 0)
+    }
+}
+
+fn containers_ready(
+    facts: &Facts<'_>,
+    memory: &Memory,
+    phase: Phase,
+    now: Timestamp,
+) -> (bool, &'static str, String) {
+    match phase {
+        Phase::Succeeded => return (false, "PodCompleted", String::new()),
+        Phase::Failed => return (false, "PodFailed", String::new()),
+        Phase::Pending | Phase::Running => {}
+    }
+    let sidecars =
+        facts.inits.iter().zip(&*memory.inits).filter(|(container, _)| container.sidecar);
+    let pairs = sidecars.chain(facts.mains.iter().zip(&*memory.mains));
+    let unready: Vec<&str> =
+        pairs.filter(|(c, slot)| !answers(c, slot, now)).map(|(c, _)| c.name).collect();
+    if unready.is_empty() {
+        return (true, "", String::new());
+    }
+    (
+        false,
+        "ContainersNotReady",
+        format!("containers with unready status: [{}]", unready.join(" ")),
+    )
+}
+
+fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
+    let wrong: Vec<String> = facts
+        .gates
+        .iter()
+        .filter_map(|(gate, status)| match status {
+            None => Some(format!(
+                "corresponding condition of pod readiness gate {gate:?} does not exist."
+            )),
+            Some("True") => None,
+            Some(other) => Some(format!(
+                "the status of pod readiness gate {gate:?} is not \"True\", but {other}"
+            )),
+        })
+        .collect();
+    if wrong.is_empty() {
+        (true, "", String::new())
+    } else {
+        (false, "ReadinessGatesNotReady", wrong.join(", "))
+    }
+}
+
+/// Whether the container's readiness probe would succeed.
+fn answers(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
+    let script = &container.script;
+    slot.running().is_some_and(|since| script.ready && now >= later(since, script.ready_delay))
+}
+
+fn list(
+    facts: &Facts<'_>,
+    specs: &[Container<'_>],
+    slots: &[Slot],
+    inits: bool,
+    now: Timestamp,
+) -> Vec<Value> {
+    let ready = |container: &Container<'_>, slot: &Slot| {
+        if inits && !container.sidecar {
+            passed(container, slot)
+        } else {
+            answers(container, slot, now)
+        }
+    };
+    specs
+        .iter()
+        .zip(slots)
+        .map(|(c, slot)| container_status(facts, c, slot, ready(c, slot)))
+        .collect()
+}
+
+fn list_hash(statuses: &[Value]) -> u64 {
+    if statuses.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    for status in statuses {
+        status.to_string().hash(&mut hasher);
+    }
+    hasher.finish().max(1)
+}
+
+fn container_status(
+    facts: &Facts<'_>,
+    container: &Container<'_>,
+    slot: &Slot,
+    ready: bool,
+) -> Value {
+    let mut fields = Map::new();
+    let run =
+        |back: u32| container_id(facts.uid, container.name, slot.restarts.saturating_sub(back));
+    let has_run = match slot.state {
+        State::Running { .. } => true,
+        State::Ended(ended) => ended.started.is_some(),
+        _ => false,
+    };
+    let pulled = has_run || slot.last.is_some();
+    if pulled {
+        fields.insert("containerID".into(), run(0).into());
+    }
+    fields.insert("image".into(), container.image.into());
+    fields.insert(
+        "imageID".into(),
+        if pulled { image_id(container.image) } else { String::new() }.into(),
+    );
+    let last_run = if matches!(slot.state, State::BackOff { .. }) { run(0) } else { run(1) };
+    let last = slot
+        .last
+        .map_or_else(|| json!({}), |last| json!({ "terminated": ended_json(last, &last_run) }));
+    fields.insert("lastState".into(), last);
+    fields.insert("name".into(), container.name.into());
+    fields.insert("ready".into(), ready.into());
+    fields.insert("restartCount".into(), slot.restarts.into());
+    fields.insert("started".into(), slot.running().is_some().into());
+    fields.insert("state".into(), state_json(facts, container, slot, &run(0)));
+    Value::Object(fields)
+}
+
+fn state_json(facts: &Facts<'_>, container: &Container<'_>, slot: &Slot, id: &str) -> Value {
+    let waiting = |reason: &str, message: String| json!({ "waiting": { "reason": reason, "message": message } });
+    match slot.state {
+        State::Waiting | State::Creating { .. } => {
+            let reason =
+                if facts.inits.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+            json!({ "waiting": { "reason": reason } })
+        }
+        State::PullError { .. } => waiting("ErrImagePull", pull_error(container.image)),
+        State::PullBackOff => waiting("ImagePullBackOff", pull_back_off(container.image)),
+        State::BackOff { until } => {
+            let wait = slot.last.map_or(0, |last| until.as_second() - last.finished.as_second());
+            let pod = format!("{}_{}({})", facts.name, facts.namespace, facts.uid);
+            let message = format!(
+                "back-off {} restarting failed container={} pod={pod}",
+                go_seconds(wait),
+                container.name
+            );
+            waiting("CrashLoopBackOff", message)
+        }
+        State::Running { since } => json!({ "running": { "startedAt": seconds(since) } }),
+        State::Ended(ended) => json!({ "terminated": ended_json(ended, id) }),
+    }
+}
+
+fn ended_json(ended: Ended, id: &str) -> Value {
+    let Some(started) = ended.started else {
+        return json!({
+            "exitCode": ended.exit_code,
+            "reason": "ContainerStatusUnknown",
+            "message": "The container could not be located when the pod was terminated",
+            "startedAt": null,
+            "finishedAt": null,
+        });
+    };
+    json!({
+        "containerID": id,
+        "exitCode": ended.exit_code,
+        "reason": if ended.exit_code == 0 { "Completed" } else { "Error" },
+        "startedAt": seconds(started),
+        "finishedAt": seconds(ended.finished),
+    })
+}
+
+/// What a failed pull says.
+pub(crate) fn pull_error(image: &str) -> String {
+    format!("failed to pull image {image:?}: the simulation says that it cannot be pulled")
+}
+
+/// What a pull that waits says.
+pub(crate) fn pull_back_off(image: &str) -> String {
+    format!("Back-off pulling image {image:?}")
+}
+
+/// The event's text for a container that crashes again and again.
+pub(crate) fn back_off_message(facts: &Facts<'_>, container: &str) -> String {
+    let (name, namespace, uid) = (facts.name, facts.namespace, facts.uid);
+    format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})")
+}
+
+/// A time as `metav1.Time` is written.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Seconds as Go prints a duration.
+fn go_seconds(seconds: i64) -> String {
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds}s") }
+}
+
+/// The same run of the same container has the same id, whoever asks and when.
+fn container_id(uid: &str, container: &str, run: u32) -> String {
+    format!("sim://{}", digest(&(uid, container, run)))
+}
+
+fn image_id(image: &str) -> String {
+    format!("{image}@sha256:{}", digest(&image))
+}
+
+/// 64 hexadecimal digits; not cryptographic, no need to be.
+fn digest(of: &impl Hash) -> String {
+    (0_u8..4)
+        .map(|part| {
+            let mut hasher = DefaultHasher::new();
+            part.hash(&mut hasher);
+            of.hash(&mut hasher);
+            format!("{:016x}", hasher.finish())
+        })
+        .collect()
+}

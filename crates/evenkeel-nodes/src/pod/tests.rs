@@ -1,0 +1,485 @@
+//! Lives of pods, told step by step: each test is a pod, a time, and what its kubelet wrote.
+
+use evenkeel_api::{Encoding, View, time::Timestamp, views::Pod};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use std::{net::Ipv4Addr, time::Duration};
+
+use super::{
+    facts::Refusal,
+    memory::{Memory, Phase, later},
+    observe,
+    plan::{Decision, Told, plan},
+};
+use crate::Delays;
+
+/// A pod with its kubelet, and a model of the API server's part: the status with each patch merged in.
+struct World {
+    object: Value,
+    memory: Option<Memory>,
+    now: Timestamp,
+    wake: Option<Timestamp>,
+    writes: usize,
+    told: Vec<Told>,
+    removed: bool,
+    refusal: Option<Refusal>,
+}
+
+const HOST: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+const POD: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
+
+impl World {
+    #[expect(clippy::needless_pass_by_value, reason = "tests build both on the spot")]
+    fn new(spec: Value, annotations: Value) -> Self {
+        let object = json!({
+            "metadata": { "name": "web", "namespace": "shop", "uid": "u1", "generation": 1, "annotations": annotations },
+            "spec": spec,
+            "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "True" }] },
+        });
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let (writes, removed) = (0, false);
+        Self {
+            object,
+            memory: None,
+            now,
+            wake: None,
+            writes,
+            told: Vec::new(),
+            removed,
+            refusal: None,
+        }
+    }
+
+    /// One look.
+    fn look(&mut self) -> bool {
+        let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
+        let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
+        let mut facts = observe::facts(&pod, HOST, &delays, false);
+        facts.refused = self.refusal.clone();
+        let memory = match self.memory.take() {
+            Some(memory) => memory,
+            None => observe::first_sight(&pod, &facts, POD, self.now),
+        };
+        let Decision { memory, patch, remove, wake, told } = plan(&facts, &memory, self.now);
+        self.memory = Some(memory);
+        self.wake = wake;
+        self.told.extend(told);
+        self.removed |= remove;
+        let Some(patch) = patch else { return false };
+        self.writes += 1;
+        let patch: Value = serde_json::from_str(&patch).unwrap();
+        assert_eq!(patch["metadata"]["uid"], "u1");
+        merge(self.object["status"].as_object_mut().unwrap(), patch["status"].as_object().unwrap());
+        true
+    }
+
+    /// Looks now and whenever it is due until `seconds` have passed.
+    fn run(&mut self, seconds: u64) {
+        let end = later(self.now, Duration::from_secs(seconds));
+        self.look();
+        while let Some(wake) = self.wake.filter(|wake| *wake <= end) {
+            assert!(wake > self.now, "a wake that is not in the future never ends");
+            self.now = wake;
+            self.look();
+        }
+        self.now = end;
+    }
+
+    fn delete(&mut self, grace: u64) {
+        let deadline = later(self.now, Duration::from_secs(grace));
+        self.object["metadata"]["deletionTimestamp"] = deadline.to_string().into();
+        self.object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+    }
+
+    fn phase(&self) -> &str {
+        self.object["status"]["phase"].as_str().unwrap()
+    }
+
+    fn condition(&self, kind: &str) -> &Value {
+        let conditions = self.object["status"]["conditions"].as_array().unwrap();
+        conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+    }
+
+    fn container(&self, n: usize) -> &Value {
+        &self.object["status"]["containerStatuses"][n]
+    }
+
+    fn init(&self, n: usize) -> &Value {
+        &self.object["status"]["initContainerStatuses"][n]
+    }
+}
+
+/// Enough of a strategic merge: conditions by type, null removes, the rest replaces.
+fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, value) in patch {
+        let conditions =
+            into.get_mut(key).filter(|_| key == "conditions").and_then(Value::as_array_mut);
+        match (conditions, value) {
+            (Some(old), Value::Array(new)) => new.iter().for_each(|new| merge_condition(old, new)),
+            (_, Value::Null) => drop(into.remove(key)),
+            _ => drop(into.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+fn merge_condition(old: &mut Vec<Value>, new: &Value) {
+    match old.iter_mut().find(|old| old["type"] == new["type"]) {
+        Some(old) => merge(old.as_object_mut().unwrap(), new.as_object().unwrap()),
+        None => old.push(new.clone()),
+    }
+}
+
+fn one() -> Value {
+    json!({ "containers": [{ "name": "c", "image": "nginx" }] })
+}
+
+#[test]
+fn a_pod_becomes_running_and_ready_in_two_writes_and_then_rests() {
+    let mut world = World::new(one(), json!({}));
+    world.look();
+    assert_eq!(world.phase(), "Pending");
+    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ContainerCreating");
+    assert_eq!(world.condition("Initialized")["status"], "True");
+    assert_eq!(world.condition("ContainersReady")["reason"], "ContainersNotReady");
+    assert_eq!(world.condition("Ready")["message"], "containers with unready status: [c]");
+    assert_eq!(world.condition("PodReadyToStartContainers")["status"], "False");
+    assert_eq!(world.object["status"]["hostIP"], "172.18.0.2");
+    assert_eq!(world.object["status"]["observedGeneration"], 1);
+    world.run(5);
+    assert_eq!(world.phase(), "Running");
+    assert_eq!(world.condition("Ready")["status"], "True");
+    assert_eq!(
+        world.condition("Ready").get("reason"),
+        None,
+        "a reason that no longer holds is taken away"
+    );
+    assert_eq!(world.condition("Ready")["observedGeneration"], 1);
+    assert_eq!(world.object["status"]["podIP"], "10.128.0.1");
+    assert_eq!(world.object["status"]["podIPs"][0]["ip"], "10.128.0.1");
+    assert!(world.container(0)["state"]["running"]["startedAt"].is_string());
+    assert_eq!(world.condition("PodScheduled")["status"], "True");
+    assert_eq!((world.writes, world.wake), (2, None));
+    assert!(!world.look(), "nothing changed, nothing is written");
+}
+
+#[test]
+fn another_kubelet_takes_up_where_the_first_left_off() {
+    for (annotations, seconds) in
+        [(json!({}), 5), (json!({ "sim.evenkeel.dev/crash-after": "1s" }), 6)]
+    {
+        let mut world = World::new(one(), annotations);
+        world.run(seconds);
+        world.memory = None;
+        assert!(!world.look(), "{}", world.object);
+    }
+}
+
+#[test]
+fn readiness_may_come_late_or_never_and_be_changed() {
+    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
+    world.run(5);
+    assert_eq!((world.phase(), &world.condition("Ready")["status"]), ("Running", &json!("False")));
+    world.run(10);
+    assert_eq!(world.condition("Ready")["status"], "True");
+    world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "never" });
+    world.run(1);
+    assert_eq!(world.condition("Ready")["status"], "False");
+    assert_eq!(world.container(0)["ready"], false);
+    world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "perhaps" });
+    world.run(1);
+    assert_eq!(world.condition("Ready")["status"], "True");
+    assert_eq!(world.told.len(), 1, "{:?}", world.told);
+    world.run(1);
+    assert_eq!(world.told.len(), 1, "told once");
+}
+
+#[test]
+fn readiness_gates_are_waited_for() {
+    let mut spec = one();
+    spec["readinessGates"] = json!([{ "conditionType": "example.com/fed" }]);
+    let mut world = World::new(spec, json!({}));
+    world.run(5);
+    assert_eq!(world.condition("ContainersReady")["status"], "True");
+    assert_eq!(world.condition("Ready")["reason"], "ReadinessGatesNotReady");
+    let conditions = world.object["status"]["conditions"].as_array_mut().unwrap();
+    conditions.push(json!({ "type": "example.com/fed", "status": "True" }));
+    world.run(1);
+    assert_eq!(world.condition("Ready")["status"], "True");
+}
+
+#[test]
+fn finished_pods_by_policy_and_exit_code() {
+    for (policy, code, phase, restarts) in [
+        ("Never", "0", "Succeeded", 0),
+        ("Never", "3", "Failed", 0),
+        ("OnFailure", "0", "Succeeded", 0),
+        ("OnFailure", "3", "Running", 2),
+        ("Always", "0", "Running", 2),
+    ] {
+        let mut spec = one();
+        spec["restartPolicy"] = policy.into();
+        let annotations =
+            json!({ "sim.evenkeel.dev/run-time": "2s", "sim.evenkeel.dev/exit-code": code });
+        let mut world = World::new(spec, annotations);
+        world.run(20);
+        assert_eq!(world.phase(), phase, "{policy} {code}");
+        assert_eq!(
+            world.container(0)["restartCount"],
+            restarts,
+            "{policy} {code}: {}",
+            world.container(0)
+        );
+        if phase != "Running" {
+            assert_eq!(
+                world.container(0)["state"]["terminated"]["exitCode"],
+                code.parse::<i32>().unwrap()
+            );
+            assert_eq!(
+                world.condition("Ready")["reason"],
+                if code == "0" { "PodCompleted" } else { "PodFailed" }
+            );
+            assert_eq!(world.wake, None);
+        }
+    }
+}
+
+#[test]
+fn a_crash_loop_backs_off_as_upstream_does() {
+    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/crash-after": "0" }));
+    let start = world.now;
+    let mut restarts = Vec::new();
+    for _ in 0..4000 {
+        world.look();
+        let count = world.container(0)["restartCount"].as_i64().unwrap_or(0);
+        if restarts.last().is_none_or(|(_, last)| *last != count) {
+            restarts.push((world.now.as_second() - start.as_second(), count));
+        }
+        let Some(wake) = world.wake.filter(|wake| wake.as_second() - start.as_second() < 1300)
+        else {
+            break;
+        };
+        world.now = wake;
+    }
+    assert_eq!(
+        restarts,
+        [
+            (0, 0),
+            (1, 1),
+            (11, 2),
+            (31, 3),
+            (71, 4),
+            (151, 5),
+            (311, 6),
+            (611, 7),
+            (911, 8),
+            (1211, 9)
+        ]
+    );
+    let waiting = &world.container(0)["state"]["waiting"];
+    assert_eq!(waiting["reason"], "CrashLoopBackOff");
+    assert_eq!(waiting["message"], "back-off 5m0s restarting failed container=c pod=web_shop(u1)");
+    assert_eq!(world.container(0)["lastState"]["terminated"]["exitCode"], 1);
+    assert_eq!(world.phase(), "Running");
+}
+
+#[test]
+fn init_containers_run_in_order_and_sidecars_beside_the_rest() {
+    let spec = json!({
+        "restartPolicy": "Never",
+        "initContainers": [
+            { "name": "first", "image": "a" },
+            { "name": "side", "image": "b", "restartPolicy": "Always" },
+            { "name": "second", "image": "c" },
+        ],
+        "containers": [{ "name": "c", "image": "nginx" }],
+    });
+    let mut world =
+        World::new(spec, json!({ "sim.evenkeel.dev/run-time": "first=2s,second=2s,c=2s" }));
+    world.run(2);
+    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "PodInitializing");
+    assert_eq!(
+        world.condition("Initialized")["message"],
+        "containers with incomplete status: [first side second]"
+    );
+    world.run(3);
+    assert!(world.init(0)["state"]["terminated"].is_object());
+    assert!(world.init(1)["state"]["running"].is_object());
+    assert_eq!((world.phase(), &world.init(2)["started"]), ("Pending", &json!(true)));
+    world.run(3);
+    assert_eq!(world.phase(), "Running");
+    assert_eq!(world.condition("Initialized")["status"], "True");
+    assert_eq!(world.condition("Ready")["status"], "True");
+    world.run(10);
+    assert_eq!(world.phase(), "Succeeded");
+    assert!(world.init(1)["state"]["terminated"].is_object(), "the sidecar is stopped at the end");
+}
+
+#[test]
+fn a_failed_init_container_fails_the_pod_or_is_tried_again() {
+    for (policy, phase) in [("Never", "Failed"), ("Always", "Pending")] {
+        let spec = json!({
+            "restartPolicy": policy,
+            "initContainers": [{ "name": "i", "image": "a" }],
+            "containers": [{ "name": "c", "image": "nginx" }],
+        });
+        let mut world = World::new(spec, json!({ "sim.evenkeel.dev/exit-code": "i=1" }));
+        world.run(20);
+        assert_eq!(world.phase(), phase, "{policy}");
+        assert_eq!(world.container(0)["state"]["waiting"]["reason"], "PodInitializing");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_keeps_the_pod_pending_until_it_can() {
+    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
+    world.run(2);
+    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ErrImagePull");
+    world.run(100);
+    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ImagePullBackOff");
+    assert_eq!((world.phase(), world.wake), ("Pending", None));
+    world.object["metadata"]["annotations"] = json!({});
+    world.run(1);
+    assert_eq!(world.phase(), "Running");
+}
+
+#[test]
+fn termination_takes_its_time_but_not_more_than_the_grace() {
+    for (annotation, grace, ended_after, code) in
+        [("0", 30, 0, 0), ("5s", 30, 5, 0), ("60s", 30, 30, 137), ("5s", 0, 0, 137)]
+    {
+        let mut world =
+            World::new(one(), json!({ "sim.evenkeel.dev/termination-time": annotation }));
+        world.run(5);
+        world.delete(grace);
+        world.look();
+        assert_eq!(world.removed, ended_after == 0, "{annotation} {grace}");
+        let begin = world.now;
+        world.run(40);
+        assert!(world.removed, "{annotation} {grace}");
+        let ended = &world.container(0)["state"]["terminated"];
+        assert_eq!(ended["exitCode"], code, "{annotation} {grace}");
+        let finished: Timestamp = ended["finishedAt"].as_str().unwrap().parse().unwrap();
+        assert_eq!(finished.as_second() - begin.as_second(), ended_after, "{annotation} {grace}");
+        assert_eq!(world.phase(), if code == 0 { "Succeeded" } else { "Failed" });
+    }
+}
+
+#[test]
+fn a_pod_deleted_before_it_ran_fails_and_goes() {
+    let mut world = World::new(one(), json!({}));
+    world.look();
+    world.delete(30);
+    world.look();
+    assert!(world.removed);
+    assert_eq!(
+        (world.phase(), &world.container(0)["state"]["terminated"]["exitCode"]),
+        ("Failed", &json!(137))
+    );
+}
+
+#[test]
+fn a_deadline_fails_the_pod_even_if_its_containers_linger() {
+    let mut spec = one();
+    spec["activeDeadlineSeconds"] = 10.into();
+    let mut world = World::new(spec, json!({ "sim.evenkeel.dev/termination-time": "5s" }));
+    world.run(9);
+    assert_eq!(world.phase(), "Running");
+    world.run(2);
+    assert_eq!(
+        (world.phase(), &world.object["status"]["reason"]),
+        ("Failed", &json!("DeadlineExceeded"))
+    );
+    assert!(world.container(0)["state"]["running"].is_object());
+    world.run(10);
+    assert!(world.container(0)["state"]["terminated"].is_object());
+    assert_eq!(world.wake, None);
+}
+
+#[test]
+fn a_refused_pod_fails_with_the_reason() {
+    let mut world = World::new(one(), json!({}));
+    world.refusal = Some(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
+    world.look();
+    world.refusal = None;
+    world.run(10);
+    assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Failed", &json!("OutOfcpu")));
+    assert_eq!(world.object["status"]["message"], "Pod was rejected: no cpu");
+    assert_eq!((world.writes, world.told.len()), (1, 1));
+    world.delete(0);
+    world.look();
+    assert!(world.removed);
+}
+
+#[test]
+fn a_shorter_grace_later_ends_it_sooner() {
+    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/termination-time": "1h" }));
+    world.run(5);
+    world.delete(600);
+    world.run(5);
+    assert!(!world.removed);
+    world.delete(1);
+    world.run(2);
+    assert!(world.removed);
+}
+
+fn arbitrary_annotations() -> impl Strategy<Value = Value> {
+    let value = |text: &'static [&'static str]| proptest::sample::select(text);
+    let entry = prop_oneof![
+        (Just("run-time"), value(&["0", "1s", "forever", "a=2s", "x"])),
+        (Just("exit-code"), value(&["0", "1", "i=1", "s=2"])),
+        (Just("crash-limit"), value(&["0", "1", "3"])),
+        (Just("start-delay"), value(&["0", "3s"])),
+        (Just("ready-delay"), value(&["0", "4s"])),
+        (Just("readiness"), value(&["always", "never"])),
+        (Just("termination-time"), value(&["0", "3s", "1h"])),
+        (Just("image-pull"), value(&["ok", "fail", "s=fail"])),
+    ];
+    proptest::collection::vec(entry, 0..5).prop_map(|entries| {
+        Value::Object(
+            entries
+                .into_iter()
+                .map(|(key, value)| (format!("sim.evenkeel.dev/{key}"), value.into()))
+                .collect(),
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_pod_rests_or_waits_and_goes_when_deleted(
+        annotations in arbitrary_annotations(),
+        policy in proptest::sample::select(&["Always", "OnFailure", "Never"][..]),
+        n_inits in 0_usize..3,
+        deadline in proptest::option::of(0_u64..20),
+        ran in 0_u64..100,
+        grace in 0_u64..40,
+    ) {
+        let inits = [json!({ "name": "i", "image": "i" }), json!({ "name": "s", "image": "s", "restartPolicy": "Always" })];
+        let mut spec = json!({
+            "restartPolicy": policy, "initContainers": inits[..n_inits],
+            "containers": [{ "name": "a", "image": "a" }, { "name": "b", "image": "b" }],
+        });
+        if let Some(deadline) = deadline {
+            spec["activeDeadlineSeconds"] = deadline.into();
+        }
+        let mut world = World::new(spec, annotations);
+        world.run(ran);
+        // Looking again at the same moment changes nothing.
+        prop_assert!(!world.look());
+        // Another kubelet that takes over writes nothing new either, unless something just came due.
+        let terminal = Phase::parse(world.phase()).terminal();
+        if terminal {
+            let writes = world.writes;
+            let due = world.wake;
+            world.run(3600);
+            prop_assert!(due.is_some() || world.writes == writes, "a finished pod rests");
+        }
+        world.delete(grace);
+        world.run(grace + 1);
+        prop_assert!(world.removed, "{}", world.object);
+        prop_assert!(Phase::parse(world.phase()).terminal());
+        prop_assert_eq!(world.wake, None);
+    }
+}

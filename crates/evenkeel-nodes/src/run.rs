@@ -1,0 +1,46 @@
+//! Starts and stops the simulated nodes.
+
+use evenkeel_api::views::{Node, Pod};
+use evenkeel_runtime::{
+    cache::Caches, client::Client, clock::Clock, events::Recorder, queue::Queue, tasks::Tasks,
+};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{NodesOptions, heartbeats::Heartbeats, kubelets::Kubelets};
+
+/// So many nodes are registered or renewed at a time.
+const NODE_WORKERS: usize = 16;
+
+/// Runs the nodes of `options` until `shutdown` is cancelled. Nodes and pods stay as they are then; a later run takes them up
+/// from what their status says. The caches are started by their owner, before or after.
+pub async fn run(
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    options: NodesOptions,
+    shutdown: CancellationToken,
+) {
+    let tasks = Tasks::under(shutdown.clone());
+    let recorder = Recorder::new(client.clone(), "kubelet", clock.clone());
+    recorder.start(&tasks);
+    let (pods, nodes) = (caches.of::<Pod>(), caches.of::<Node>());
+    let (pod_queue, node_queue) = (Queue::unnamed(), Queue::unnamed());
+    let heartbeats =
+        Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
+    let workers = options.workers.max(1);
+    let kubelets = Kubelets::new(client, clock, recorder, options, pods, pod_queue.clone());
+    heartbeats.begin();
+    for _ in 0..NODE_WORKERS {
+        let heartbeats = Arc::clone(&heartbeats);
+        tasks.spawn_until_cancelled("node-heartbeats", async move { heartbeats.work().await });
+    }
+    for _ in 0..workers {
+        let kubelets = Arc::clone(&kubelets);
+        tasks.spawn_until_cancelled("pod-workers", async move { kubelets.work().await });
+    }
+    shutdown.cancelled().await;
+    pod_queue.shut_down();
+    node_queue.shut_down();
+    tasks.join().await;
+}
