@@ -1,0 +1,210 @@
+//! The extension points, under upstream's names (`k8s.io/kube-scheduler/framework`), for plugins of this crate and of its users.
+//!
+//! A plugin implements [`Plugin`] and, of the traits below, those of the points it takes part in, and says so in the `as_*`
+//! methods. It joins a [`Profile`] with a weight.
+
+mod change;
+mod profile;
+mod state;
+mod verdict;
+
+pub use change::{Change, Hint, NodeAspects};
+pub(crate) use profile::Point;
+pub use profile::Profile;
+pub use state::CycleState;
+pub use verdict::{Filtered, Reason, Rejection, Severity};
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use crate::{
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+use evenkeel_runtime::client::{ApiError, Client};
+
+/// The best score of a node, after [`Score::normalise`].
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// A future that a plugin returns.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What every plugin is.
+pub trait Plugin: Send + Sync + 'static {
+    /// Its name, as configuration, metrics and events have it.
+    fn name(&self) -> &'static str;
+
+    /// Whether a pod that this plugin rejected is worth another try after `change`. Upstream's queueing hints.
+    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+        let (_, _) = (pod, change);
+        Hint::Queue
+    }
+
+    /// It takes part in [`PreEnqueue`].
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        None
+    }
+    /// It takes part in [`PreFilter`].
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        None
+    }
+    /// It takes part in [`Filter`].
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        None
+    }
+    /// It takes part in [`PostFilter`].
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        None
+    }
+    /// It takes part in [`PreScore`].
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        None
+    }
+    /// It takes part in [`Score`].
+    fn as_score(&self) -> Option<&dyn Score> {
+        None
+    }
+    /// It takes part in [`Reserve`].
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        None
+    }
+    /// It takes part in [`Permit`].
+    fn as_permit(&self) -> Option<&dyn Permit> {
+        None
+    }
+    /// It takes part in [`PreBind`].
+    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
+        None
+    }
+    /// It takes part in [`Bind`].
+    fn as_bind(&self) -> Option<&dyn Bind> {
+        None
+    }
+    /// It takes part in [`PostBind`].
+    fn as_post_bind(&self) -> Option<&dyn PostBind> {
+        None
+    }
+}
+
+/// Before a pod may enter the active queue.
+pub trait PreEnqueue: Plugin {
+    /// A rejected pod is held back until a change for which [`Plugin::hint`] says otherwise.
+    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered;
+}
+
+/// What a [`PreFilter`] leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreFiltered {
+    /// Every node is to be looked at.
+    All,
+    /// This plugin has nothing to say about this pod: its filter is left out.
+    Skip,
+    /// Only these nodes come into question.
+    Only(Vec<Arc<str>>),
+}
+
+/// Once for each attempt, before nodes are looked at.
+pub trait PreFilter: Plugin {
+    /// Works out what the filter needs, into `state`.
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+    ) -> Result<PreFiltered, Rejection>;
+}
+
+/// For each node, until one plugin rejects it.
+pub trait Filter: Plugin {
+    /// Whether the pod can run there.
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered;
+}
+
+/// What a [`PostFilter`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PostFiltered {
+    /// Node on which room is being made.
+    pub nominated: Option<Arc<str>>,
+    /// What to add to the message about the failed attempt.
+    pub message: String,
+}
+
+/// When no node was left: preemption and the like. The first plugin that nominates a node is the last asked.
+pub trait PostFilter: Plugin {
+    /// Looks for a way out; `rejected` says why each node was rejected.
+    fn post_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+        rejected: &[crate::schedule::Rejected],
+    ) -> PostFiltered;
+}
+
+/// Once for each attempt with more than one node left.
+pub trait PreScore: Plugin {
+    /// Works out what the score needs, into `state`; `false` leaves the score of this plugin out.
+    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, nodes: &NodeTable) -> bool;
+}
+
+/// For each node that is left.
+pub trait Score: Plugin {
+    /// How good the node is.
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64;
+
+    /// Brings the scores of all nodes into `0..=MAX_NODE_SCORE`.
+    fn normalise(&self, scores: &mut [i64]) {
+        let _ = scores;
+    }
+}
+
+/// When a node was chosen and the pod assumed there. What fails later is undone in reverse order.
+pub trait Reserve: Plugin {
+    /// Sets something aside.
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered;
+    /// Gives it back; also called when it was never set aside.
+    fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str);
+}
+
+/// What a [`Permit`] says.
+pub enum Permitted {
+    /// Go on.
+    Yes,
+    /// Wait for the answer, at most so long (and at most 15 minutes); scheduling of others goes on.
+    Wait(Duration, Pending<'static, Filtered>),
+    /// Don't.
+    No(Rejection),
+}
+
+/// The last word before binding.
+pub trait Permit: Plugin {
+    /// Whether the pod may be bound now.
+    fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> Permitted;
+}
+
+/// Before binding, beside the scheduling of other pods.
+pub trait PreBind: Plugin {
+    /// Does what must be done before the pod runs there.
+    fn pre_bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a PodInfo,
+        node: &'a str,
+    ) -> Pending<'a, Result<(), ApiError>>;
+}
+
+/// Binds a pod. The first plugin that does not decline is the last asked.
+pub trait Bind: Plugin {
+    /// `Ok(false)` declines.
+    fn bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a PodInfo,
+        node: &'a str,
+    ) -> Pending<'a, Result<bool, ApiError>>;
+}
+
+/// After a pod was bound.
+pub trait PostBind: Plugin {
+    /// Takes notice.
+    fn post_bind(&self, pod: &PodInfo, node: &str);
+}

@@ -1,0 +1,41 @@
+//! What can be set about the scheduler.
+
+use std::time::Duration;
+
+use crate::framework::Profile;
+
+/// Settings of [`crate::run`]. The defaults are upstream's.
+#[derive(Debug, Clone)]
+pub struct SchedulerOptions {
+    /// One for each `schedulerName` that is served.
+    pub profiles: Vec<Profile>,
+    /// Back-off after a pod's first failed attempt; doubles with each.
+    pub pod_initial_backoff: Duration,
+    /// The longest back-off.
+    pub pod_max_backoff: Duration,
+    /// A pod that nothing seems to help is tried again after so long.
+    pub max_in_unschedulable: Duration,
+    /// So many bindings are on their way at a time.
+    pub max_bindings: usize,
+    /// Decides between nodes of equal score.
+    pub seed: u64,
+    /// Reported with events; upstream: `<scheduler>-<hostname>`.
+    pub instance: String,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            profiles: vec![Profile::with_defaults(DEFAULT_SCHEDULER)],
+            pod_initial_backoff: Duration::from_secs(1),
+            pod_max_backoff: Duration::from_secs(10),
+            max_in_unschedulable: Duration::from_secs(300),
+            max_bindings: 128,
+            seed: 0,
+            instance: format!("{DEFAULT_SCHEDULER}-evenkeel"),
+        }
+    }
+}
+
+/// The `schedulerName` of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";

@@ -1,0 +1,56 @@
+//! DefaultBinder: a POST to the pod's `binding`.
+
+use evenkeel_api::{View, views::Pod};
+use evenkeel_runtime::client::{ApiError, Client, Metadata};
+
+use crate::{
+    framework::{Bind, Change, Hint, Pending, Plugin},
+    pod::PodInfo,
+};
+
+/// Binds through the API server, to the very pod that was scheduled (by uid).
+#[derive(Debug, Clone, Copy)]
+pub struct DefaultBinder;
+
+impl Plugin for DefaultBinder {
+    fn name(&self) -> &'static str {
+        "DefaultBinder"
+    }
+
+    fn hint(&self, _: &PodInfo, _: &Change<'_>) -> Hint {
+        Hint::Skip
+    }
+
+    fn as_bind(&self) -> Option<&dyn Bind> {
+        Some(self)
+    }
+}
+
+impl Bind for DefaultBinder {
+    fn bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a PodInfo,
+        node: &'a str,
+    ) -> Pending<'a, Result<bool, ApiError>> {
+        let meta = &pod.pod.meta;
+        let body = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": { "name": meta.name, "namespace": meta.namespace, "uid": meta.uid },
+            "target": { "kind": "Node", "name": node },
+        })
+        .to_string();
+        Box::pin(async move {
+            let (kind, namespace, name) = (Pod::kind(), &meta.namespace, &meta.name);
+            let answer = client.create_subresource::<Metadata>(
+                &kind,
+                namespace,
+                name,
+                "binding",
+                body.into(),
+            );
+            answer.await.map(|_| true)
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! ImageLocality: rather nodes that have the pod's images already.
+
+use evenkeel_api::views::{Container, Pod};
+
+use crate::{
+    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, Score},
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+
+const MIB: i64 = 1024 * 1024;
+/// Sums below count as nothing; sums above (for each container) as everything.
+const LEAST: i64 = 23 * MIB;
+const MOST: i64 = 1000 * MIB;
+
+/// Scores the size of the pod's images that are on a node, each by the share of nodes that have it.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageLocality;
+
+/// The images that are on some node, each with the share of nodes.
+struct Known(Vec<(String, f64)>);
+
+impl Plugin for ImageLocality {
+    fn name(&self) -> &'static str {
+        "ImageLocality"
+    }
+
+    fn hint(&self, _: &PodInfo, _: &Change<'_>) -> Hint {
+        Hint::Skip
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+}
+
+impl PreScore for ImageLocality {
+    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, nodes: &NodeTable) -> bool {
+        let share = |image: String| {
+            let on = nodes.nodes_with_image(&image);
+            (on > 0).then(|| (image, f64::from(on) / nodes.len().max(1) as f64))
+        };
+        let known: Vec<(String, f64)> =
+            containers(&pod.pod).map(|c| full_name(&c.image)).filter_map(share).collect();
+        let any = !known.is_empty();
+        state.put(Known(known));
+        any
+    }
+}
+
+impl Score for ImageLocality {
+    fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
+        let Some(Known(known)) = state.get::<Known>() else { return 0 };
+        let size = |name: &str| {
+            let images = &node.node().status.images;
+            let image = images.iter().find(|image| image.names.iter().any(|own| **own == *name));
+            image.map_or(0, |image| image.size_bytes)
+        };
+        let sum: i64 = known.iter().map(|(name, share)| (size(name) as f64 * share) as i64).sum();
+        let most = MOST * containers(&pod.pod).count() as i64;
+        MAX_NODE_SCORE * (sum.clamp(LEAST, most.max(LEAST)) - LEAST) / (most - LEAST).max(1)
+    }
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.init_containers.iter().chain(&*pod.spec.containers)
+}
+
+/// With `:latest` where no tag is given.
+fn full_name(image: &str) -> String {
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
+}

@@ -1,0 +1,54 @@
+//! The plugins, one file each, with the names and weights that upstream has.
+
+mod balanced_allocation;
+mod default_binder;
+mod image_locality;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources_fit;
+mod node_selector;
+mod node_unschedulable;
+mod scheduling_gates;
+mod taint_toleration;
+mod taints;
+
+pub use balanced_allocation::BalancedAllocation;
+pub use default_binder::DefaultBinder;
+pub use image_locality::ImageLocality;
+pub use node_affinity::NodeAffinity;
+pub use node_name::NodeName;
+pub use node_ports::NodePorts;
+pub use node_resources_fit::NodeResourcesFit;
+pub use node_unschedulable::NodeUnschedulable;
+pub use scheduling_gates::SchedulingGates;
+pub use taint_toleration::TaintToleration;
+
+use std::sync::Arc;
+
+use crate::framework::{MAX_NODE_SCORE, Plugin};
+
+/// Upstream's default plugins in its order, as far as they exist here, each with its weight.
+pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
+    vec![
+        (Arc::new(SchedulingGates), 0),
+        (Arc::new(NodeName), 0),
+        (Arc::new(NodeUnschedulable), 0),
+        (Arc::new(TaintToleration), 3),
+        (Arc::new(NodeAffinity), 2),
+        (Arc::new(NodePorts), 0),
+        (Arc::new(NodeResourcesFit), 1),
+        (Arc::new(BalancedAllocation), 1),
+        (Arc::new(ImageLocality), 1),
+        (Arc::new(DefaultBinder), 0),
+    ]
+}
+
+/// Brings scores from `0..=max` to `0..=100`, or the other way round when the least is best.
+fn normalise(scores: &mut [i64], reverse: bool) {
+    let max = scores.iter().copied().max().unwrap_or(0);
+    for score in scores {
+        let share = if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max };
+        *score = if reverse { MAX_NODE_SCORE - share } else { share };
+    }
+}

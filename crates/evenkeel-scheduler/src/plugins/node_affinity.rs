@@ -1,0 +1,108 @@
+//! NodeAffinity: `spec.nodeSelector` and node affinity, required and preferred.
+
+use std::sync::Arc;
+
+use super::{node_selector, normalise};
+use crate::{
+    framework::{
+        Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, PreScore,
+        Rejection, Score,
+    },
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+use evenkeel_api::views::{Pod, PreferredSchedulingTerm};
+
+/// Matches pods' node selectors and node affinities.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeAffinity;
+
+impl Plugin for NodeAffinity {
+    fn name(&self) -> &'static str {
+        "NodeAffinity"
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+        match change {
+            Change::NodeAdded(node) | Change::NodeUpdated(node, _) => {
+                Hint::when(node_selector::required(&pod.pod, node.node()))
+            }
+            // While a pod is gated its selectors may change.
+            Change::OwnUpdate => Hint::Queue,
+            Change::PodAssigned(_) | Change::PodGone(_) => Hint::Skip,
+        }
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+}
+
+impl PreFilter for NodeAffinity {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let pod = &pod.pod;
+        let required =
+            pod.spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
+        let required =
+            required.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
+        if required.is_none() && pod.spec.node_selector.is_empty() {
+            return Ok(PreFiltered::Skip);
+        }
+        match node_selector::named_nodes(pod) {
+            None => Ok(PreFiltered::All),
+            Some(names) if names.is_empty() => {
+                Err(Rejection::unresolvable("pod affinity terms conflict"))
+            }
+            Some(names) => Ok(PreFiltered::Only(names.into_iter().map(Arc::from).collect())),
+        }
+    }
+}
+
+impl Filter for NodeAffinity {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        if node_selector::required(&pod.pod, node.node()) {
+            return Ok(());
+        }
+        Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
+    }
+}
+
+impl PreScore for NodeAffinity {
+    fn pre_score(&self, _: &mut CycleState, pod: &PodInfo, _: &NodeTable) -> bool {
+        !preferred(&pod.pod).is_empty()
+    }
+}
+
+impl Score for NodeAffinity {
+    fn score(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
+        let terms = preferred(&pod.pod).iter();
+        let matching = terms.filter(|term| {
+            term.weight != 0 && node_selector::matches(&term.preference, node.node())
+        });
+        matching.map(|term| i64::from(term.weight)).sum()
+    }
+
+    fn normalise(&self, scores: &mut [i64]) {
+        normalise(scores, false);
+    }
+}
+
+fn preferred(pod: &Pod) -> &[PreferredSchedulingTerm] {
+    let affinity =
+        pod.spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
+    affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
+}

@@ -1,0 +1,77 @@
+//! Amounts of resources as the scheduler counts them.
+
+use evenkeel_api::{quantity::Quantity, requests::Amounts};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Amounts of resources. CPU in thousandths, everything else in its own unit (bytes, pieces), rounded up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Thousandths of a CPU.
+    pub cpu: i64,
+    /// Bytes.
+    pub memory: i64,
+    /// Bytes.
+    pub ephemeral_storage: i64,
+    /// Extended resources, huge pages and the like, sorted by name.
+    pub scalars: Scalars,
+}
+
+/// Amounts of extended resources, huge pages and the like, sorted by name.
+pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
+
+impl Resources {
+    /// From quantities; resources that the scheduler does not count are left out.
+    pub fn from_amounts(amounts: &Amounts<'_>) -> Self {
+        let mut resources = Self::default();
+        for (name, amount) in amounts {
+            resources.set(name, *amount);
+        }
+        resources
+    }
+
+    /// Sets one resource.
+    pub(crate) fn set(&mut self, name: &str, amount: Quantity) {
+        match name {
+            "cpu" => self.cpu = amount.milli_value(),
+            "memory" => self.memory = amount.value(),
+            "ephemeral-storage" => self.ephemeral_storage = amount.value(),
+            name if is_scalar(name) => *scalar_mut(&mut self.scalars, name) = amount.value(),
+            _ => {}
+        }
+    }
+
+    /// The amount of an extended resource.
+    pub fn scalar(&self, name: &str) -> i64 {
+        scalar(&self.scalars, name)
+    }
+
+    /// Whether every amount is 0.
+    pub fn is_zero(&self) -> bool {
+        let Self { cpu, memory, ephemeral_storage, scalars } = self;
+        *cpu == 0
+            && *memory == 0
+            && *ephemeral_storage == 0
+            && scalars.iter().all(|(_, amount)| *amount == 0)
+    }
+}
+
+/// Whether a resource is counted in whole pieces beside CPU, memory and storage.
+fn is_scalar(name: &str) -> bool {
+    name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
+}
+
+pub(crate) fn scalar(scalars: &Scalars, name: &str) -> i64 {
+    scalars.binary_search_by(|(own, _)| (**own).cmp(name)).map_or(0, |at| scalars[at].1)
+}
+
+pub(crate) fn scalar_mut<'a>(scalars: &'a mut Scalars, name: &str) -> &'a mut i64 {
+    let at = match scalars.binary_search_by(|(own, _)| (**own).cmp(name)) {
+        Ok(at) => at,
+        Err(at) => {
+            scalars.insert(at, (name.into(), 0));
+            at
+        }
+    };
+    &mut scalars[at].1
+}
