@@ -15,3 +15,6 @@ pub mod plan;
 pub mod queue;
 pub mod serve;
 pub mod tasks;
+
+#[cfg(test)]
+pub(crate) mod scripted;

@@ -13,7 +13,7 @@ use prometheus::{
 /// let registry = prometheus::Registry::new();
 /// let adds = metrics::counters(&registry, "workqueue_adds_total", "Adds handled by a queue.", &["name"]);
 /// adds.with_label_values(&["replicaset"]).inc();
-/// assert_eq!(registry.gather()[0].get_name(), "workqueue_adds_total");
+/// assert_eq!(registry.gather()[0].name(), "workqueue_adds_total");
 /// ```
 pub fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
     if let Err(error) = registry.register(Box::new(collector.clone())) {

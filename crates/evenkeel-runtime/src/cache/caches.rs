@@ -58,8 +58,10 @@ struct Entry {
     resync: Resync,
     token: CancellationToken,
     /// Starts the reflector; taken when it is.
-    start: Option<Box<dyn FnOnce(&Tasks) + Send>>,
+    start: Option<Start>,
 }
+
+type Start = Box<dyn FnOnce(&Tasks) + Send>;
 
 /// What is known of a cache whatever its type.
 trait Status: Send + Sync {
@@ -231,7 +233,8 @@ impl Caches {
                 .collect()
         };
         for (mut synced, token) in waits {
-            token.run_until_cancelled(synced.wait_for(|synced| *synced)).await.map(drop_result);
+            // A cache's sender outlives its entry, so that waiting cannot fail.
+            let _ = token.run_until_cancelled(synced.wait_for(|synced| *synced)).await;
         }
     }
 
@@ -251,7 +254,9 @@ impl Caches {
             return Cache { shared, kind: Arc::new(scope.kind), resync: entry.resync.clone() };
         }
         let (shared, mut entry) = self.entry::<V>(&scope);
-        if let (Some(tasks), Some(start)) = (&state.tasks, entry.start.take()) {
+        if let Some(tasks) = &state.tasks
+            && let Some(start) = entry.start.take()
+        {
             start(tasks);
         }
         let resync = entry.resync.clone();
@@ -296,9 +301,6 @@ impl Caches {
         (shared, entry)
     }
 }
-
-/// A cache's sender outlives its entry, so that waiting cannot fail.
-fn drop_result<T>(_: T) {}
 
 impl std::fmt::Debug for Caches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

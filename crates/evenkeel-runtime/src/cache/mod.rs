@@ -9,6 +9,8 @@ mod full;
 mod reflector;
 mod shared;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use caches::Caches;
 pub use full::Full;

@@ -94,7 +94,7 @@ impl<V: View> Reflector<V> {
                     self.position = None;
                 }
                 End::Failed(error) => {
-                    tracing::warn!(resource, %error, "watch failed; trying again")
+                    tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
             self.clock.sleep(backoff.next()).await;
@@ -157,7 +157,7 @@ impl<V: View> Reflector<V> {
             match decode::<V>(opened.watch.encoding(), &frame)? {
                 Event::Present(object) => drop(now.insert(self.held_or(object))),
                 Event::Gone(object) => {
-                    drop(now.remove(&object.meta().namespace, &object.meta().name))
+                    drop(now.remove(&object.meta().namespace, &object.meta().name));
                 }
                 Event::Unreadable { error, .. } => self.skip(&error),
                 Event::Error(status) if cannot_stream(status.code) => return Ok(None),
@@ -217,7 +217,7 @@ impl<V: View> Reflector<V> {
                 }
                 Event::Gone(object) => {
                     let version = object.meta().resource_version.clone();
-                    self.shared.delete(Arc::new(object));
+                    self.shared.delete(&Arc::new(object));
                     version
                 }
                 Event::Bookmark(Metadata { meta, .. }) => {

@@ -78,11 +78,11 @@ impl<V: View> Shared<V> {
     }
 
     /// Takes out an object whose last state is `object`.
-    pub(crate) fn delete(&self, object: Arc<V>) {
+    pub(crate) fn delete(&self, object: &Arc<V>) {
         let version = object.meta().version();
         self.change(version, |store| {
             let meta = object.meta();
-            store.delete(&meta.namespace, &meta.name, Some(Arc::clone(&object)))
+            store.delete(&meta.namespace, &meta.name, Some(Arc::clone(object)))
         });
     }
 

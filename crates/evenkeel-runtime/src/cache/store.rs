@@ -152,7 +152,7 @@ impl<V: View> Store<V> {
         if old.is_some_and(|old| same_version(&**old, &*object)) {
             return Events::new();
         }
-        match self.put(Arc::clone(&object)) {
+        match self.put(&object) {
             None => smallvec![CacheEvent::Added { object, initial }],
             Some(old) if old.meta().uid == object.meta().uid => {
                 smallvec![CacheEvent::Updated { old, new: object }]
@@ -192,15 +192,15 @@ impl<V: View> Store<V> {
         events
     }
 
-    fn put(&mut self, object: Arc<V>) -> Option<Arc<V>> {
-        let hash = hash_of(&*object);
+    fn put(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
+        let hash = hash_of(&**object);
         let table = self.namespaces.entry_ref(&*object.meta().namespace).or_insert_with(Table::new);
-        let old = table.put(hash, Arc::clone(&object));
+        let old = table.put(hash, Arc::clone(object));
         self.len += usize::from(old.is_none());
         for index in &mut self.indexes {
-            index.add(hash, &object);
+            index.add(hash, object);
             if let Some(old) = &old {
-                index.drop_stale(hash, old, Some(&object));
+                index.drop_stale(hash, old, Some(object));
             }
         }
         old
@@ -308,7 +308,7 @@ mod tests {
         for event in events {
             match event {
                 CacheEvent::Added { object, .. } => {
-                    assert!(model.insert(key(&object), object).is_none())
+                    assert!(model.insert(key(&object), object).is_none());
                 }
                 CacheEvent::Updated { old, new } => {
                     let before = model.insert(key(&new), new).unwrap();

@@ -11,6 +11,8 @@ mod metrics;
 mod options;
 mod proto;
 mod send;
+#[cfg(test)]
+mod tests;
 mod verbs;
 pub(crate) mod watch;
 pub(crate) mod wire;
@@ -21,6 +23,9 @@ pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
 
 pub use evenkeel_api::views::Metadata;
+
+#[cfg(test)]
+pub(crate) use proto::tests as proto_tests;
 
 use crate::clock::Clock;
 use evenkeel_api::DecodeError;

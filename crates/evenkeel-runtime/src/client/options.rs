@@ -118,7 +118,7 @@ pub(crate) fn escape(into: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                into.push(char::from(byte))
+                into.push(char::from(byte));
             }
             _ => {
                 // Writing to a String cannot fail.

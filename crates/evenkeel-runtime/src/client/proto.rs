@@ -170,7 +170,7 @@ fn details(message: &[u8], status: &mut Status) {
         match number {
             4 => causes.push(cause(value.bytes())),
             5 if value.number() > 0 => {
-                status.retry_after = Some(Duration::from_secs(value.number()))
+                status.retry_after = Some(Duration::from_secs(value.number()));
             }
             _ => {}
         }

@@ -1,0 +1,368 @@
+//! A cache against a server that misbehaves.
+
+use super::{CacheEvent, Caches, Full};
+use crate::{
+    client::Metadata,
+    clock::Clock,
+    scripted::{Answer, Script, Tail},
+    tasks::Tasks,
+};
+use evenkeel_api::{Kind, View as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+type Map = Full<ConfigMap>;
+
+fn object(name: &str, version: u32) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string() } })
+}
+
+fn event(kind: &str, name: &str, version: u32) -> Value {
+    json!({ "type": kind, "object": object(name, version) })
+}
+
+fn bookmark(version: u32, initial_end: bool) -> Value {
+    let annotations =
+        if initial_end { json!({ "k8s.io/initial-events-end": "true" }) } else { json!({}) };
+    let metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null, "annotations": annotations });
+    json!({ "type": "BOOKMARK", "object": { "kind": "ConfigMap", "metadata": metadata } })
+}
+
+fn expired() -> Value {
+    json!({ "type": "ERROR", "object": { "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" } })
+}
+
+struct World {
+    script: Script,
+    caches: Caches,
+    told: Arc<Mutex<Vec<String>>>,
+    registry: prometheus::Registry,
+    _tasks: Tasks,
+}
+
+fn world(answers: impl IntoIterator<Item = Answer>) -> (World, super::Cache<Map>) {
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let (script, tasks, registry) =
+        (Script::new(answers), Tasks::new(), prometheus::Registry::new());
+    let caches = Caches::new(script.client(&clock), clock, &registry);
+    let cache = caches.of::<Map>();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    cache.subscribe(move |event| {
+        let text = match event {
+            CacheEvent::Added { object, initial: true } => {
+                format!("initial {}", object.meta().name)
+            }
+            CacheEvent::Added { object, initial: false } => format!("added {}", object.meta().name),
+            CacheEvent::Updated { old, new } => {
+                format!(
+                    "updated {} {}-{}",
+                    new.meta().name,
+                    old.meta().version(),
+                    new.meta().version()
+                )
+            }
+            CacheEvent::Deleted(object) => {
+                format!("deleted {} {}", object.meta().name, object.meta().version())
+            }
+        };
+        log.lock().unwrap().push(text);
+    });
+    caches.start(&tasks);
+    (World { script, caches, told, registry, _tasks: tasks }, cache)
+}
+
+impl World {
+    fn told(&self) -> Vec<String> {
+        let mut told = std::mem::take(&mut *self.told.lock().unwrap());
+        told.sort();
+        told
+    }
+}
+
+/// Until the script has nothing more to say.
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(200)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_goes_on_as_a_watch() {
+    let events = [
+        event("ADDED", "a", 3),
+        event("ADDED", "b", 4),
+        bookmark(5, true),
+        event("MODIFIED", "a", 6),
+        event("DELETED", "b", 7),
+        event("ADDED", "c", 8),
+        bookmark(11, false),
+    ];
+    let (world, cache) = world([Answer::events(&events, Tail::Hang)]);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(world.told(), ["added c", "deleted b 7", "initial a", "initial b", "updated a 3-6"]);
+    assert_eq!(cache.version(), 11);
+    assert_eq!(world.caches.version_of(&Map::kind()), Some(11));
+    assert_eq!(
+        (cache.len(), cache.namespace("ns").len(), cache.get("ns", "a").unwrap().meta().version()),
+        (2, 2, 6)
+    );
+    let [request] = &world.script.seen()[..] else { panic!("{:?}", world.script.seen()) };
+    for part in [
+        "GET /api/v1/configmaps?",
+        "sendInitialEvents=true",
+        "resourceVersionMatch=NotOlderThan",
+        "timeoutSeconds=",
+    ] {
+        assert!(request.contains(part), "{request} lacks {part}");
+    }
+    let shown = world.registry.gather();
+    let gauge =
+        shown.iter().find(|family| family.name() == "informer_store_resource_version").unwrap();
+    assert_eq!(gauge.get_metric()[0].get_gauge().get_value(), 11.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_listed_in_pages() {
+    let page = |items: Vec<Value>, more: &str| {
+        json!({ "metadata": { "resourceVersion": "20", "continue": more }, "items": items })
+            .to_string()
+    };
+    let (world, cache) = world([
+        Answer::new(422, r#"{"kind":"Status","reason":"Invalid","code":422}"#),
+        Answer::new(200, page(vec![object("a", 3)], "next")),
+        Answer::new(200, page(vec![object("b", 4)], "")),
+        Answer::events(&[event("MODIFIED", "b", 21)], Tail::Hang),
+    ]);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(world.told(), ["initial a", "initial b", "updated b 4-21"]);
+    let seen = world.script.seen();
+    assert!(seen[1].ends_with("/configmaps?limit=500"), "{seen:?}");
+    assert!(seen[2].ends_with("/configmaps?limit=500&continue=next"), "{seen:?}");
+    assert!(seen[3].contains("?resourceVersion=20&watch=true"), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_expire_are_listed_in_one_piece() {
+    let list = |more: &str| json!({ "metadata": { "resourceVersion": "20", "continue": more }, "items": [object("a", 3)] });
+    let (world, cache) = world([
+        Answer::new(400, ""),
+        Answer::new(200, list("next").to_string()),
+        Answer::new(410, r#"{"kind":"Status","reason":"Expired","code":410}"#),
+        Answer::new(200, list("").to_string()),
+    ]);
+    cache.synced().await;
+    assert_eq!(world.told(), ["initial a"]);
+    assert!(world.script.seen()[3].ends_with("/configmaps"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_version_is_listed_anew_and_only_differences_are_told() {
+    let first = [
+        event("ADDED", "gone", 1),
+        event("ADDED", "same", 2),
+        event("ADDED", "changed", 3),
+        bookmark(3, true),
+    ];
+    let second = [
+        event("ADDED", "same", 2),
+        event("ADDED", "changed", 9),
+        event("ADDED", "new", 8),
+        bookmark(9, true),
+    ];
+    let mut one = Answer::events(&first, Tail::End);
+    one.chunks.push(format!("{}\n", expired()).into_bytes());
+    let (world, cache) = world([one, Answer::events(&second, Tail::Hang)]);
+    let start = Instant::now();
+    cache.synced().await;
+    let same = cache.get("ns", "same").unwrap();
+    settle().await;
+    assert_eq!(
+        world.told(),
+        [
+            "added new",
+            "deleted gone 1",
+            "initial changed",
+            "initial gone",
+            "initial same",
+            "updated changed 3-9"
+        ]
+    );
+    assert!(Arc::ptr_eq(&same, &cache.get("ns", "same").unwrap()), "an unchanged object is kept");
+    assert!(world.script.seen()[1].contains("sendInitialEvents=true"));
+    assert!(start.elapsed() > Duration::from_millis(800));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_goes_on_from_the_last_version() {
+    let mut broken = Answer::events(
+        &[event("ADDED", "a", 3), bookmark(5, true), event("MODIFIED", "a", 6)],
+        Tail::End,
+    );
+    broken.chunks.push(b"{\"type\":\"MODI\n".to_vec());
+    let reset = Answer::events(&[event("MODIFIED", "a", 7)], Tail::Break);
+    let cut = Answer::new(200, &br#"{"type":"MODIFIED","obj"#[..]);
+    let last = Answer::events(&[event("MODIFIED", "a", 8)], Tail::Hang);
+    let (world, cache) = world([broken, reset, cut, last]);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(world.told(), ["initial a", "updated a 3-6", "updated a 6-7", "updated a 7-8"]);
+    let from: Vec<_> = world.script.seen()[1..]
+        .iter()
+        .map(|request| request.contains("resourceVersion=6"))
+        .collect();
+    assert_eq!(from, [true, false, false], "{:?}", world.script.seen());
+    assert!(
+        world.script.seen()[2].contains("resourceVersion=7")
+            && world.script.seen()[3].contains("resourceVersion=7")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_is_skipped() {
+    let bad = |kind: &str, name: &str, version: u32| {
+        let mut event = event(kind, name, version);
+        event["object"]["data"] = json!(7);
+        event
+    };
+    let events = [
+        bad("ADDED", "bad", 1),
+        event("ADDED", "good", 2),
+        bookmark(3, true),
+        bad("MODIFIED", "good", 4),
+        event("ADDED", "other", 5),
+        bad("DELETED", "good", 6),
+    ];
+    let (world, cache) = world([Answer::events(&events, Tail::Hang)]);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(world.told(), ["added other", "deleted good 2", "initial good"]);
+    assert_eq!(cache.version(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_kind_waits_while_others_work() {
+    let forbidden = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
+    let (world, cache) = world([
+        forbidden(),
+        forbidden(),
+        Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang),
+    ]);
+    let start = Instant::now();
+    assert!(!world.caches.has_synced());
+    assert_eq!(world.caches.unsynced(), [Map::kind()]);
+    world.caches.synced().await;
+    let took = start.elapsed();
+    // 800 ms and 1,600 ms, each up to doubled.
+    assert!(took >= Duration::from_millis(2400) && took < Duration::from_millis(4900), "{took:?}");
+    assert_eq!(cache.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_in_good_time_goes_on_at_once() {
+    let ended =
+        Answer::events(&[event("ADDED", "a", 1), bookmark(2, true), bookmark(4, false)], Tail::End);
+    let (world, cache) = world([ended, Answer::events(&[event("ADDED", "b", 5)], Tail::Hang)]);
+    cache.synced().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.told(), ["added b", "initial a"]);
+    assert!(world.script.seen()[1].contains("resourceVersion=4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_given_up_after_its_time() {
+    let silent = Answer::events(&[bookmark(2, true)], Tail::Hang);
+    let (world, cache) = world([silent, Answer::events(&[event("ADDED", "b", 5)], Tail::Hang)]);
+    cache.synced().await;
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert_eq!(world.script.seen().len(), 1);
+    tokio::time::sleep(Duration::from_secs(360)).await;
+    assert_eq!(world.told(), ["added b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resync_tells_of_everything_again() {
+    let (world, cache) =
+        world([Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang)]);
+    cache.synced().await;
+    cache.resync_every(Duration::from_secs(60));
+    cache.resync_every(Duration::from_secs(600));
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert_eq!(world.told(), ["initial a", "updated a 1-1", "updated a 1-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_cache_is_forgotten_and_made_anew() {
+    let first = Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang);
+    let second = Answer::events(&[event("ADDED", "b", 3), bookmark(4, true)], Tail::Hang);
+    let (world, cache) = world([first, second]);
+    cache.synced().await;
+    world.caches.stop(&Map::kind());
+    assert_eq!(world.caches.version_of(&Map::kind()), None);
+    let again = world.caches.of::<Map>();
+    again.synced().await;
+    assert!(again.get("ns", "b").is_some() && again.get("ns", "a").is_none());
+    assert_eq!(cache.len(), 1, "who holds the old one sees it as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_handlers_hear_of_what_is_there() {
+    let (world, cache) =
+        world([Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang)]);
+    cache.synced().await;
+    let heard = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&heard);
+    cache.subscribe(move |event| {
+        assert!(matches!(event, CacheEvent::Added { initial: true, .. }));
+        *count.lock().unwrap() += 1;
+    });
+    assert_eq!(*heard.lock().unwrap(), 1);
+    drop(world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_comes_in_protobuf_frames() {
+    use crate::client::proto_tests::{envelope, field};
+    let meta = |name: &str, version: &str, annotations: &[u8]| {
+        [field(1, name.as_bytes()), field(6, version.as_bytes()), annotations.to_vec()].concat()
+    };
+    let frame = |kind: &str, meta: Vec<u8>| {
+        let object = field(1, &envelope(&field(1, &meta)));
+        let event = [field(1, kind.as_bytes()), field(2, &object)].concat();
+        [&(event.len() as u32).to_be_bytes()[..], &event].concat()
+    };
+    let end = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
+    let body = [
+        frame("ADDED", meta("a", "3", b"")),
+        frame("BOOKMARK", meta("", "4", &field(12, &end))),
+        frame("DELETED", meta("a", "5", b"")),
+    ];
+    let mut answer = Answer::new(200, "")
+        .header("content-type", "application/vnd.kubernetes.protobuf;stream=watch");
+    answer.chunks = body.concat().chunks(7).map(<[u8]>::to_vec).collect();
+    answer.tail = Tail::Hang;
+
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let (script, tasks) = (Script::new([answer]), Tasks::new());
+    let caches = Caches::new(script.client(&clock), clock, &prometheus::Registry::new());
+    caches.start(&tasks);
+    let cache: super::Cache<Metadata> =
+        caches.metadata(Kind::new("apps", "v1", "Deployment", "deployments", true));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    cache.subscribe(move |event| log.lock().unwrap().push(event.object().meta.version()));
+    cache.synced().await;
+    settle().await;
+    assert_eq!(*told.lock().unwrap(), [3, 5]);
+    assert_eq!((cache.len(), cache.version()), (0, 5));
+    let accept = script.headers(0)["accept"].to_str().unwrap().to_owned();
+    assert!(accept.starts_with(
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    ));
+    assert!(script.seen()[0].starts_with("GET /apis/apps/v1/deployments?"));
+}

@@ -1,0 +1,183 @@
+//! A client against a server that misbehaves.
+
+use super::{ApiError, Client, DeleteOptions, ListOptions, Metadata};
+use crate::{
+    clock::Clock,
+    discovery::FailedGroup,
+    plan::PatchForm,
+    scripted::{Answer, Script, Tail},
+};
+use bytes::Bytes;
+use evenkeel_api::Kind;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+
+fn clock() -> Clock {
+    Clock::starting_at(jiff::Timestamp::UNIX_EPOCH)
+}
+
+fn busy() -> Answer {
+    Answer::new(429, r#"{"kind":"Status","reason":"TooManyRequests","code":429}"#)
+        .header("retry-after", "2")
+}
+
+fn pod() -> Answer {
+    Answer::new(201, r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"7"}}"#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_sent_again_as_long_as_the_server_asks() {
+    let script = Script::new([busy(), busy(), pod()]);
+    let registry = prometheus::Registry::new();
+    let client = Client::builder(script.kube(), clock())
+        .registry(&registry)
+        .host("h")
+        .user_agent("evenkeel")
+        .build();
+    let start = Instant::now();
+    let made: Metadata = client
+        .with_user_agent("replicaset")
+        .create(&PODS, "ns", Bytes::from_static(b"{}"))
+        .await
+        .unwrap();
+    assert_eq!(made.meta.version(), 7);
+    assert_eq!(start.elapsed(), Duration::from_secs(4));
+    assert_eq!(script.seen(), ["POST /api/v1/namespaces/ns/pods"; 3]);
+    let headers = script.headers(2);
+    assert_eq!(headers["user-agent"], "evenkeel/replicaset");
+    assert_eq!(headers["content-type"], "application/json");
+    let shown = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        r#"rest_client_requests_total{code="201",host="h",method="POST"} 1"#,
+        r#"rest_client_requests_total{code="429",host="h",method="POST"} 2"#,
+        r#"rest_client_request_retries_total{code="429",host="h",verb="POST"} 1"#,
+        r#"rest_client_request_duration_seconds_count{host="h",verb="POST"} 1"#,
+        r#"rest_client_request_size_bytes_sum{host="h",verb="POST"} 6"#,
+        r#"rest_client_response_size_bytes_count{host="h",verb="POST"} 1"#,
+    ] {
+        assert!(shown.contains(line), "{line} is not in\n{shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_ends_after_ten_times() {
+    let script = Script::new(std::iter::repeat_with(busy).take(20));
+    let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
+    assert!(error.is_too_many_requests());
+    assert_eq!(script.seen().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_without_retry_after_is_final() {
+    let script = Script::new([Answer::new(503, "go away"), pod()]);
+    let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
+    assert_eq!((error.code(), error.to_string().as_str()), (503, "go away"));
+    assert_eq!(script.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_body_is_no_answer() {
+    let script = Script::new([pod().tail(Tail::Break)]);
+    let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
+    assert!(matches!(error, ApiError::Transport { .. }), "{error:?}");
+    assert_eq!(error.code(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_holds_for_each_controller_by_itself() {
+    let script = Script::new(std::iter::repeat_with(pod).take(6));
+    let client = Client::builder(script.kube(), clock()).qps(1.0).burst(1).build();
+    let other = client.with_user_agent("other");
+    let start = Instant::now();
+    for _ in 0..3 {
+        client.get_metadata(&PODS, "ns", "a").await.unwrap();
+        other.get_metadata(&PODS, "ns", "a").await.unwrap();
+    }
+    assert_eq!(start.elapsed().as_millis(), 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_have_the_form_that_the_api_asks_for() {
+    let script = Script::new(std::iter::repeat_with(pod).take(4));
+    let client = script.client(&clock());
+    let body = || Bytes::from_static(b"{}");
+    let _: Metadata =
+        client.patch(&PODS, "ns", "a", "status", PatchForm::Strategic, body()).await.unwrap();
+    let _: Metadata = client.create_subresource(&PODS, "ns", "a", "binding", body()).await.unwrap();
+    client
+        .delete(&PODS, "ns", "a", &DeleteOptions { uid: "u".into(), ..Default::default() })
+        .await
+        .unwrap();
+    let all = ListOptions { labels: "x=y".into(), ..ListOptions::default() };
+    client.delete_collection(&PODS, "ns", &DeleteOptions::default(), &all).await.unwrap();
+    assert_eq!(
+        script.seen(),
+        [
+            "PATCH /api/v1/namespaces/ns/pods/a/status",
+            "POST /api/v1/namespaces/ns/pods/a/binding",
+            "DELETE /api/v1/namespaces/ns/pods/a",
+            "DELETE /api/v1/namespaces/ns/pods?labelSelector=x%3Dy",
+        ]
+    );
+    assert_eq!(script.headers(0)["content-type"], "application/strategic-merge-patch+json");
+    assert!(!script.headers(3).contains_key("content-type"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn aggregated_discovery_tells_of_stale_groups() {
+    let core = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","freshness":"Current",
+        "resources":[{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced",
+        "singularResource":"pod","verbs":["list","watch"],"shortNames":["po"],
+        "subresources":[{"subresource":"status","verbs":["get"]}]}]}]}]}"#;
+    let groups = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"metrics.k8s.io"},
+        "versions":[{"version":"v1beta1","freshness":"Stale","resources":[]}]}]}"#;
+    let script = Script::new([Answer::new(200, core), Answer::new(200, groups)]);
+    let found = script.client(&clock()).api_resources().await.unwrap();
+    let [pods] = &found.resources[..] else { panic!("{found:?}") };
+    assert_eq!(pods.kind, PODS);
+    assert!(pods.can("watch") && !pods.can("delete") && pods.preferred);
+    assert_eq!(&*pods.subresources[0], "status");
+    assert_eq!(&*found.failed[0].group, "metrics.k8s.io");
+}
+
+#[tokio::test(start_paused = true)]
+async fn legacy_discovery_reports_each_group_that_fails() {
+    let script = Script::new([
+        Answer::new(200, r#"{"kind":"APIVersions","versions":["v1"]}"#),
+        Answer::new(
+            200,
+            r#"{"kind":"APIResourceList","resources":[
+                {"name":"pods","kind":"Pod","namespaced":true,"verbs":["list"],"shortNames":["po"]},
+                {"name":"pods/status","kind":"Pod","namespaced":true,"verbs":["get"]}]}"#,
+        ),
+        Answer::new(
+            200,
+            r#"{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1beta1"},{"version":"v1"}],
+                "preferredVersion":{"version":"v1"}},{"name":"broken.io","versions":[{"version":"v1"}]}]}"#,
+        ),
+        Answer::new(
+            200,
+            r#"{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}"#,
+        ),
+        Answer::new(
+            200,
+            r#"{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}"#,
+        ),
+        Answer::new(503, "no endpoints"),
+    ]);
+    let found = script.client(&clock()).api_resources().await.unwrap();
+    assert_eq!(found.resources.len(), 3);
+    assert_eq!(&*found.of_kind("v1", "Pod").unwrap().subresources[0], "status");
+    let preferred: Vec<_> = found.preferred().map(|r| r.kind.api_version().into_owned()).collect();
+    assert_eq!(preferred, ["v1", "apps/v1"]);
+    assert_eq!(
+        found.failed,
+        [FailedGroup {
+            group: "broken.io".into(),
+            version: "v1".into(),
+            reason: "no endpoints".into()
+        }]
+    );
+}
