@@ -96,18 +96,16 @@ fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
 
 /// `whole.fraction` times two to the power of `shift`, in billionths.
 fn binary(whole: &str, fraction: &str, shift: u32) -> (i128, Format) {
-    // Digits past the 18th cannot change the result by more than the rounding that they cause.
-    let (kept, dropped) = fraction.split_at(fraction.len().min(18));
-    let scale = 10i128.pow(kept.len() as u32);
-    let units = decimal(whole, "", 0).saturating_mul(NANO).saturating_mul(1 << shift);
-    let mut part = decimal(kept, "", 0);
-    if dropped.bytes().any(|digit| digit != b'0') {
-        part += 1;
+    let unit = NANO << shift;
+    let units = decimal(whole, "", 0).saturating_mul(unit);
+    // From the last digit: each step divides by ten, and rounding down in between does not change the result.
+    let (mut nanos, mut inexact) = (0, false);
+    for digit in fraction.bytes().rev() {
+        let sum = i128::from(digit - b'0') * unit + nanos;
+        nanos = sum / 10;
+        inexact |= sum % 10 != 0;
     }
-    // part < 10^18 + 1 and the shift is at most 60 bits: the product with 10^9 may pass 127 bits, so divide in steps.
-    let shifted = part * (1i128 << shift);
-    let (quotient, remainder) = (shifted / scale, shifted % scale);
-    let nanos = quotient * NANO + super::div_away(remainder * NANO, scale);
+    nanos += i128::from(inexact);
     let total = units.saturating_add(nanos).min(MAX_BINARY);
     // What is less than one cannot be written with a binary suffix.
     (total, if total > 0 && total < NANO { Format::DecimalSi } else { Format::BinarySi })
