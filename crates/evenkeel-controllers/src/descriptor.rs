@@ -2,7 +2,7 @@
 //!
 //! A new controller is a folder, and a line in [`descriptors`].
 
-use crate::{apps, options::Options};
+use crate::{apps, core, options::Options};
 use evenkeel_api::View;
 use evenkeel_runtime::{
     cache::Cache,
@@ -84,8 +84,13 @@ impl ControllerContext {
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
         apps::deployment::DESCRIPTOR,
+        core::garbage_collector::DESCRIPTOR,
+        core::namespace::DESCRIPTOR,
+        core::node_lifecycle::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
+        core::root_ca::DESCRIPTOR,
+        core::service_account::DESCRIPTOR,
     ]
 }
 

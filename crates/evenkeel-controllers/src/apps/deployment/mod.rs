@@ -64,7 +64,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES);
     let owners = deployments.clone();
     let builder = builder.watches(&sets, move |event, enqueue| {
-        events::on_set(&owners, event, |key| enqueue.add(key))
+        events::on_set(&owners, event, |key| enqueue.add(key));
     });
     let of_pods = sets.clone();
     let builder = builder.watches(&pods, move |event, enqueue| {

@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
             now,
             target: wire::target(deployment),
             budget: Budget::of(deployment),
-            sets: seen.sets.iter().map(|set| SetCopy::of(set)).collect(),
+            sets: seen.sets.iter().map(SetCopy::of).collect(),
             new: seen.new,
             revision: None,
             conditions: deployment.status.conditions.iter().map(Condition::from).collect(),

@@ -77,7 +77,7 @@ pub(crate) fn plan<S: Set>(seen: &Seen<S>, now: Timestamp) -> Plan {
         Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST))),
         Ordering::Equal => {}
         Ordering::Greater => {
-            plan.actions.extend(delete(seen, &target, (have - want).min(BURST), now))
+            plan.actions.extend(delete(seen, &target, (have - want).min(BURST), now));
         }
     }
     plan

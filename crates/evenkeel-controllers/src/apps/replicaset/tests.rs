@@ -322,7 +322,7 @@ proptest! {
 
     #[test]
     fn order_does_not_matter(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
-        let of = |pods| Seen::new(Arc::new(set(want)), pods, || pods_related());
+        let of = |pods| Seen::new(Arc::new(set(want)), pods, pods_related);
         prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
     }
 
@@ -366,7 +366,7 @@ fn victims_by_each_rule() {
     };
     let cost = |cost: &'static str| -> Change {
         Box::new(move |pod| {
-            pod.meta.annotations = label("controller.kubernetes.io/pod-deletion-cost", cost)
+            pod.meta.annotations = label("controller.kubernetes.io/pod-deletion-cost", cost);
         })
     };
     let table: Vec<(&str, Change, Change)> = vec![

@@ -11,6 +11,7 @@ mod model;
 mod monitor;
 mod plan;
 
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_runtime::{
     client::{ApiError, Client},
     controller::Env,
@@ -33,12 +34,44 @@ const DISCOVERY: Duration = Duration::from_secs(30);
 /// How long the start waits for every watch; a broken custom resource must not hold up all others.
 const SYNC: Duration = Duration::from_secs(30);
 
-/// Component in events and user agent.
-const COMPONENT: &str = "generic-garbage-collector";
+/// What the controller can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Whether it runs at all; `--enable-garbage-collector`.
+    pub enabled: bool,
+    /// How many objects are worked on at the same time; `--concurrent-gc-syncs`.
+    pub concurrent_syncs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { enabled: true, concurrent_syncs: 20 }
+    }
+}
+
+/// The garbage collector.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "garbage-collector-controller",
+    aliases: &["garbagecollector"],
+    queue: "garbage_collector_attempt_to_delete",
+    client: "generic-garbage-collector",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let options = context.options.garbage_collector;
+    if options.enabled {
+        let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
+        let collector = GarbageCollector::new(&context.env, client, options.concurrent_syncs);
+        context.tasks.spawn(DESCRIPTOR.name, collector.run(context.tasks.token()));
+    }
+    Ok(())
+}
 
 /// The collector; clones share it.
 #[derive(Clone)]
-pub struct GarbageCollector(Arc<Shared>);
+struct GarbageCollector(Arc<Shared>);
 
 struct Shared {
     env: Env,
@@ -52,9 +85,8 @@ struct Shared {
 }
 
 impl GarbageCollector {
-    /// A collector with this many workers for each of its queues.
-    pub fn new(env: &Env, workers: usize) -> Self {
-        let client = env.client.with_user_agent(COMPONENT);
+    /// A collector that writes with `client`, with this many workers for each of its queues.
+    fn new(env: &Env, client: Client, workers: usize) -> Self {
         Self(Arc::new(Shared {
             env: env.clone(),
             events: Recorder::new(
@@ -72,8 +104,9 @@ impl GarbageCollector {
     }
 
     /// Runs until `stop`, then finishes what is under way.
-    pub async fn run(self, stop: CancellationToken) {
+    async fn run(self, stop: CancellationToken) {
         let tasks = Tasks::new();
+        self.0.events.start(&tasks);
         let monitoring = self.clone();
         let stopping = stop.clone();
         tasks

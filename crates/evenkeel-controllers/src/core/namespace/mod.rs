@@ -5,6 +5,7 @@
 mod content;
 mod plan;
 
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use bytes::Bytes;
 use content::Content;
 use evenkeel_api::{
@@ -15,7 +16,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Cache,
     client::{ApiError, Client},
-    controller::{Builder, Context, Controller, Env, Error, Outcome},
+    controller::{Context, Error, Outcome},
 };
 use http::{Request, header};
 use plan::Next;
@@ -28,17 +29,39 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often a write that lost against another one is tried again.
 const CONFLICTS: usize = 5;
 
-/// Builds the controller.
-pub fn controller(env: &Env, workers: usize) -> Controller {
-    let namespaces = env.caches.of::<Namespace>();
-    Builder::new(env, "namespace-controller", &namespaces)
-        .queue("namespace")
-        .component("namespace-controller")
-        .workers(workers)
-        .reconcile(move |request, context: Context| {
-            let namespaces = namespaces.clone();
-            async move { reconcile(&namespaces, &context, &request.key.name).await }
-        })
+/// What the controller can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
+    pub concurrent_syncs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { concurrent_syncs: 10 }
+    }
+}
+
+/// The controller of namespaces.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "namespace-controller",
+    aliases: &["namespace"],
+    queue: "namespace",
+    client: "namespace-controller",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let namespaces = context.env.caches.of::<Namespace>();
+    let builder = context
+        .builder(&DESCRIPTOR, &namespaces)
+        .workers(context.options.namespace.concurrent_syncs);
+    context.run(builder.reconcile(move |request, context: Context| {
+        let namespaces = namespaces.clone();
+        async move { reconcile(&namespaces, &context, &request.key.name).await }
+    }));
+    Ok(())
 }
 
 async fn reconcile(

@@ -4,10 +4,10 @@
 
 mod plan;
 
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::{
     cache::Cache,
-    controller::{Builder, Controller, Env},
     plan::{Key, Outcomes, Plan, Planner},
 };
 use std::sync::Arc;
@@ -15,14 +15,21 @@ use std::sync::Arc;
 /// Workers of upstream's controller; no flag changes them.
 const WORKERS: usize = 8;
 
-/// Builds the controller.
-pub fn controller(env: &Env) -> Controller {
-    let nodes = env.caches.of::<Node>();
-    Builder::new(env, "node-lifecycle-controller", &nodes)
-        .queue("node_lifecycle_controller")
-        .component("node-controller")
-        .workers(WORKERS)
-        .planned(NodeTaints { nodes })
+/// The controller of nodes' taints.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "node-lifecycle-controller",
+    aliases: &["nodelifecycle"],
+    queue: "node_lifecycle_controller",
+    client: "node-controller",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let nodes = context.env.caches.of::<Node>();
+    let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
+    context.run(builder.planned(NodeTaints { nodes }));
+    Ok(())
 }
 
 struct NodeTaints {

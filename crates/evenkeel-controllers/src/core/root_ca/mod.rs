@@ -4,6 +4,7 @@
 
 mod plan;
 
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     View,
     time::Timestamp,
@@ -11,28 +12,42 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    controller::{Builder, Controller, Env},
     plan::{Key, Outcomes, Plan, Planner},
 };
 use plan::{NAME, Seen};
 use std::sync::Arc;
 
-/// Builds the controller that publishes `ca` (PEM).
-pub fn controller(env: &Env, ca: &str) -> Controller {
-    let (namespaces, maps) = (
-        env.caches.of::<Namespace>(),
-        env.caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}")),
-    );
-    Builder::new(env, "root-ca-certificate-publisher-controller", &namespaces)
-        .queue("root_ca_cert_publisher")
-        .component("root-ca-cert-publisher")
-        .watches(&maps, |event, enqueue| {
-            let meta = event.object().meta();
-            if &*meta.name == NAME {
-                enqueue.add(Key::new("", &meta.namespace));
-            }
-        })
-        .planned(RootCa { namespaces, maps, ca: ca.into() })
+/// What the controller can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The CA to publish, PEM; `--root-ca-file`, else what the program itself trusts. Without one there is nothing to do.
+    pub ca: Option<Arc<str>>,
+}
+
+/// The controller that publishes the CA.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "root-ca-certificate-publisher-controller",
+    aliases: &["root-ca-cert-publisher"],
+    queue: "root_ca_cert_publisher",
+    client: "root-ca-cert-publisher",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let Some(ca) = context.options.root_ca.ca.clone() else {
+        tracing::warn!("No CA is known, so none is published");
+        return Ok(());
+    };
+    let caches = &context.env.caches;
+    let namespaces = caches.of::<Namespace>();
+    // Of all the cluster's ConfigMaps, just these are held.
+    let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}"));
+    let builder = context.builder(&DESCRIPTOR, &namespaces).watches(&maps, |event, enqueue| {
+        enqueue.add(Key::new("", &event.object().meta().namespace));
+    });
+    context.run(builder.planned(RootCa { namespaces, maps, ca }));
+    Ok(())
 }
 
 struct RootCa {

@@ -4,29 +4,37 @@
 
 mod plan;
 
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     View,
     views::{Namespace, ServiceAccount},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    controller::{Builder, Controller, Env},
     plan::{Key, Outcomes, Plan, Planner},
 };
 use plan::{NAME, Seen};
 
-/// Builds the controller.
-pub fn controller(env: &Env) -> Controller {
-    let (namespaces, accounts) = (env.caches.of::<Namespace>(), env.caches.of::<ServiceAccount>());
-    Builder::new(env, "serviceaccount-controller", &namespaces)
-        .queue("serviceaccount")
-        .component("service-account-controller")
-        .watches(&accounts, |event, enqueue| {
-            if let CacheEvent::Deleted(account) = event {
-                enqueue.add(Key::new("", &account.meta().namespace));
-            }
-        })
-        .planned(ServiceAccounts { namespaces, accounts })
+/// The controller of default service accounts.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "serviceaccount-controller",
+    aliases: &["serviceaccount"],
+    queue: "serviceaccount",
+    client: "service-account-controller",
+    on_by_default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let (namespaces, accounts) = (caches.of::<Namespace>(), caches.of::<ServiceAccount>());
+    let builder = context.builder(&DESCRIPTOR, &namespaces).watches(&accounts, |event, enqueue| {
+        if let CacheEvent::Deleted(account) = event {
+            enqueue.add(Key::new("", &account.meta().namespace));
+        }
+    });
+    context.run(builder.planned(ServiceAccounts { namespaces, accounts }));
+    Ok(())
 }
 
 struct ServiceAccounts {
