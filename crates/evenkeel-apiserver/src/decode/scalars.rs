@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_api::quantity::Quantity;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimeParser;
 use serde_json::Value;
@@ -90,9 +91,9 @@ fn bytes(text: &str) -> Result<Value, Problem> {
 }
 
 fn quantity(text: &str) -> Result<Value, Problem> {
-    let text = text.trim();
-    let fits = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
-    if fits { Ok(text.into()) } else { Err(Problem::Text(NO_QUANTITY.to_owned())) }
+    let quantity =
+        Quantity::parse(text.trim()).map_err(|_| Problem::Text(NO_QUANTITY.to_owned()))?;
+    Ok(quantity.to_string().into())
 }
 
 /// RFC 3339 as Go reads it: upper-case `T`, a zone, any number of decimals.

@@ -12,7 +12,7 @@ mod rows;
 pub(crate) mod scale;
 mod services;
 mod strategy;
-mod validate;
+pub(crate) mod validate;
 pub(crate) mod value;
 mod warnings;
 

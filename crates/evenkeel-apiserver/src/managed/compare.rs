@@ -36,6 +36,9 @@ impl Comparison {
     }
 }
 
+/// What one element stands for in the old list and in the new one.
+type Sides<'v> = (Vec<&'v Value>, Vec<&'v Value>);
+
 /// Compares two objects of one type.
 pub(crate) fn compare(old: &Value, new: &Value, at: At<'_>) -> Comparison {
     let mut walker = Walker::default();
@@ -100,7 +103,7 @@ impl Walker {
     }
 
     fn list(&mut self, old: &[Value], new: &[Value], item: At<'_>, keys: &[Box<str>]) {
-        let mut all: BTreeMap<Box<str>, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        let mut all: BTreeMap<Box<str>, Sides<'_>> = BTreeMap::new();
         for value in old {
             if let Ok(element) = form::item_element(value, keys, item) {
                 all.entry(element).or_default().0.push(value);

@@ -84,7 +84,7 @@ fn check(value: &Value, at: Option<At<'_>>, path: &str, found: &mut Vec<String>)
             }
         }
         (Shape::Struct(_) | Shape::Map { .. }, other) => {
-            report(format!("expected map, got &{{{other}}}"))
+            report(format!("expected map, got &{{{other}}}"));
         }
         (Shape::List { .. }, Value::Array(items)) => check_items(items, place, path, found),
         (Shape::List { .. }, other) => report(format!("expected list, got &{{{other}}}")),
@@ -92,16 +92,16 @@ fn check(value: &Value, at: Option<At<'_>>, path: &str, found: &mut Vec<String>)
         | (Shape::String | Shape::Bytes, Value::String(_))
         | (Shape::Bool, Value::Bool(_)) => {}
         (Shape::Int { .. } | Shape::Float, other) => {
-            report(format!("expected numeric (int or float), got {}", go_form(other)))
+            report(format!("expected numeric (int or float), got {}", go_form(other)));
         }
         (Shape::String | Shape::Bytes, other) => {
-            report(format!("expected string, got &value.valueUnstructured{{Value:{other}}}"))
+            report(format!("expected string, got &value.valueUnstructured{{Value:{other}}}"));
         }
         (Shape::Bool, other) => {
-            report(format!("expected boolean, got &value.valueUnstructured{{Value:{other}}}"))
+            report(format!("expected boolean, got &value.valueUnstructured{{Value:{other}}}"));
         }
         (_, Value::Object(_) | Value::Array(_)) => {
-            report(format!("expected any scalar, got {}", go_form(value)))
+            report(format!("expected any scalar, got {}", go_form(value)));
         }
         _ => {}
     }

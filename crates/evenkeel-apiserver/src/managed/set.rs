@@ -45,7 +45,8 @@ impl FieldSet {
 
     /// Writes `fieldsV1`.
     pub(crate) fn to_value(&self) -> Value {
-        let write = |(key, node): (&Box<str>, &Node)| {
+        let mut all = Map::new();
+        for (key, node) in &self.nodes {
             let mut value = node.below.to_value();
             if let Value::Object(map) = &mut value
                 && node.owned
@@ -53,9 +54,9 @@ impl FieldSet {
             {
                 map.insert(".".to_owned(), Value::Object(Map::new()));
             }
-            (key.to_string(), value)
-        };
-        Value::Object(self.nodes.iter().map(write).collect())
+            all.insert(key.to_string(), value);
+        }
+        Value::Object(all)
     }
 
     /// A set of paths, each of elements.

@@ -3,6 +3,7 @@
 //! The built-in tree is made once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
 //! `data/go-fields.tsv` (which fields are pointers and which are left out when empty: the server's JSON depends on it).
 
+mod metadata;
 pub(crate) mod node;
 mod openapi;
 pub(crate) mod rules;
@@ -44,8 +45,8 @@ pub(crate) fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
 
 /// What is structurally wrong with an object of `kind`: all of `metadata` but names (labels, annotations, finalizers,
 /// owner references, managedFields), which is the same for every kind.
-pub(crate) fn validate(_kind: &GroupVersionKind, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub(crate) fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
+    metadata::validate(object)
 }
 
 impl Schema {
