@@ -12,6 +12,9 @@ mod output;
 mod patch;
 mod resource;
 mod schema;
+mod selector;
 mod status;
+mod store;
 
 pub use status::StatusError;
+pub use store::OpenError;

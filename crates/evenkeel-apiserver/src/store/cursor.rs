@@ -1,0 +1,59 @@
+//! A watch's place among the events of a shelf. Nothing is buffered for it: it reads the ring, and who falls behind the
+//! ring is cut off.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Event, Expired, Store};
+use crate::resource::Shelf;
+
+/// Events at a time, so that one watch does not hold the lock for long.
+const AT_ONCE: usize = 256;
+
+/// A place among the events of a shelf.
+pub(crate) struct Cursor {
+    store: Store,
+    shelf: Shelf,
+    at: u64,
+    signal: watch::Receiver<u64>,
+}
+
+/// Events in order; `upto` is the revision up to which the reader has now seen everything.
+pub(crate) struct Batch {
+    /// The events.
+    pub(crate) events: Vec<Arc<Event>>,
+    /// Seen up to here.
+    pub(crate) upto: u64,
+}
+
+impl Cursor {
+    pub(super) fn new(store: Store, shelf: Shelf, at: u64, signal: watch::Receiver<u64>) -> Self {
+        Self { store, shelf, at, signal }
+    }
+
+    /// What happened since the last call, without waiting.
+    pub(crate) fn take(&mut self) -> Result<Batch, Expired> {
+        let settled = *self.store.shared.settled.borrow();
+        let state = self.store.shared.read();
+        let Some(shelf) = state.shelves.get(&self.shelf) else { return Err(Expired) };
+        let mut since = shelf.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
+        let events: Vec<Arc<Event>> = since.by_ref().take(AT_ONCE).cloned().collect();
+        let all = since.next().is_none();
+        let upto = events.last().map_or(self.at, |e| e.entry.revision);
+        self.at = if all { upto.max(settled) } else { upto };
+        Ok(Batch { events, upto: self.at })
+    }
+
+    /// Waits until there may be something to take.
+    pub(crate) async fn changed(&mut self) {
+        let at = self.at;
+        // The sender lives in the shelf, which lives as long as the store that this cursor holds.
+        let _ = self.signal.wait_for(|revision| *revision > at).await;
+    }
+
+    /// Seen up to here.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+}

@@ -1,0 +1,354 @@
+//! One stored object: its bytes, ready for the wire, and the little that selectors look at.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+/// What stands before the object in the frame of a watch event; all three have one length, so that an entry's bytes are
+/// at once the object and its event.
+const ADDED: &[u8] = b"{\"type\":\"ADDED\",   \"object\":";
+const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
+const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
+const AFTER: &[u8] = b"}\n";
+const BEFORE: usize = MODIFIED.len();
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Change {
+    /// It is new.
+    Added,
+    /// It changed.
+    Modified,
+    /// It went.
+    Deleted,
+}
+
+impl Change {
+    /// As in a watch event.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+
+    fn before(self) -> &'static [u8] {
+        match self {
+            Self::Added => ADDED,
+            Self::Modified => MODIFIED,
+            Self::Deleted => DELETED,
+        }
+    }
+}
+
+/// An object encoded but for its resourceVersion, which the store knows only when it writes.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    buffer: Vec<u8>,
+    hole: usize,
+    facets: Facets,
+}
+
+impl Encoded {
+    /// Encodes `object` as compact JSON: kind and apiVersion first (a list leaves them out), then metadata with the version first.
+    pub(crate) fn new(object: &Value, facets: Facets) -> Self {
+        let mut buffer = Vec::with_capacity(1024);
+        buffer.extend_from_slice(MODIFIED);
+        buffer.push(b'{');
+        for field in ["kind", "apiVersion"] {
+            put_field(&mut buffer, field, object.get(field).unwrap_or(&Value::Null));
+        }
+        buffer.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
+        let hole = buffer.len();
+        buffer.extend_from_slice(b"\",");
+        for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten() {
+            if key != "resourceVersion" {
+                put_field(&mut buffer, key, value);
+            }
+        }
+        buffer.pop();
+        buffer.extend_from_slice(b"},");
+        for (key, value) in object.as_object().into_iter().flatten() {
+            if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
+                put_field(&mut buffer, key, value);
+            }
+        }
+        buffer.pop();
+        buffer.push(b'}');
+        Self { buffer, hole, facets }
+    }
+
+    /// Whether it is what `entry` holds, but for the version.
+    pub(crate) fn same_as(&self, entry: &Entry) -> bool {
+        let theirs = &entry.frame;
+        let (hole, after) = (self.hole, entry.hole as usize + entry.digits as usize);
+        hole == entry.hole as usize
+            && self.buffer[BEFORE..hole] == theirs[BEFORE..hole]
+            && self.buffer[hole..] == theirs[after..theirs.len() - AFTER.len()]
+    }
+
+    /// Fills in the version.
+    pub(crate) fn into_entry(self, key: Arc<str>, revision: u64, change: Change) -> Entry {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(revision).as_bytes();
+        let mut frame = Vec::with_capacity(self.buffer.len() + digits.len() + AFTER.len());
+        frame.extend_from_slice(change.before());
+        frame.extend_from_slice(&self.buffer[BEFORE..self.hole]);
+        frame.extend_from_slice(digits);
+        frame.extend_from_slice(&self.buffer[self.hole..]);
+        frame.extend_from_slice(AFTER);
+        Entry {
+            key,
+            frame: Bytes::from(frame),
+            hole: u32::try_from(self.hole).unwrap_or(u32::MAX),
+            digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
+            revision,
+            change,
+            facets: self.facets,
+        }
+    }
+}
+
+fn put_field(buffer: &mut Vec<u8>, key: &str, value: &Value) {
+    // Writing JSON into memory does not fail.
+    let _ = serde_json::to_writer(&mut *buffer, key);
+    buffer.push(b':');
+    let _ = serde_json::to_writer(&mut *buffer, value);
+    buffer.push(b',');
+}
+
+/// A stored object.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// `namespace/name`, or the name alone.
+    pub(crate) key: Arc<str>,
+    /// The frame of its event with the object inside.
+    frame: Bytes,
+    hole: u32,
+    digits: u8,
+    /// Revision of the write that made this state.
+    pub(crate) revision: u64,
+    /// What that write did.
+    pub(crate) change: Change,
+    /// What selectors look at.
+    pub(crate) facets: Facets,
+}
+
+impl Entry {
+    /// The object as compact JSON.
+    pub(crate) fn object(&self) -> Bytes {
+        self.frame.slice(BEFORE..self.frame.len() - AFTER.len())
+    }
+
+    /// The object as compact JSON, borrowed.
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.frame[BEFORE..self.frame.len() - AFTER.len()]
+    }
+
+    /// The object without its outer braces and without kind and apiVersion, as an item of a list has it.
+    pub(crate) fn item(&self) -> &[u8] {
+        const METADATA: usize = b"\"metadata\":{\"resourceVersion\":\"".len();
+        &self.frame[self.hole as usize - METADATA..self.frame.len() - AFTER.len()]
+    }
+
+    /// The frame of the event of its own write; of another one, copied.
+    pub(crate) fn event(&self, change: Change) -> Bytes {
+        if change == self.change {
+            return self.frame.clone();
+        }
+        let mut frame = Vec::with_capacity(self.frame.len());
+        frame.extend_from_slice(change.before());
+        frame.extend_from_slice(&self.frame[BEFORE..]);
+        frame.into()
+    }
+
+    /// The object as a tree.
+    pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
+        serde_json::from_slice(self.json())
+    }
+
+    /// The same object at another revision: as it was when it went, or when it left a selector's sight.
+    pub(crate) fn at(&self, revision: u64, change: Change) -> Self {
+        let (hole, after) = (self.hole as usize, self.hole as usize + self.digits as usize);
+        let mut buffer = Vec::with_capacity(self.frame.len());
+        buffer.extend_from_slice(&self.frame[..hole]);
+        buffer.extend_from_slice(&self.frame[after..self.frame.len() - AFTER.len()]);
+        Encoded { buffer, hole, facets: self.facets.clone() }.into_entry(self.key.clone(), revision, change)
+    }
+
+    /// Size in memory, about.
+    pub(crate) fn size(&self) -> usize {
+        self.frame.len() + self.facets.0.len() + 160
+    }
+
+    /// What the log keeps.
+    pub(super) fn to_log(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.frame.len() + self.facets.0.len() + 32);
+        out.push(1);
+        out.push(u8::from(self.change == Change::Added));
+        out.push(self.digits);
+        out.extend_from_slice(&self.hole.to_le_bytes());
+        out.extend_from_slice(&self.revision.to_le_bytes());
+        out.extend_from_slice(&u32::try_from(self.facets.0.len()).unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.facets.0);
+        out.extend_from_slice(&self.frame);
+        out
+    }
+
+    /// Reads what [`to_log`](Self::to_log) wrote; `None` where it is damaged.
+    pub(super) fn from_log(key: Arc<str>, bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_at_checked(19)?;
+        if head[0] != 1 {
+            return None;
+        }
+        let hole = u32::from_le_bytes(head[3..7].try_into().ok()?);
+        let revision = u64::from_le_bytes(head[7..15].try_into().ok()?);
+        let facets = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
+        let (facets, frame) = rest.split_at_checked(facets)?;
+        let digits = head[2];
+        if (hole as usize) < BEFORE || frame.len() < hole as usize + digits as usize + AFTER.len() {
+            return None;
+        }
+        Some(Self {
+            key,
+            frame: Bytes::copy_from_slice(frame),
+            hole,
+            digits,
+            revision,
+            change: if head[1] == 1 { Change::Added } else { Change::Modified },
+            facets: Facets(facets.into()),
+        })
+    }
+}
+
+/// Labels and selectable fields of an object, packed: texts with a zero byte after each; first the fields' values in the
+/// order of the kind's names, an empty key, then labels as key and value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facets(Box<[u8]>);
+
+impl Facets {
+    /// Packs them. `fields` must call back once for each selectable field.
+    pub(crate) fn new(object: &Value, fields: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
+        let mut packed = Vec::new();
+        let mut count = 0u8;
+        packed.push(0);
+        fields(&mut |value| {
+            put_text(&mut packed, value);
+            count += 1;
+        });
+        packed[0] = count;
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        for (key, value) in labels.into_iter().flatten() {
+            put_text(&mut packed, key);
+            put_text(&mut packed, value.as_str().unwrap_or_default());
+        }
+        if packed == [0] {
+            packed.clear();
+        }
+        Self(packed.into())
+    }
+
+    /// The value of the field at this place among the kind's names.
+    pub(crate) fn field(&self, at: usize) -> &str {
+        let Some((&count, rest)) = self.0.split_first() else { return "" };
+        if at < count as usize { Texts(rest).nth(at).unwrap_or_default() } else { "" }
+    }
+
+    /// The value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let (&count, rest) = self.0.split_first()?;
+        let mut texts = Texts(rest).skip(count as usize);
+        while let (Some(k), Some(v)) = (texts.next(), texts.next()) {
+            if k == key {
+                return Some(v);
+            }
+        }
+        None
+    }
+}
+
+fn put_text(packed: &mut Vec<u8>, text: &str) {
+    packed.extend(text.bytes().filter(|b| *b != 0));
+    packed.push(0);
+}
+
+struct Texts<'a>(&'a [u8]);
+
+impl<'a> Iterator for Texts<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let end = self.0.iter().position(|b| *b == 0)?;
+        let text = std::str::from_utf8(&self.0[..end]).unwrap_or_default();
+        self.0 = &self.0[end + 1..];
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry() -> Entry {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "é"},
+            "metadata": {"name": "x", "resourceVersion": "77", "labels": {"app": "web", "tier": ""}}});
+        let facets = Facets::new(&object, |put| {
+            put("node-1");
+            put("");
+        });
+        Encoded::new(&object, facets).into_entry("ns/x".into(), 1234, Change::Added)
+    }
+
+    #[test]
+    fn the_bytes_are_object_event_and_item() {
+        let entry = entry();
+        let object: Value = serde_json::from_slice(&entry.object()).expect("json");
+        assert_eq!(object["metadata"]["resourceVersion"], "1234");
+        assert_eq!(object["data"]["a"], "é");
+        let event: Value = serde_json::from_slice(&entry.event(Change::Modified)).expect("json");
+        assert_eq!((&event["type"], &event["object"]), (&json!("MODIFIED"), &object));
+        let item: Value = serde_json::from_slice(&[b"{", entry.item()].concat()).expect("json");
+        assert_eq!(item["metadata"], object["metadata"]);
+        assert!(item.get("kind").is_none());
+        let gone = entry.at(99_999, Change::Deleted);
+        let event: Value = serde_json::from_slice(&gone.event(Change::Deleted)).expect("json");
+        assert_eq!(event["object"]["metadata"]["resourceVersion"], "99999");
+        assert_eq!(event["type"], "DELETED");
+    }
+
+    #[test]
+    fn facets_answer_selectors() {
+        let entry = entry();
+        assert_eq!(entry.facets.field(0), "node-1");
+        assert_eq!(entry.facets.field(1), "");
+        assert_eq!(entry.facets.label("app"), Some("web"));
+        assert_eq!(entry.facets.label("tier"), Some(""));
+        assert_eq!(entry.facets.label("node-1"), None);
+    }
+
+    #[test]
+    fn the_log_gives_back_what_it_got() {
+        let entry = entry();
+        let bytes = entry.to_log();
+        let back = Entry::from_log(entry.key.clone(), &bytes).expect("readable");
+        assert_eq!(back.json(), entry.json());
+        assert_eq!((back.revision, back.change, &back.facets), (1234, Change::Added, &entry.facets));
+        for end in 0..bytes.len().min(40) {
+            assert!(Entry::from_log(entry.key.clone(), &bytes[..end]).is_none());
+        }
+    }
+
+    #[test]
+    fn an_unchanged_object_is_known() {
+        let entry = entry();
+        let mut object = entry.decode().expect("json");
+        let encoded = |object: &Value| Encoded::new(object, Facets::default());
+        assert!(encoded(&object).same_as(&entry));
+        object["data"]["a"] = json!("e");
+        assert!(!encoded(&object).same_as(&entry));
+    }
+}

@@ -1,0 +1,426 @@
+//! The store: every object as encoded bytes in memory, one revision counter, compare-and-swap writes, a ring of recent
+//! events for each shelf, and, where a data folder is given, a log on disk. What is not on disk is neither
+//! acknowledged nor shown to anybody.
+
+mod cursor;
+mod entry;
+mod log;
+mod ring;
+mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+pub(crate) use cursor::{Batch, Cursor};
+pub(crate) use entry::{Change, Encoded, Entry, Facets};
+pub use log::OpenError;
+use ring::Ring;
+use writer::Writer;
+
+use crate::output::Format;
+use crate::resource::Shelf;
+
+/// After a start, revisions go on this far past the last one on disk: those in between may have been seen but never
+/// acknowledged, and a watch from one of them must be told to start anew.
+const GAP: u64 = 1_000;
+
+/// A change, as watches are told of it.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// The object after the change; after a deletion as it was last, at the deletion's revision.
+    pub(crate) entry: Arc<Entry>,
+    /// The object before.
+    pub(crate) previous: Option<Arc<Entry>>,
+    /// Frames in forms other than the stored one, made once however many watch.
+    frames: Mutex<Vec<(Format, Change, Bytes)>>,
+}
+
+impl Event {
+    pub(super) fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Self {
+        Self { entry, previous, frames: Mutex::new(Vec::new()) }
+    }
+
+    /// The frame in this form, made by `make` when nobody has needed it yet.
+    pub(crate) fn frame<E>(
+        &self,
+        format: &Format,
+        change: Change,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let find = |frames: &[(Format, Change, Bytes)]| {
+            frames.iter().find(|(f, c, _)| *c == change && f == format).map(|(_, _, frame)| frame.clone())
+        };
+        if let Some(frame) = find(&self.frames.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(frame);
+        }
+        let frame = make()?;
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if find(&frames).is_none() {
+            frames.push((format.clone(), change, frame.clone()));
+        }
+        Ok(frame)
+    }
+}
+
+/// What a write supposes to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Nothing.
+    Absent,
+    /// The object at this revision.
+    At(u64),
+}
+
+/// A write that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// What is there is not what was supposed.
+    #[error("the object is not at the expected revision")]
+    Mismatch,
+    /// The log cannot be written.
+    #[error("the data folder cannot be written: {0}")]
+    Disk(Arc<str>),
+}
+
+/// That revision is no longer (or not yet) held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expired;
+
+/// Objects of a shelf at one revision, in order of key.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// The revision.
+    pub(crate) revision: u64,
+    /// The objects.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// How many more there are after these (0 when all were taken).
+    pub(crate) more: usize,
+}
+
+/// The part of a shelf that is listed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Range<'a> {
+    /// One namespace, or all when empty.
+    pub(crate) namespace: &'a str,
+    /// Only keys after this one.
+    pub(crate) after: Option<&'a str>,
+    /// Take at most this many.
+    pub(crate) limit: Option<usize>,
+}
+
+/// The store. Cheap to clone; the last clone to go stops the log's thread.
+#[derive(Clone)]
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+    _writer: Option<Arc<Writer>>,
+}
+
+pub(super) struct Shared {
+    state: RwLock<State>,
+    /// Up to which revision everything is on disk (and in the rings).
+    settled: watch::Sender<u64>,
+    log: Option<log::Log>,
+    /// Commits are made by the log's own thread; otherwise by whoever writes.
+    threaded: bool,
+    wake: std::sync::Condvar,
+    queue: Mutex<Queue>,
+    /// Held while a batch is committed and shown by the one who wrote it, so that batches stay in order.
+    committing: Mutex<()>,
+}
+
+/// A change that is in line for the log.
+struct Staged {
+    shelf: Shelf,
+    event: Arc<Event>,
+    signal: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: Vec<Staged>,
+    stop: bool,
+    failed: Option<Arc<str>>,
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    shelves: HashMap<Shelf, ShelfState>,
+}
+
+struct ShelfState {
+    objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    ring: Ring,
+    /// Revision of the last write, settled or not.
+    touched: u64,
+    signal: Arc<watch::Sender<u64>>,
+}
+
+impl ShelfState {
+    fn new(floor: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            ring: Ring::new(floor),
+            touched: 0,
+            signal: Arc::new(watch::Sender::new(floor)),
+        }
+    }
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows events to watches, now that they are on disk.
+    fn publish(&self, events: &[Staged]) {
+        let Some(last) = events.last() else { return };
+        let mut signals: Vec<(&Arc<watch::Sender<u64>>, u64)> = Vec::new();
+        for staged in events {
+            let revision = staged.event.entry.revision;
+            match signals.iter_mut().find(|(s, _)| Arc::ptr_eq(s, &staged.signal)) {
+                Some((_, latest)) => *latest = revision,
+                None => signals.push((&staged.signal, revision)),
+            }
+        }
+        let raise = |sender: &watch::Sender<u64>, revision: u64| {
+            sender.send_if_modified(|at| std::mem::replace(at, revision.max(*at)) < revision);
+        };
+        raise(&self.settled, last.event.entry.revision);
+        for (signal, revision) in signals {
+            raise(signal, revision);
+        }
+    }
+}
+
+impl Store {
+    /// A store in memory only.
+    pub(crate) fn in_memory() -> Self {
+        Self { shared: Arc::new(Shared::new(State::default(), None, false)), _writer: None }
+    }
+
+    /// A store with its log at `path`. `threaded`: the log has a thread, so that many writers share one commit; without,
+    /// each writer commits by itself (a single-threaded runtime in virtual time must not wait for another thread).
+    pub(crate) fn open(path: &Path, threaded: bool) -> Result<Self, OpenError> {
+        let (log, recovered) = log::Log::open(path)?;
+        let revision = if recovered.revision == 0 { 0 } else { recovered.revision + GAP };
+        let mut state = State { revision, shelves: HashMap::new() };
+        for (shelf, entry) in recovered.entries {
+            let shelf = state.shelves.entry(shelf).or_insert_with(|| ShelfState::new(revision));
+            shelf.objects.insert(entry.key.clone(), Arc::new(entry));
+        }
+        let shared = Arc::new(Shared::new(state, Some(log), threaded));
+        let writer = threaded.then(|| Writer::start(shared.clone())).transpose().map_err(|source| OpenError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Ok(Self { shared, _writer: writer.map(Arc::new) })
+    }
+
+    /// The revision up to which everything can be seen.
+    pub(crate) fn revision(&self) -> u64 {
+        *self.shared.settled.borrow()
+    }
+
+    /// Revision of the last write to a shelf, 0 where there was none since the start.
+    pub(crate) fn touched(&self, shelf: &str) -> u64 {
+        self.shared.read().shelves.get(shelf).map_or(0, |s| s.touched)
+    }
+
+    /// Number of objects on a shelf.
+    pub(crate) fn count(&self, shelf: &str) -> usize {
+        self.shared.read().shelves.get(shelf).map_or(0, |s| s.objects.len())
+    }
+
+    /// The object with this key as it is at this moment, whether or not that is on disk yet: for decisions that end in a
+    /// write, which will come after it.
+    pub(crate) fn peek(&self, shelf: &str, key: &str) -> Option<Arc<Entry>> {
+        self.shared.read().shelves.get(shelf)?.objects.get(key).cloned()
+    }
+
+    /// The object with this key, once that is on disk.
+    pub(crate) async fn get(&self, shelf: &str, key: &str) -> Result<Option<Arc<Entry>>, WriteError> {
+        let (entry, revision) = {
+            let state = self.shared.read();
+            let Some(shelf) = state.shelves.get(shelf) else { return Ok(None) };
+            let entry = shelf.objects.get(key).cloned();
+            let revision = entry.as_ref().map_or(shelf.touched, |e| e.revision);
+            (entry, revision)
+        };
+        self.settled(revision).await?;
+        Ok(entry)
+    }
+
+    /// Waits until this revision is on disk.
+    async fn settled(&self, revision: u64) -> Result<(), WriteError> {
+        if *self.shared.settled.borrow() >= revision {
+            return Ok(());
+        }
+        let mut settled = self.shared.settled.subscribe();
+        loop {
+            if *settled.borrow_and_update() >= revision {
+                return Ok(());
+            }
+            if let Some(error) = &self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).failed {
+                return Err(WriteError::Disk(error.clone()));
+            }
+            if settled.changed().await.is_err() {
+                return Err(WriteError::Disk("the store is closed".into()));
+            }
+        }
+    }
+
+    /// Waits until the store has reached this revision (for reads that ask for one not older).
+    pub(crate) async fn reached(&self, revision: u64) -> Result<(), WriteError> {
+        self.settled(revision).await
+    }
+
+    /// Writes an object.
+    pub(crate) async fn put(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        expect: Expect,
+        object: Encoded,
+    ) -> Result<Arc<Entry>, WriteError> {
+        let entry = {
+            let mut state = self.shared.write();
+            let state = &mut *state;
+            let floor = state.revision;
+            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
+            let previous = kept.objects.get(key).cloned();
+            let (key, change) = match (&previous, expect) {
+                (None, Expect::Absent) => (Arc::from(key), Change::Added),
+                (Some(old), Expect::At(revision)) if old.revision == revision => (old.key.clone(), Change::Modified),
+                _ => return Err(WriteError::Mismatch),
+            };
+            state.revision += 1;
+            let entry = Arc::new(object.into_entry(key.clone(), state.revision, change));
+            kept.objects.insert(key, entry.clone());
+            kept.touched = state.revision;
+            self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), previous)));
+            entry
+        };
+        self.finish(entry.revision).await?;
+        Ok(entry)
+    }
+
+    /// Removes an object; gives it back as watches see it go.
+    pub(crate) async fn remove(&self, shelf: &Shelf, key: &str, revision: u64) -> Result<Arc<Entry>, WriteError> {
+        let entry = {
+            let mut state = self.shared.write();
+            let state = &mut *state;
+            let Some(kept) = state.shelves.get_mut(shelf) else { return Err(WriteError::Mismatch) };
+            let old = match kept.objects.get(key) {
+                Some(old) if old.revision == revision => old.clone(),
+                _ => return Err(WriteError::Mismatch),
+            };
+            kept.objects.remove(key);
+            state.revision += 1;
+            let entry = Arc::new(old.at(state.revision, Change::Deleted));
+            kept.touched = state.revision;
+            self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), Some(old))));
+            entry
+        };
+        self.finish(entry.revision).await?;
+        Ok(entry)
+    }
+
+    async fn finish(&self, revision: u64) -> Result<(), WriteError> {
+        if self.shared.threaded {
+            self.shared.wake.notify_one();
+            return self.settled(revision).await;
+        }
+        self.shared.flush()
+    }
+
+    /// The objects of a range as they are now.
+    pub(crate) async fn list(&self, shelf: &str, range: Range<'_>) -> Result<Snapshot, WriteError> {
+        let snapshot = {
+            let state = self.shared.read();
+            let revision = state.revision;
+            let none = BTreeMap::new();
+            let objects = state.shelves.get(shelf).map_or(&none, |s| &s.objects);
+            let mut found = objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
+            let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
+            let entries = match range.limit {
+                Some(limit) => found.by_ref().take(limit).cloned().collect(),
+                None => found.by_ref().cloned().collect(),
+            };
+            Snapshot { revision, entries, more: if range.limit.is_some() { found.count() } else { 0 } }
+        };
+        self.settled(snapshot.revision).await?;
+        Ok(snapshot)
+    }
+
+    /// The objects of a range as they were at a revision.
+    pub(crate) fn list_at(&self, shelf: &str, range: Range<'_>, revision: u64) -> Result<Snapshot, Expired> {
+        let state = self.shared.read();
+        let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
+        let Some(kept) = state.shelves.get(shelf) else { return Ok(empty()) };
+        // What happened since is undone: a key touched after the revision is as before its first event.
+        let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
+        for event in kept.ring.since(revision)? {
+            undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
+        }
+        let mut before: Vec<&Arc<Entry>> = undone
+            .values()
+            .filter_map(|e| *e)
+            .filter(|e| within(&range, &e.key) && range.after.is_none_or(|after| *e.key > *after))
+            .collect();
+        before.extend(
+            kept.objects
+                .range::<str, _>(bounds(&range, &mut String::new()))
+                .map(|(_, entry)| entry)
+                .take_while(|entry| within(&range, &entry.key))
+                .filter(|entry| entry.revision <= revision && !undone.contains_key(&*entry.key)),
+        );
+        before.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let limit = range.limit.unwrap_or(usize::MAX);
+        let more = before.len().saturating_sub(limit);
+        Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
+    }
+
+    /// Follows a shelf from a revision on.
+    pub(crate) fn follow(&self, shelf: &Shelf, revision: u64) -> Result<Cursor, Expired> {
+        let signal = {
+            let mut state = self.shared.write();
+            let floor = state.revision;
+            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
+            kept.ring.since(revision)?;
+            kept.signal.subscribe()
+        };
+        Ok(Cursor::new(self.clone(), shelf.clone(), revision, signal))
+    }
+
+    /// All objects of a shelf, without waiting; for the start and for rules that are compiled from them.
+    pub(crate) fn all(&self, shelf: &str) -> Vec<Arc<Entry>> {
+        self.shared.read().shelves.get(shelf).map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
+    }
+}
+
+/// `ns/` and after, or after the given key.
+fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
+    if let Some(after) = range.after {
+        return (Bound::Excluded(after), Bound::Unbounded);
+    }
+    if range.namespace.is_empty() {
+        return (Bound::Unbounded, Bound::Unbounded);
+    }
+    prefix.push_str(range.namespace);
+    prefix.push('/');
+    (Bound::Included(prefix), Bound::Unbounded)
+}
+
+fn within(range: &Range<'_>, key: &str) -> bool {
+    range.namespace.is_empty() || key.strip_prefix(range.namespace).is_some_and(|rest| rest.starts_with('/'))
+}

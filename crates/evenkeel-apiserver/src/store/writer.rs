@@ -1,0 +1,107 @@
+//! The log's thread: takes what has gathered while the last commit ran, and commits it as one.
+
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use super::{Event, Shared, ShelfState, Staged, State, WriteError};
+use crate::resource::Shelf;
+
+/// The thread; dropping it commits what is left and ends it.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
+        let its = shared.clone();
+        let thread = std::thread::Builder::new().name("store-log".to_owned()).spawn(move || its.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(state: State, log: Option<super::log::Log>, threaded: bool) -> Self {
+        Self {
+            settled: tokio::sync::watch::Sender::new(state.revision),
+            state: std::sync::RwLock::new(state),
+            log,
+            threaded,
+            wake: std::sync::Condvar::new(),
+            queue: std::sync::Mutex::default(),
+            committing: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Puts a change in line for the log, and among the shelf's events. Called under the lock of the state, so that the
+    /// line is in order of revision.
+    pub(super) fn stage(&self, shelf: &Shelf, kept: &mut ShelfState, event: Arc<Event>) {
+        kept.ring.push(event.clone());
+        let staged = Staged { shelf: shelf.clone(), event, signal: kept.signal.clone() };
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.push(staged);
+    }
+
+    /// Commits and shows what is in line, on the caller's thread.
+    pub(super) fn flush(&self) -> Result<(), WriteError> {
+        let _in_order = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = &queue.failed {
+                return Err(WriteError::Disk(error.clone()));
+            }
+            std::mem::take(&mut queue.events)
+        };
+        if let Err(error) = self.commit(&events) {
+            self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(error.clone());
+            return Err(WriteError::Disk(error));
+        }
+        self.publish(&events);
+        Ok(())
+    }
+
+    fn commit(&self, events: &[Staged]) -> Result<(), Arc<str>> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if events.is_empty() {
+            return Ok(());
+        }
+        log.commit(events.iter().map(|staged| (&*staged.shelf, &*staged.event))).map_err(|error| {
+            tracing::error!(%error, "the data folder cannot be written; no further write is accepted");
+            error.to_string().into()
+        })
+    }
+
+    fn run(&self) {
+        loop {
+            let events = {
+                let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+                while queue.events.is_empty() && !queue.stop {
+                    queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+                if queue.events.is_empty() {
+                    return;
+                }
+                std::mem::take(&mut queue.events)
+            };
+            match self.commit(&events) {
+                Ok(()) => self.publish(&events),
+                Err(error) => {
+                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(error);
+                    self.settled.send_modify(|_| ());
+                    return;
+                }
+            }
+        }
+    }
+}
