@@ -1,18 +1,52 @@
 //! The server's inside: what verbs and hooks share, and what they are told about the request they serve.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use rand::Rng as _;
+use rand::rngs::StdRng;
 use serde_json::Value;
 
-use crate::auth::User;
-use crate::resource::ResourceType;
+use crate::auth::{Authenticator, Rules, User};
+use crate::metrics::Metrics;
+use crate::resource::{ResourceType, Table};
 use crate::status::StatusError;
+use crate::store::{Store, WriteError};
+
+/// What tells the time. Nothing in the server reads the system's clock by itself.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The system's time.
+    pub fn system() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        Self::new(Timestamp::now)
+    }
+
+    /// Any source of time.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
 
 /// What a hook is told about the write that it prepares.
 pub(crate) struct Context<'a> {
     /// The server.
-    pub(crate) api: &'a Api,
+    pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
     /// When the request came.
@@ -58,18 +92,80 @@ pub(crate) enum Answer {
 /// The server's shared state.
 pub(crate) struct Api {
     /// The resources.
-    pub(crate) table: crate::resource::Table,
+    pub(crate) table: Table,
+    /// The objects.
+    pub(crate) store: Store,
+    /// The time.
+    pub(crate) clock: Clock,
+    /// Who is who.
+    pub(crate) authenticator: Authenticator,
+    /// Who may what.
+    pub(crate) rules: Rules,
+    /// Counters.
+    pub(crate) metrics: Metrics,
+    /// When the server started.
+    pub(crate) started: Timestamp,
+    /// Source of uids and generated names.
+    pub(crate) rng: Mutex<StdRng>,
 }
 
 impl Api {
     /// A stored object, in its stored version; `None` when it is not there.
     pub(crate) fn read(
         &self,
-        _resource: &ResourceType,
-        _namespace: &str,
-        _name: &str,
+        resource: &ResourceType,
+        namespace: &str,
+        name: &str,
     ) -> Result<Option<Value>, StatusError> {
-        Ok(None)
+        let Some(entry) = self.store.peek(&resource.shelf, &key(resource, namespace, name)) else { return Ok(None) };
+        entry.decode().map(Some).map_err(StatusError::internal)
+    }
+
+    /// Draws from the server's source of chance.
+    pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
+        draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A random version 4 UUID.
+    pub(crate) fn uid(&self) -> String {
+        let mut bytes: [u8; 16] = self.random(|rng| rng.random());
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let mut text = String::with_capacity(36);
+        for (at, byte) in bytes.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[digit as usize]));
+            }
+        }
+        text
+    }
+}
+
+/// The key of an object on its shelf.
+pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
+    if resource.namespaced {
+        let mut key = String::with_capacity(namespace.len() + 1 + name.len());
+        key.push_str(namespace);
+        key.push('/');
+        key.push_str(name);
+        key
+    } else {
+        name.to_owned()
+    }
+}
+
+/// A time as `metadata` has it: whole seconds.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    whole.to_string()
+}
+
+impl From<WriteError> for StatusError {
+    fn from(error: WriteError) -> Self {
+        Self::internal(error)
     }
 }
 

@@ -3,18 +3,26 @@
 
 mod api;
 mod auth;
+mod bootstrap;
 mod decode;
 mod discovery;
 mod kinds;
 mod managed;
+mod metrics;
 mod openapi;
 mod output;
 mod patch;
+mod pipeline;
 mod resource;
 mod schema;
 mod selector;
+mod serve;
 mod status;
 mod store;
+mod verbs;
 
+pub use api::Clock;
+pub use auth::User;
+pub use serve::{Body, BuildError, Builder, Server, Service};
 pub use status::StatusError;
 pub use store::OpenError;

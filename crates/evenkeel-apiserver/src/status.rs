@@ -19,7 +19,7 @@ pub(crate) struct Status {
     pub(crate) kind: &'static str,
     #[serde(rename = "apiVersion")]
     pub(crate) api_version: &'static str,
-    pub(crate) metadata: Empty,
+    pub(crate) metadata: Metadata,
     pub(crate) status: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
@@ -30,9 +30,12 @@ pub(crate) struct Status {
     pub(crate) code: u16,
 }
 
-/// `{}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct Empty {}
+/// List metadata of a refusal: nothing, or how to go on with a list whose page is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Metadata {
+    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
+    pub(crate) token: String,
+}
 
 /// What a refusal was about.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -77,7 +80,7 @@ impl StatusError {
         Self(Box::new(Status {
             kind: "Status",
             api_version: "v1",
-            metadata: Empty {},
+            metadata: Metadata::default(),
             status: "Failure",
             message: message.into(),
             reason: reason.into(),

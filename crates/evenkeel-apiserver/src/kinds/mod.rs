@@ -162,6 +162,11 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         None
     }
 
+    /// Whether [`connect`](Self::connect) serves this sub-resource (empty: the resource itself).
+    fn connects(&self, _subresource: &str) -> bool {
+        false
+    }
+
     /// Serves what is no plain verb on an object: POST on `binding`, `eviction`, `token`, GET on `log`, and resources
     /// that are not stored (`bindings`, reviews, `componentstatuses`). `None`: the generic verb serves.
     fn connect<'a>(

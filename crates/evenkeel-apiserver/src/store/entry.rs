@@ -80,6 +80,25 @@ impl Encoded {
         Self { buffer, hole, facets }
     }
 
+    /// An object as compact JSON in the same order, with the version that it says.
+    pub(crate) fn plain(object: &Value) -> Vec<u8> {
+        let encoded = Self::new(object, Facets::default());
+        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        let mut out = Vec::with_capacity(encoded.buffer.len());
+        if version.is_empty() {
+            const FIELD: usize = b"\"resourceVersion\":\"".len();
+            out.extend_from_slice(&encoded.buffer[BEFORE..encoded.hole - FIELD]);
+            // After the hole come the quote and a comma, or the quote and the end of metadata.
+            let rest = &encoded.buffer[encoded.hole + 1..];
+            out.extend_from_slice(rest.strip_prefix(b",").unwrap_or(rest));
+        } else {
+            out.extend_from_slice(&encoded.buffer[BEFORE..encoded.hole]);
+            out.extend_from_slice(version.as_bytes());
+            out.extend_from_slice(&encoded.buffer[encoded.hole..]);
+        }
+        out
+    }
+
     /// Whether it is what `entry` holds, but for the version.
     pub(crate) fn same_as(&self, entry: &Entry) -> bool {
         let theirs = &entry.frame;

@@ -292,26 +292,41 @@ impl Store {
         expect: Expect,
         object: Encoded,
     ) -> Result<Arc<Entry>, WriteError> {
-        let entry = {
-            let mut state = self.shared.write();
-            let state = &mut *state;
-            let floor = state.revision;
-            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
-            let previous = kept.objects.get(key).cloned();
-            let (key, change) = match (&previous, expect) {
-                (None, Expect::Absent) => (Arc::from(key), Change::Added),
-                (Some(old), Expect::At(revision)) if old.revision == revision => (old.key.clone(), Change::Modified),
-                _ => return Err(WriteError::Mismatch),
-            };
-            state.revision += 1;
-            let entry = Arc::new(object.into_entry(key.clone(), state.revision, change));
-            kept.objects.insert(key, entry.clone());
-            kept.touched = state.revision;
-            self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), previous)));
-            entry
-        };
+        let entry = self.put_lazily(shelf, key, expect, object)?;
         self.finish(entry.revision).await?;
         Ok(entry)
+    }
+
+    /// Writes an object without waiting for the disk; nobody sees it before [`settle`](Self::settle) or the next write.
+    pub(crate) fn put_lazily(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        expect: Expect,
+        object: Encoded,
+    ) -> Result<Arc<Entry>, WriteError> {
+        let mut state = self.shared.write();
+        let state = &mut *state;
+        let floor = state.revision;
+        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
+        let previous = kept.objects.get(key).cloned();
+        let (key, change) = match (&previous, expect) {
+            (None, Expect::Absent) => (Arc::from(key), Change::Added),
+            (Some(old), Expect::At(revision)) if old.revision == revision => (old.key.clone(), Change::Modified),
+            _ => return Err(WriteError::Mismatch),
+        };
+        state.revision += 1;
+        let entry = Arc::new(object.into_entry(key.clone(), state.revision, change));
+        kept.objects.insert(key, entry.clone());
+        kept.touched = state.revision;
+        self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), previous)));
+        Ok(entry)
+    }
+
+    /// Waits until everything written so far is on disk.
+    pub(crate) async fn settle(&self) -> Result<(), WriteError> {
+        let revision = self.shared.read().revision;
+        self.finish(revision).await
     }
 
     /// Removes an object; gives it back as watches see it go.

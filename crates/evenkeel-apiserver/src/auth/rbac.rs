@@ -1,0 +1,241 @@
+//! Role-based authorization: rules compiled from the stored roles and bindings, again whenever those changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde::Deserialize;
+
+use super::User;
+use crate::store::Store;
+
+const SHELVES: [&str; 4] = [
+    "rbac.authorization.k8s.io/clusterroles",
+    "rbac.authorization.k8s.io/roles",
+    "rbac.authorization.k8s.io/clusterrolebindings",
+    "rbac.authorization.k8s.io/rolebindings",
+];
+
+/// What a request would do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Attributes<'a> {
+    /// `get`, `list`, …; the lower-case method of a path that is no resource.
+    pub(crate) verb: &'a str,
+    /// Group of the resource.
+    pub(crate) group: &'a str,
+    /// Resource.
+    pub(crate) resource: &'a str,
+    /// Sub-resource.
+    pub(crate) subresource: &'a str,
+    /// Namespace.
+    pub(crate) namespace: &'a str,
+    /// Name.
+    pub(crate) name: &'a str,
+    /// The path, of a request that is for no resource.
+    pub(crate) path: Option<&'a str>,
+}
+
+/// Decides by the stored roles.
+#[derive(Default)]
+pub(crate) struct Rules {
+    compiled: RwLock<Option<Arc<Compiled>>>,
+}
+
+#[derive(Default)]
+struct Compiled {
+    version: [u64; 4],
+    /// Subject to what it is granted: namespace (none: everywhere) and the rules of a role.
+    users: HashMap<Box<str>, Vec<Grant>>,
+    groups: HashMap<Box<str>, Vec<Grant>>,
+}
+
+struct Grant {
+    namespace: Option<Box<str>>,
+    rules: Arc<[Rule]>,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Rule {
+    pub(crate) verbs: Vec<Box<str>>,
+    pub(crate) api_groups: Vec<Box<str>>,
+    pub(crate) resources: Vec<Box<str>>,
+    pub(crate) resource_names: Vec<Box<str>>,
+    #[serde(rename = "nonResourceURLs")]
+    pub(crate) non_resource_urls: Vec<Box<str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Role {
+    #[serde(default)]
+    rules: Option<Vec<Rule>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    role_ref: RoleRef,
+    #[serde(default)]
+    subjects: Option<Vec<Subject>>,
+}
+
+#[derive(Deserialize)]
+struct RoleRef {
+    kind: Box<str>,
+    name: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    kind: Box<str>,
+    name: Box<str>,
+    #[serde(default)]
+    namespace: Box<str>,
+}
+
+impl Rules {
+    /// Whether `user` may.
+    pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+        user.is_in("system:masters")
+            || self.grants(store, user, what.namespace).iter().flat_map(|rules| rules.iter()).any(|rule| rule.covers(what))
+    }
+
+    /// Every rule that holds for a user in a namespace (and everywhere).
+    pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Rule> {
+        self.grants(store, user, namespace).iter().flat_map(|rules| rules.iter().cloned()).collect()
+    }
+
+    fn grants(&self, store: &Store, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
+        let compiled = self.compiled(store);
+        let subjects = compiled.users.get(&user.name).into_iter();
+        subjects
+            .chain(user.groups.iter().filter_map(|g| compiled.groups.get(g)))
+            .flatten()
+            .filter(|grant| grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace))
+            .map(|grant| grant.rules.clone())
+            .collect()
+    }
+
+    fn compiled(&self, store: &Store) -> Arc<Compiled> {
+        let version = SHELVES.map(|shelf| store.touched(shelf));
+        if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
+            && compiled.version == version
+        {
+            return compiled.clone();
+        }
+        let compiled = Arc::new(compile(store, version));
+        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = Some(compiled.clone());
+        compiled
+    }
+}
+
+fn compile(store: &Store, version: [u64; 4]) -> Compiled {
+    let mut compiled = Compiled { version, ..Compiled::default() };
+    let mut roles: HashMap<(bool, Box<str>), Arc<[Rule]>> = HashMap::new();
+    for (cluster, shelf) in [(true, SHELVES[0]), (false, SHELVES[1])] {
+        for entry in store.all(shelf) {
+            match serde_json::from_slice::<Role>(entry.json()) {
+                Ok(role) => {
+                    roles.insert((cluster, (*entry.key).into()), role.rules.unwrap_or_default().into());
+                }
+                Err(error) => tracing::error!(role = %entry.key, %error, "a role cannot be read"),
+            }
+        }
+    }
+    for (cluster, shelf) in [(true, SHELVES[2]), (false, SHELVES[3])] {
+        for entry in store.all(shelf) {
+            let binding = match serde_json::from_slice::<Binding>(entry.json()) {
+                Ok(binding) => binding,
+                Err(error) => {
+                    tracing::error!(binding = %entry.key, %error, "a role binding cannot be read");
+                    continue;
+                }
+            };
+            let namespace = if cluster { None } else { entry.key.split_once('/').map(|(ns, _)| Box::from(ns)) };
+            let of_cluster = &*binding.role_ref.kind == "ClusterRole";
+            let key = match (&namespace, of_cluster) {
+                (Some(namespace), false) => format!("{namespace}/{}", binding.role_ref.name).into(),
+                _ => binding.role_ref.name.clone(),
+            };
+            let Some(rules) = roles.get(&(of_cluster, key)) else { continue };
+            for subject in binding.subjects.unwrap_or_default() {
+                let grant = Grant { namespace: namespace.clone(), rules: rules.clone() };
+                match &*subject.kind {
+                    "User" => compiled.users.entry(subject.name).or_default().push(grant),
+                    "Group" => compiled.groups.entry(subject.name).or_default().push(grant),
+                    "ServiceAccount" => {
+                        let home = if subject.namespace.is_empty() {
+                            namespace.as_deref().unwrap_or_default()
+                        } else {
+                            &subject.namespace
+                        };
+                        let name = format!("system:serviceaccount:{home}:{}", subject.name);
+                        compiled.users.entry(name.into()).or_default().push(grant);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    compiled
+}
+
+impl Rule {
+    fn covers(&self, what: &Attributes<'_>) -> bool {
+        let has = |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
+        if !has(&self.verbs, what.verb) {
+            return false;
+        }
+        if let Some(path) = what.path {
+            return self.non_resource_urls.iter().any(|url| match url.strip_suffix('*') {
+                Some(prefix) => path.starts_with(prefix),
+                None => **url == *path,
+            });
+        }
+        has(&self.api_groups, what.group)
+            && self.resources.iter().any(|r| covers_resource(r, what))
+            && (self.resource_names.is_empty() || self.resource_names.iter().any(|n| **n == *what.name))
+    }
+}
+
+fn covers_resource(rule: &str, what: &Attributes<'_>) -> bool {
+    if rule == "*" {
+        return true;
+    }
+    match rule.split_once('/') {
+        None => what.subresource.is_empty() && rule == what.resource,
+        Some(("*", part)) => part == what.subresource,
+        Some((resource, part)) => resource == what.resource && part == what.subresource,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(json: serde_json::Value) -> Rule {
+        serde_json::from_value(json).expect("a rule")
+    }
+
+    #[test]
+    fn rules_cover_what_they_say() {
+        let get = |group, resource, subresource, name| Attributes {
+            verb: "get",
+            group,
+            resource,
+            subresource,
+            name,
+            ..Attributes::default()
+        };
+        let pods = rule(serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/scale"]}));
+        assert!(pods.covers(&get("", "pods", "", "p")));
+        assert!(!pods.covers(&get("", "pods", "log", "p")));
+        assert!(pods.covers(&get("", "replicationcontrollers", "scale", "p")));
+        assert!(!pods.covers(&get("apps", "pods", "", "p")));
+        let one = rule(serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}));
+        assert!(one.covers(&get("x", "y", "z", "a")) && !one.covers(&get("x", "y", "z", "b")));
+        let url = rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
+        let at = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
+        assert!(url.covers(&at("/healthz")) && url.covers(&at("/api/v1")) && !url.covers(&at("/apis")));
+    }
+}

@@ -1,0 +1,89 @@
+//! The objects that a new server has: namespaces, roles, priority classes, flow control, the service `kubernetes`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, key, seconds};
+use crate::resource::{Path, ResourceType, parse_path};
+use crate::status::StatusError;
+use crate::store::{Encoded, Expect, Facets, WriteError};
+
+const DATA: &str = include_str!("../data/bootstrap-objects.json");
+
+/// Makes those that are missing. What users changed stays.
+pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
+    let now = seconds(api.clock.now());
+    let rows = api.table.rows();
+    let objects: BTreeMap<String, Vec<Value>> = serde_json::from_str(DATA).map_err(StatusError::internal)?;
+    // Namespaces come first in order of path.
+    for (path, list) in objects {
+        let Path::Resource(target) = parse_path(&path, &rows) else {
+            tracing::error!(path, "bootstrap objects of an unknown resource");
+            continue;
+        };
+        for object in list {
+            put(api, &target.resource, object, &now)?;
+        }
+    }
+    if let Some(configmaps) = rows.get("v1", "configmaps") {
+        put(api, configmaps, authentication(ca), &now)?;
+    }
+    if let Some(services) = rows.get("v1", "services") {
+        put(api, services, kubernetes(), &now)?;
+    }
+    Ok(api.store.settle().await?)
+}
+
+fn put(api: &Arc<Api>, resource: &Arc<ResourceType>, mut object: Value, now: &str) -> Result<(), StatusError> {
+    object["apiVersion"] = Value::from(&*resource.api_version);
+    object["kind"] = Value::from(resource.kind());
+    object["metadata"]["uid"] = Value::from(api.uid());
+    object["metadata"]["creationTimestamp"] = Value::from(now);
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key = key(resource, &text("namespace"), &text("name"));
+    if api.store.peek(&resource.shelf, &key).is_some() {
+        return Ok(());
+    }
+    let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
+    match api.store.put_lazily(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets)) {
+        Ok(_) => {
+            if resource.hooks.keeps_account() {
+                resource.hooks.restored(&object);
+            }
+            Ok(())
+        }
+        Err(WriteError::Mismatch) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What extension API servers read to know whom to trust.
+fn authentication(ca: &str) -> Value {
+    json!({
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": ca},
+    })
+}
+
+fn kubernetes() -> Value {
+    json!({
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "clusterIPs": ["10.96.0.1"],
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+        "status": {"loadBalancer": {}},
+    })
+}

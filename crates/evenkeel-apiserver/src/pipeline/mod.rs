@@ -1,0 +1,332 @@
+//! The way of a request: who, may he, what, and the answer. Each stage is a module of its own.
+
+pub(crate) mod body;
+mod compress;
+mod info;
+mod nonresource;
+pub(crate) mod query;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
+
+use crate::api::Api;
+use crate::auth::{Attributes, User};
+use crate::metrics::Labels;
+use crate::output::{Format, Purpose};
+use crate::resource::{Path, ResourceType, Target, parse_path};
+use crate::serve::Body;
+use crate::status::StatusError;
+use crate::verbs;
+use info::Info;
+use query::Query;
+
+/// A request for a resource, past all gates; the verbs work on this.
+pub(crate) struct Ask<'a> {
+    /// The server.
+    pub(crate) api: &'a Arc<Api>,
+    /// What it is about.
+    pub(crate) target: Target<'a>,
+    /// HTTP method.
+    pub(crate) method: &'a Method,
+    /// Headers.
+    pub(crate) headers: &'a HeaderMap,
+    /// Parameters.
+    pub(crate) query: &'a Query,
+    /// Who asks.
+    pub(crate) user: &'a User,
+    /// When it came.
+    pub(crate) now: Timestamp,
+}
+
+impl Ask<'_> {
+    /// The resource.
+    pub(crate) fn resource(&self) -> &Arc<ResourceType> {
+        &self.target.resource
+    }
+
+    /// Who the client says it is.
+    pub(crate) fn user_agent(&self) -> &str {
+        self.headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default()
+    }
+
+    /// A header's text.
+    pub(crate) fn header(&self, name: http::HeaderName) -> &str {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The negotiated form.
+    pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
+        Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
+    }
+}
+
+/// Serves one request.
+pub(crate) async fn serve<B>(api: &Arc<Api>, peer: Option<&Arc<User>>, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (head, body) = request.into_parts();
+    let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
+    let query = Query::parse(head.uri.query());
+    let path: Cow<'_, str> = match path.find("//") {
+        None => path,
+        Some(_) => Cow::Owned(squeeze(&path)),
+    };
+    let (path, old_watch) = without_watch(path);
+    let query = if old_watch { with_watch(query) } else { query };
+    let info = Info::new(&head.method, &path, &query);
+    let labels = labels(&info, head.method.as_str());
+    let mut response = match route(api, peer, &head.method, &path, &query, &info, &head.headers, body).await {
+        Ok(response) => response,
+        Err(error) => refusal(&error, &head.headers),
+    };
+    compress::apply(&head.headers, &mut response);
+    let headers = response.headers_mut();
+    headers.insert("audit-id", HeaderValue::try_from(api.uid()).unwrap_or_else(|_| HeaderValue::from_static("-")));
+    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    api.metrics.count(labels, response.status().as_u16());
+    if head.method == Method::HEAD {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one request, borrowed one by one")]
+async fn route<B>(
+    api: &Arc<Api>,
+    peer: Option<&Arc<User>>,
+    method: &Method,
+    path: &str,
+    query: &Query,
+    info: &Info<'_>,
+    headers: &HeaderMap,
+    body: B,
+) -> Result<Response<Body>, StatusError>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let user = api.authenticator.user(headers, peer)?;
+    let user = impersonate(api, user, headers)?;
+    authorize(api, &user, info, path)?;
+    let rows = api.table.rows();
+    let target = match parse_path(path, &rows) {
+        Path::Resource(target) => target,
+        Path::UnknownResource => return Err(StatusError::resource_not_found()),
+        Path::Other => return nonresource::serve(api, method, path, headers, query),
+    };
+    let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
+    verbs::dispatch(ask, body).await
+}
+
+/// Takes another's place, where the headers ask for it and the user may.
+fn impersonate(api: &Arc<Api>, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, StatusError> {
+    let text = |v: &HeaderValue| v.to_str().unwrap_or_default().to_owned();
+    let name = headers.get("impersonate-user").map(text).unwrap_or_default();
+    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
+    let uid = headers.get("impersonate-uid").map(text).unwrap_or_default();
+    let extra: Vec<(String, String)> = headers
+        .iter()
+        .filter_map(|(k, v)| {
+            let key = k.as_str().strip_prefix("impersonate-extra-")?;
+            Some((percent_decode_str(key).decode_utf8_lossy().into_owned(), text(v)))
+        })
+        .collect();
+    if name.is_empty() {
+        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
+            return Ok(user);
+        }
+        return Err(StatusError::internal("invalid impersonation request: a user must be given with groups or extra"));
+    }
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    let mut wanted = vec![match account {
+        Some((namespace, name)) => ("", "serviceaccounts", "", namespace, name),
+        None => ("", "users", "", "", name.as_str()),
+    }];
+    wanted.extend(groups.iter().map(|g| ("", "groups", "", "", g.as_str())));
+    wanted.extend(extra.iter().map(|(k, v)| ("authentication.k8s.io", "userextras", k.as_str(), "", v.as_str())));
+    if !uid.is_empty() {
+        wanted.push(("authentication.k8s.io", "uids", "", "", uid.as_str()));
+    }
+    for (group, resource, subresource, namespace, name) in wanted {
+        let what =
+            Attributes { verb: "impersonate", group, resource, subresource, namespace, name, ..Attributes::default() };
+        permit(api, &user, &what)?;
+    }
+    let mut all: Vec<Box<str>> = groups.into_iter().map(Into::into).collect();
+    if let Some((namespace, _)) = account
+        && all.is_empty()
+    {
+        all.push("system:serviceaccounts".into());
+        all.push(format!("system:serviceaccounts:{namespace}").into());
+    }
+    let anonymous = name == "system:anonymous";
+    let last = if anonymous { "system:unauthenticated" } else { "system:authenticated" };
+    if !all.iter().any(|g| matches!(&**g, "system:authenticated" | "system:unauthenticated")) {
+        all.push(last.into());
+    }
+    let mut extras: std::collections::BTreeMap<Box<str>, Vec<Box<str>>> = std::collections::BTreeMap::new();
+    for (key, value) in extra {
+        extras.entry(key.into()).or_default().push(value.into());
+    }
+    Ok(Arc::new(User {
+        name: name.into(),
+        uid: uid.into(),
+        groups: all.into(),
+        extra: extras.into_iter().map(|(k, v)| (k, v.into())).collect(),
+    }))
+}
+
+fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), StatusError> {
+    let what = if info.is_resource {
+        Attributes {
+            verb: info.verb,
+            group: info.group,
+            resource: info.resource,
+            subresource: info.subresource,
+            namespace: info.namespace,
+            name: info.name,
+            path: None,
+        }
+    } else {
+        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+            return Ok(());
+        }
+        Attributes { verb: info.verb, path: Some(path), ..Attributes::default() }
+    };
+    permit(api, user, &what)
+}
+
+/// A 403 in upstream's words, unless the user may.
+pub(crate) fn permit(api: &Api, user: &User, what: &Attributes<'_>) -> Result<(), StatusError> {
+    if api.rules.allow(&api.store, user, what) {
+        return Ok(());
+    }
+    let group_resource = |subresource: &str| crate::resource::GroupResource {
+        group: what.group.into(),
+        resource: if subresource.is_empty() {
+            what.resource.into()
+        } else {
+            format!("{}/{subresource}", what.resource).into()
+        },
+    };
+    if let Some(path) = what.path {
+        let nothing = crate::resource::GroupResource { group: "".into(), resource: "".into() };
+        let why = format!("User \"{}\" cannot {} path \"{path}\"", user.name, what.verb);
+        return Err(StatusError::forbidden(&nothing, "", why));
+    }
+    let shown = group_resource(what.subresource).resource;
+    let place = if what.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", what.namespace)
+    };
+    let why = format!(
+        "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\" {place}",
+        user.name, what.verb, what.group
+    );
+    Err(StatusError::forbidden(&group_resource(""), what.name, why))
+}
+
+/// A refusal in the form that the client accepts.
+pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body> {
+    let (content_type, bytes) = Format::status(headers, &error.to_json());
+    let mut response = Response::new(Body::whole(bytes));
+    *response.status_mut() = error.code();
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    if error.code() == StatusCode::UNAUTHORIZED {
+        let realm = HeaderValue::from_static("Bearer realm=\"kubernetes-master\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, realm);
+    }
+    if let Some(seconds) = error.0.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// An answer of bytes.
+pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// Adds `Warning` headers: `299 - "text"`.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{escaped}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+fn squeeze(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c != '/' || !out.ends_with('/') {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `/api/v1/watch/pods` is the old way to watch `/api/v1/pods`.
+fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
+    let slashes = if path.starts_with("/api/") {
+        2
+    } else if path.starts_with("/apis/") {
+        3
+    } else {
+        return (path, false);
+    };
+    let Some((at, _)) = path.match_indices('/').nth(slashes) else { return (path, false) };
+    match path[at..].strip_prefix("/watch/") {
+        Some(rest) => {
+            let rest = format!("{}/{rest}", &path[..at]);
+            (Cow::Owned(rest), true)
+        }
+        None => (path, false),
+    }
+}
+
+fn with_watch(mut query: Query) -> Query {
+    query.0.push(("watch".to_owned(), "1".to_owned()));
+    query
+}
+
+fn labels(info: &Info<'_>, method: &str) -> Labels {
+    let verb = match (info.verb, method) {
+        ("watch", _) => "WATCH",
+        ("list", _) => "LIST",
+        (_, "GET") => "GET",
+        (_, "POST") => "POST",
+        (_, "PUT") => "PUT",
+        (_, "PATCH") => "PATCH",
+        ("deletecollection", _) => "DELETECOLLECTION",
+        (_, "DELETE") => "DELETE",
+        _ => "other",
+    };
+    let scope = match (info.is_resource, info.name.is_empty(), info.namespace.is_empty()) {
+        (false, ..) => "",
+        (true, false, _) => "resource",
+        (true, true, false) => "namespace",
+        (true, true, true) => "cluster",
+    };
+    Labels {
+        verb,
+        group: info.group.into(),
+        version: info.version.into(),
+        resource: info.resource.into(),
+        subresource: info.subresource.into(),
+        scope,
+    }
+}

@@ -1,0 +1,91 @@
+//! Bodies of answers.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body::{Frame, SizeHint};
+
+/// The body of an answer: whole, or made piece by piece while it is sent.
+pub struct Body(Inner);
+
+enum Inner {
+    Whole(Option<Bytes>),
+    Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Body {
+    /// Nothing.
+    pub fn empty() -> Self {
+        Self(Inner::Whole(None))
+    }
+
+    /// All of it at once.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self(Inner::Whole(Some(bytes)))
+    }
+
+    /// Pieces that are made when the last one was taken.
+    pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        Self(Inner::Pieces(Box::new(pieces)))
+    }
+
+    /// Pieces as they come.
+    pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self(Inner::Stream(Box::pin(stream)))
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Inner::Whole(_) => "Body(whole)",
+            Inner::Pieces(_) => "Body(pieces)",
+            Inner::Stream(_) => "Body(stream)",
+        })
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = match &mut self.get_mut().0 {
+            Inner::Whole(bytes) => bytes.take().filter(|b| !b.is_empty()),
+            Inner::Pieces(pieces) => pieces.next(),
+            Inner::Stream(stream) => match stream.as_mut().poll_next(cx) {
+                Poll::Ready(piece) => piece,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            _ => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl Body {
+    /// The bytes of a body that is whole.
+    pub(crate) fn into_whole(self) -> Option<Bytes> {
+        match self.0 {
+            Inner::Whole(bytes) => bytes,
+            _ => None,
+        }
+    }
+}

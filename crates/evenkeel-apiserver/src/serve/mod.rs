@@ -1,0 +1,214 @@
+//! The server as its users see it: built, called in process, served over TLS.
+
+mod body;
+mod pki;
+mod service;
+mod tls;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+pub use body::Body;
+pub use service::Service;
+pub use tls::ServeError;
+
+use crate::api::{Api, Clock};
+use crate::auth::{Authenticator, Rules, User};
+use crate::bootstrap;
+use crate::metrics::Metrics;
+use crate::resource::Table;
+use crate::status::StatusError;
+use crate::store::{OpenError, Store};
+use pki::Pki;
+
+/// Why a server could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The data folder.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The objects that a new server has.
+    #[error("the first objects cannot be written: {0}")]
+    Bootstrap(#[from] StatusError),
+    /// The certificates.
+    #[error("certificates cannot be made or read: {0}")]
+    Certificates(String),
+}
+
+/// How a server is to be.
+#[must_use]
+pub struct Builder {
+    data_dir: Option<PathBuf>,
+    clock: Clock,
+    seed: Option<u64>,
+    authenticator: Authenticator,
+    certificate: Option<(String, String)>,
+    names: Vec<String>,
+}
+
+impl Builder {
+    /// Keeps everything in this folder: what is acknowledged is on disk. Without, all is in memory.
+    pub fn data_dir(mut self, folder: Option<PathBuf>) -> Self {
+        self.data_dir = folder;
+        self
+    }
+
+    /// Tells the time; the system's clock if not given.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes uids and generated names the same in every run.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Knows a bearer token.
+    pub fn token(mut self, token: &str, user: User) -> Self {
+        self.authenticator.add(token, user);
+        self
+    }
+
+    /// Knows the tokens of a file as kube-apiserver's `--token-auth-file` takes it.
+    pub fn tokens_csv(mut self, text: &str) -> Self {
+        self.authenticator.add_csv(text);
+        self
+    }
+
+    /// Serves with this certificate chain and key (PEM) rather than with one of the server's own authority.
+    pub fn certificate(mut self, chain: String, key: String) -> Self {
+        self.certificate = Some((chain, key));
+        self
+    }
+
+    /// A further host name or address for the server's own certificate.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.names.push(name.into());
+        self
+    }
+
+    /// Builds it: opens the store and installs what a new server has.
+    pub async fn build(self) -> Result<Server, BuildError> {
+        let store = match &self.data_dir {
+            None => Store::in_memory(),
+            Some(folder) => {
+                let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
+                let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
+                Store::open(&folder.join("evenkeel.redb"), threaded)?
+            }
+        };
+        let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
+            .map_err(|error| BuildError::Certificates(error.to_string()))?;
+        let mut authenticator = self.authenticator;
+        authenticator.add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
+        let started = self.clock.now();
+        let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
+        let api = Arc::new(Api {
+            table: Table::builtin(),
+            store,
+            clock: self.clock,
+            authenticator,
+            rules: Rules::default(),
+            metrics: Metrics::default(),
+            started,
+            rng: Mutex::new(rng),
+        });
+        restore(&api);
+        bootstrap::install(&api, pki.ca_pem()).await?;
+        Ok(Server { api, pki: Arc::new(pki) })
+    }
+}
+
+/// Lets hooks that keep account (of addresses and ports) see what is stored.
+fn restore(api: &Api) {
+    for resource in api.table.rows().all.iter().filter(|r| r.stored && r.hooks.keeps_account()) {
+        for entry in api.store.all(&resource.shelf) {
+            match entry.decode() {
+                Ok(object) => resource.hooks.restored(&object),
+                Err(error) => tracing::error!(object = %entry.key, %error, "a stored object cannot be read"),
+            }
+        }
+    }
+}
+
+/// A running server. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    api: Arc<Api>,
+    pki: Arc<Pki>,
+}
+
+impl Server {
+    /// Starts to build one.
+    pub fn builder() -> Builder {
+        Builder {
+            data_dir: None,
+            clock: Clock::system(),
+            seed: None,
+            authenticator: Authenticator::default(),
+            certificate: None,
+            names: Vec::new(),
+        }
+    }
+
+    /// The server as a service in this process. Requests without credentials of their own are the administrator's
+    /// (in `system:masters`); see [`service_as`](Self::service_as).
+    pub fn service(&self) -> Service {
+        self.service_as(User::authenticated("kubernetes-admin", ["system:masters"]))
+    }
+
+    /// The same for another user.
+    pub fn service_as(&self, user: User) -> Service {
+        Service::new(self.api.clone(), Some(Arc::new(user)))
+    }
+
+    /// A kubeconfig for the administrator of a server at `url`.
+    pub fn kubeconfig(&self, url: &str) -> String {
+        self.pki.kubeconfig(url)
+    }
+
+    /// The authority that signed the server's certificate, as PEM.
+    pub fn ca_pem(&self) -> &str {
+        self.pki.ca_pem()
+    }
+
+    /// The administrator's bearer token.
+    pub fn admin_token(&self) -> &str {
+        self.pki.admin_token()
+    }
+
+    /// The latest revision that can be seen.
+    pub fn revision(&self) -> u64 {
+        self.api.store.revision()
+    }
+
+    /// Serves HTTP/1.1 and HTTP/2 over TLS on `listener` until `shutdown` is ready.
+    pub async fn serve(
+        &self,
+        listener: tokio::net::TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let acceptor = tls::acceptor(&self.pki)?;
+        tls::serve(self.api.clone(), listener, Some(acceptor), shutdown).await
+    }
+
+    /// Serves without TLS: for a listener on a loopback address behind something that encrypts.
+    pub async fn serve_plain(
+        &self,
+        listener: tokio::net::TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        tls::serve(self.api.clone(), listener, None, shutdown).await
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,53 @@
+//! The server as a tower service.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+
+use super::Body;
+use crate::api::Api;
+use crate::auth::User;
+use crate::pipeline;
+
+/// Serves requests in this process. Cheap to clone, always ready, never fails: refusals are answers.
+#[derive(Clone)]
+pub struct Service {
+    api: Arc<Api>,
+    peer: Option<Arc<User>>,
+}
+
+impl Service {
+    pub(super) fn new(api: Arc<Api>, peer: Option<Arc<User>>) -> Self {
+        Self { api, peer }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (api, peer) = (self.api.clone(), self.peer.clone());
+        async move { Ok(pipeline::serve(&api, peer.as_ref(), request).await) }.boxed()
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("user", &self.peer.as_ref().map(|u| &u.name)).finish_non_exhaustive()
+    }
+}

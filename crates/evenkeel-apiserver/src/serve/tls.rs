@@ -1,0 +1,149 @@
+//! The listener: TLS, client certificates, HTTP/1.1 and HTTP/2.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::pki::Pki;
+use super::service::Service;
+use crate::api::Api;
+use crate::auth::User;
+
+/// How long connections may finish what they do when the server stops.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// Why the listener does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A certificate or key cannot be used.
+    #[error("the serving certificate cannot be used: {0}")]
+    Certificate(String),
+}
+
+/// What takes TLS connections.
+pub(super) fn acceptor(pki: &Pki) -> Result<TlsAcceptor, ServeError> {
+    let bad = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
+    let certificates = |pem: &str| {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))
+    };
+    let (chain, key) = pki.serving();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pki.ca_pem())? {
+        roots.add(certificate).map_err(|e| bad(&e))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| bad(&e))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| bad(&e))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates(chain)?, key)
+        .map_err(|e| bad(&e))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Takes connections until `shutdown` is ready.
+pub(super) async fn serve(
+    api: Arc<Api>,
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut connections = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    // Mostly too many open files: others must close first.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next() => continue,
+            () = &mut shutdown => break,
+        };
+        connections.spawn(connection(api.clone(), stream, acceptor.clone(), graceful.clone()));
+    }
+    drop(listener);
+    let leave = async {
+        while connections.join_next().await.is_some() {}
+    };
+    if let Ok(graceful) = Arc::try_unwrap(graceful) {
+        let _ = tokio::time::timeout(LEAVE, graceful.shutdown()).await;
+    } else {
+        // Connections hold the other handles; they are told by the drop below.
+        let _ = tokio::time::timeout(Duration::from_millis(50), leave).await;
+    }
+    connections.abort_all();
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn connection(
+    api: Arc<Api>,
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    graceful: Arc<GracefulShutdown>,
+) {
+    let _ = stream.set_nodelay(true);
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).pipeline_flush(true);
+    server.http2().timer(TokioTimer::new()).max_concurrent_streams(1000).adaptive_window(true);
+    let ended = match acceptor {
+        None => {
+            let service = TowerToHyperService::new(Service::new(api, None));
+            let serving = server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            let serving = graceful.watch(serving);
+            drop(graceful);
+            serving.await
+        }
+        Some(acceptor) => {
+            let stream = match tokio::time::timeout(Duration::from_secs(30), acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "TLS handshake failed");
+                    return;
+                }
+                Err(_) => return,
+            };
+            let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(|c| user_of(c));
+            let service = TowerToHyperService::new(Service::new(api, peer.map(Arc::new)));
+            let serving = server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            let serving = graceful.watch(serving);
+            drop(graceful);
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// The user of a client certificate: its common name, with its organizations for groups.
+fn user_of(certificate: &[u8]) -> Option<User> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups: Vec<&str> = subject.iter_organization().filter_map(|o| o.as_str().ok()).collect();
+    Some(User::authenticated(&name, groups))
+}

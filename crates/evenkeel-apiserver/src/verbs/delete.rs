@@ -1,0 +1,381 @@
+//! DELETE of an object or of a collection: preconditions, grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::write::{TRIES, facets, removed, stored_type};
+use super::{answer_status, answer_value, list, meta, namespace};
+use crate::api::{Api, key, seconds};
+use crate::auth::User;
+use crate::kinds::Propagation;
+use crate::output::Purpose;
+use crate::pipeline::Ask;
+use crate::pipeline::query::{Query, dry_run_errors, refuse};
+use crate::resource::ResourceType;
+use crate::serve::Body;
+use crate::status::{FieldError, StatusError};
+use crate::store::{Encoded, Entry, Expect, WriteError};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// `metav1.DeleteOptions`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct DeleteOptions {
+    pub(crate) api_version: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) preconditions: Option<Preconditions>,
+    pub(crate) dry_run: Vec<String>,
+}
+
+/// What the object must be for the deletion to happen.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Preconditions {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// From the body, or from the query when there is none; checked.
+    pub(crate) fn parse(body: &[u8], content_type: &str, query: &Query) -> Result<Self, StatusError> {
+        let options = if body.is_empty() { Self::from_query(query)? } else { Self::from_body(body, content_type)? };
+        let mut errors = dry_run_errors(options.dry_run.iter().map(String::as_str));
+        if let Some(policy) = &options.propagation_policy {
+            if options.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid("propagationPolicy", policy.as_str(), why));
+            } else if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                let known = &["Foreground", "Background", "Orphan", "nil"];
+                errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), known));
+            }
+        }
+        refuse("DeleteOptions", &errors)?;
+        Ok(options)
+    }
+
+    fn from_query(query: &Query) -> Result<Self, StatusError> {
+        let given = |key: &str| query.has(key).then(|| query.get(key).to_owned());
+        Ok(Self {
+            grace_period_seconds: query.number("gracePeriodSeconds")?,
+            propagation_policy: given("propagationPolicy"),
+            orphan_dependents: query.has("orphanDependents").then(|| query.flag("orphanDependents")),
+            dry_run: query.all("dryRun").map(Into::into).collect(),
+            ..Self::default()
+        })
+    }
+
+    fn from_body(body: &[u8], content_type: &str) -> Result<Self, StatusError> {
+        let value = crate::decode::options(body, content_type)?;
+        let options: Self =
+            serde_json::from_value(value).map_err(|error| StatusError::bad_request(error.to_string()))?;
+        let version = options.api_version.as_deref().unwrap_or_default();
+        match options.kind.as_deref().unwrap_or_default() {
+            "" | "DeleteOptions" => Ok(options),
+            kind => Err(StatusError::bad_request(format!(
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+            ))),
+        }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        !self.dry_run.is_empty()
+    }
+
+    /// Finalizers of an object once this deletion was asked for: those of the garbage collector come and go with the propagation.
+    fn finalizers<'o>(&self, resource: &ResourceType, object: &'o Value) -> Vec<&'o str> {
+        let now = meta::finalizers(object);
+        let (orphan, foreground) = match (self.orphan_dependents, self.propagation_policy.as_deref()) {
+            (Some(orphan), _) => (orphan, false),
+            (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
+            (None, None) if now.contains(&ORPHAN) => (true, false),
+            (None, None) if now.contains(&FOREGROUND) => (false, true),
+            (None, None) => match resource.hooks.default_propagation() {
+                Propagation::Orphan => (true, false),
+                Propagation::Foreground => (false, true),
+                Propagation::Background => (false, false),
+            },
+        };
+        let mut finalizers: Vec<&str> = now.into_iter().filter(|f| !matches!(*f, ORPHAN | FOREGROUND)).collect();
+        if orphan {
+            finalizers.push(ORPHAN);
+        }
+        if foreground {
+            finalizers.push(FOREGROUND);
+        }
+        finalizers
+    }
+}
+
+/// What a deletion came to.
+pub(crate) enum Deleted {
+    /// The object is there still, marked.
+    Marked(Value),
+    /// It is gone; as it was last.
+    Gone(Value),
+}
+
+/// Deletes one object.
+pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
+    let options = DeleteOptions::parse(body, ask.header(http::header::CONTENT_TYPE), ask.query)?;
+    ask.format(Purpose::Object)?;
+    namespace::admit_delete(ask)?;
+    let stored = stored_type(ask.api, ask.resource());
+    let key = key(&stored, ask.target.namespace, ask.target.name);
+    let orphans_refused = options.orphan_dependents == Some(false);
+    match delete(ask.api, &stored, &key, ask.user, &options).await? {
+        Deleted::Marked(mut object) => {
+            if !ask.resource().stored {
+                stored.hooks.convert_out(ask.resource(), &mut object);
+            }
+            let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
+            answer_value(ask, code, &object)
+        }
+        Deleted::Gone(mut object) if stored.hooks.answers_deleted() => {
+            if !ask.resource().stored {
+                stored.hooks.convert_out(ask.resource(), &mut object);
+            }
+            answer_value(ask, StatusCode::OK, &object)
+        }
+        Deleted::Gone(object) => {
+            let mut details = json!({"name": ask.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
+            if !stored.group().is_empty() {
+                details["group"] = Value::from(stored.group());
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+            });
+            Ok(answer_status(ask, StatusCode::OK, &status))
+        }
+    }
+}
+
+/// Deletes an object by its key, with retries when others write to it meanwhile.
+pub(crate) async fn delete(
+    api: &Arc<Api>,
+    stored: &Arc<ResourceType>,
+    key: &str,
+    user: &User,
+    options: &DeleteOptions,
+) -> Result<Deleted, StatusError> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    for _ in 0..TRIES {
+        let Some(entry) = api.store.peek(&stored.shelf, key) else {
+            return Err(StatusError::not_found(&stored.name, name));
+        };
+        match once(api, stored, &entry, name, user, options).await? {
+            Some(deleted) => return Ok(deleted),
+            None if options.preconditions.as_ref().is_some_and(|p| p.resource_version.is_some()) => break,
+            None => {}
+        }
+    }
+    Err(StatusError::modified(&stored.name, name))
+}
+
+/// One try; `None` when another write came first.
+async fn once(
+    api: &Arc<Api>,
+    stored: &Arc<ResourceType>,
+    entry: &Arc<Entry>,
+    name: &str,
+    user: &User,
+    options: &DeleteOptions,
+) -> Result<Option<Deleted>, StatusError> {
+    let old = entry.decode().map_err(StatusError::internal)?;
+    preconditions(stored, entry, &old, name, options)?;
+    let mut new = old.clone();
+    let step = plan(api, stored, &mut new, user, options, name)?;
+    let version = |object: &mut Value, revision: u64| {
+        meta::set(object, "resourceVersion", itoa::Buffer::new().format(revision));
+    };
+    if options.is_dry_run() {
+        return Ok(Some(if step == Step::Mark { Deleted::Marked(new) } else { Deleted::Gone(new) }));
+    }
+    let mut current = entry.clone();
+    if step != Step::Remove {
+        let encoded = Encoded::new(&new, facets(stored, &new));
+        if !encoded.same_as(entry) {
+            match api.store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
+                Ok(entry) => current = entry,
+                Err(WriteError::Mismatch) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        version(&mut new, current.revision);
+        if step == Step::Mark {
+            return Ok(Some(Deleted::Marked(new)));
+        }
+    }
+    match api.store.remove(&stored.shelf, &current.key, current.revision).await {
+        Ok(gone) => {
+            if step == Step::Remove {
+                version(&mut new, gone.revision);
+            }
+            removed(stored, &new);
+            Ok(Some(Deleted::Gone(new)))
+        }
+        // Gone while it was marked: another finished the deletion.
+        Err(WriteError::Mismatch) if step == Step::MarkAndRemove => Ok(Some(Deleted::Gone(new))),
+        Err(WriteError::Mismatch) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The object is changed and stays.
+    Mark,
+    /// It is changed, then it goes.
+    MarkAndRemove,
+    /// It goes.
+    Remove,
+}
+
+/// Decides what becomes of the object, and changes it so (upstream's `BeforeDelete` and `Store.Delete`).
+fn plan(
+    api: &Arc<Api>,
+    stored: &Arc<ResourceType>,
+    object: &mut Value,
+    user: &User,
+    options: &DeleteOptions,
+    name: &str,
+) -> Result<Step, StatusError> {
+    let now = api.clock.now();
+    if &*stored.shelf == "/namespaces" {
+        namespace::mark(object, &seconds(now));
+        apply_finalizers(stored, object, options);
+        let done = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
+        return Ok(if done { Step::MarkAndRemove } else { Step::Mark });
+    }
+    let mut graceful = false;
+    if meta::deleting(object) {
+        let period = meta::grace(object).unwrap_or(0);
+        if period > 0 {
+            match options.grace_period_seconds {
+                Some(wanted) if wanted < period => {
+                    shorten(object, period, wanted.max(0));
+                    graceful = true;
+                }
+                // A graceful deletion is under way already.
+                _ => return Ok(Step::Mark),
+            }
+        }
+    } else if let Some(period) = stored.hooks.grace(object, options.grace_period_seconds) {
+        let context = crate::api::Context {
+            api,
+            resource: stored,
+            now,
+            user,
+            namespace: meta::text(object, "namespace"),
+            name,
+            subresource: "",
+            dry_run: options.is_dry_run(),
+            has_status: stored.subresource("status").is_some(),
+        };
+        let mut changed = object.clone();
+        stored.hooks.before_deletion(&context, &mut changed)?;
+        *object = changed;
+        let until = now + jiff::SignedDuration::from_secs(period);
+        set_deletion(object, &seconds(until), period);
+        bump(object);
+        graceful = true;
+    }
+    apply_finalizers(stored, object, options);
+    if !meta::finalizers(object).is_empty() {
+        if !graceful && !meta::deleting(object) {
+            set_deletion(object, &seconds(now), 0);
+            bump(object);
+        } else if !graceful {
+            meta::metadata(object).insert("deletionGracePeriodSeconds".to_owned(), Value::from(0));
+        }
+        return Ok(Step::Mark);
+    }
+    Ok(match (graceful, meta::grace(object).unwrap_or(0)) {
+        (true, 1..) => Step::Mark,
+        (true, _) => Step::MarkAndRemove,
+        (false, _) => Step::Remove,
+    })
+}
+
+fn apply_finalizers(stored: &ResourceType, object: &mut Value, options: &DeleteOptions) {
+    let wanted: Vec<String> = options.finalizers(stored, object).into_iter().map(Into::into).collect();
+    let mut before: Vec<&str> = meta::finalizers(object);
+    let mut after: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    before.sort_unstable();
+    after.sort_unstable();
+    if before != after {
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        meta::set_finalizers(object, &wanted);
+    }
+}
+
+fn set_deletion(object: &mut Value, at: &str, period: i64) {
+    let metadata = meta::metadata(object);
+    metadata.insert("deletionTimestamp".to_owned(), Value::from(at));
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
+}
+
+fn shorten(object: &mut Value, period: i64, wanted: i64) {
+    let before: Option<jiff::Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
+    if let Some(before) = before {
+        let at = before - jiff::SignedDuration::from_secs(period - wanted);
+        set_deletion(object, &seconds(at), wanted);
+    }
+}
+
+fn bump(object: &mut Value) {
+    let generation = meta::generation(object);
+    if generation > 0 {
+        meta::metadata(object).insert("generation".to_owned(), Value::from(generation + 1));
+    }
+}
+
+fn preconditions(
+    stored: &ResourceType,
+    entry: &Entry,
+    object: &Value,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<(), StatusError> {
+    let Some(wanted) = &options.preconditions else { return Ok(()) };
+    let kind = crate::resource::GroupResource { group: stored.gvk.group.clone(), resource: stored.gvk.kind.clone() };
+    let uid = meta::text(object, "uid");
+    if let Some(wanted) = wanted.uid.as_deref().filter(|w| *w != uid) {
+        let why = format!("the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated");
+        return Err(StatusError::conflict(&kind, name, why));
+    }
+    let version = entry.revision.to_string();
+    if let Some(wanted) = wanted.resource_version.as_deref().filter(|w| **w != version) {
+        let why = format!("the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified");
+        return Err(StatusError::conflict(&kind, name, why));
+    }
+    Ok(())
+}
+
+/// Deletes what a list would show, and answers that list.
+pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
+    let options = DeleteOptions::parse(body, ask.header(http::header::CONTENT_TYPE), ask.query)?;
+    let format = ask.format(Purpose::List)?;
+    let stored = stored_type(ask.api, ask.resource());
+    let (entries, mut meta_of_list) = list::found(ask).await?;
+    let mut items: Vec<Bytes> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match delete(ask.api, &stored, &entry.key, ask.user, &options).await {
+            Ok(Deleted::Marked(object) | Deleted::Gone(object)) => items.push(Encoded::plain(&object).into()),
+            Err(error) if error.code() == StatusCode::NOT_FOUND => items.push(entry.object()),
+            Err(error) => return Err(error),
+        }
+    }
+    meta_of_list.token.clear();
+    meta_of_list.remaining = None;
+    let bytes = format.list(ask.resource(), &mut items.into_iter(), &meta_of_list)?;
+    Ok(crate::pipeline::answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
+}

@@ -1,0 +1,271 @@
+//! GET of a collection: selectors, pages, and the rules of resourceVersion.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use crate::output::{ListMeta, Purpose};
+use crate::pipeline::query::{Query, refuse};
+use crate::pipeline::{Ask, answer, compress};
+use crate::resource::ResourceType;
+use crate::selector::Selectors;
+use crate::serve::Body;
+use crate::status::{FieldError, StatusError, quote};
+use crate::store::{Entry, Range, Snapshot};
+
+/// Pieces of a long list are about this large.
+const PIECE: usize = 128 * 1024;
+
+/// What a list is asked for.
+pub(super) struct ListOptions<'a> {
+    pub(super) selectors: Selectors,
+    limit: Option<usize>,
+    token: Option<Token>,
+    version: &'a str,
+    exact: bool,
+}
+
+/// Where a list goes on.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+impl Token {
+    fn encode(revision: i64, after: &str) -> String {
+        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
+        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    }
+
+    fn decode(text: &str) -> Result<Self, StatusError> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
+        let token: Option<Self> = bytes.and_then(|b| serde_json::from_slice(&b).ok());
+        let token = token.ok_or_else(|| StatusError::bad_request("continue key is not valid: illegal base64 data"))?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(StatusError::bad_request(
+                "continue key is not valid: server does not recognize this encoded version",
+            ));
+        }
+        Ok(token)
+    }
+
+    fn after(&self) -> &str {
+        self.start.strip_suffix('\u{0}').unwrap_or(&self.start)
+    }
+}
+
+/// A resourceVersion of a query.
+pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
+    text.parse().map_err(|_| {
+        let why = format!("strconv.ParseUint: parsing {}: invalid syntax", quote(text));
+        let error = FieldError::invalid("resourceVersion", text, why);
+        StatusError::bad_request(format!("invalid resource version: {error}"))
+    })
+}
+
+/// Waits until the store has reached a revision; like upstream not for long.
+pub(super) async fn reach(ask: &Ask<'_>, revision: u64) -> Result<(), StatusError> {
+    let store = &ask.api.store;
+    if store.revision() >= revision {
+        return Ok(());
+    }
+    match tokio::time::timeout(Duration::from_secs(3), store.reached(revision)).await {
+        Ok(reached) => Ok(reached?),
+        Err(_) => {
+            let current = store.revision();
+            let mut error =
+                StatusError::timeout(format!("Too large resource version: {revision}, current: {current}"), 1);
+            error.details_mut();
+            Err(error.cause("ResourceVersionTooLarge", "Too large resource version", ""))
+        }
+    }
+}
+
+impl<'a> ListOptions<'a> {
+    pub(super) fn parse(resource: &ResourceType, query: &'a Query) -> Result<Self, StatusError> {
+        let selectors = Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+        let version = query.get("resourceVersion");
+        let wanted = query.get("resourceVersionMatch");
+        let token = query.get("continue");
+        let mut errors = Vec::new();
+        if !wanted.is_empty() {
+            let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+            if version.is_empty() {
+                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if !token.is_empty() {
+                forbid("resourceVersionMatch is forbidden when continue is provided");
+            }
+            if wanted == "Exact" && version == "0" {
+                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+            if !matches!(wanted, "Exact" | "NotOlderThan") {
+                errors.push(FieldError::not_supported("resourceVersionMatch", wanted, &["Exact", "NotOlderThan", ""]));
+            }
+        }
+        if query.has("sendInitialEvents") {
+            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        refuse("ListOptions", &errors)?;
+        let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
+        if token.is_some() && !matches!(version, "" | "0") {
+            return Err(StatusError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        Ok(Self { selectors, limit, token, version, exact: wanted == "Exact" })
+    }
+}
+
+/// A page.
+struct Page {
+    entries: Vec<Arc<Entry>>,
+    meta: ListMeta,
+}
+
+async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusError> {
+    let store = &ask.api.store;
+    let resource = ask.resource();
+    let limit = options.limit.filter(|_| options.version != "0" || options.token.is_some());
+    let everything = options.selectors.is_everything();
+    let after = options.token.as_ref().map(Token::after);
+    // With selectors the page is cut after they were asked.
+    let range = Range { namespace: ask.target.namespace, after, limit: if everything { limit } else { None } };
+    let revision = match (&options.token, options.version) {
+        (Some(token), _) => u64::try_from(token.rv).ok().filter(|rv| *rv > 0),
+        (None, "" | "0") => None,
+        (None, text) => {
+            let revision = parse_version(text)?;
+            reach(ask, revision).await?;
+            (options.exact || limit.is_some()).then_some(revision).filter(|_| options.exact)
+        }
+    };
+    let snapshot = match revision {
+        None => store.list(&resource.shelf, range).await?,
+        Some(revision) => match store.list_at(&resource.shelf, range, revision) {
+            Ok(snapshot) => snapshot,
+            Err(_) => return Err(page_expired(options)),
+        },
+    };
+    let Snapshot { revision, mut entries, mut more } = snapshot;
+    if !everything {
+        entries.retain(|entry| options.selectors.matches(entry));
+        if let Some(limit) = limit
+            && entries.len() > limit
+        {
+            more = entries.len() - limit;
+            entries.truncate(limit);
+        }
+    }
+    let mut meta = ListMeta { resource_version: revision, ..ListMeta::default() };
+    if more > 0
+        && let Some(last) = entries.last()
+    {
+        let of_token = options.token.as_ref().map_or(i64::try_from(revision).unwrap_or(i64::MAX), |t| t.rv);
+        let at = if of_token > 0 { of_token } else { i64::try_from(revision).unwrap_or(i64::MAX) };
+        meta.token = Token::encode(at, &last.key);
+        meta.remaining = everything.then_some(more as u64);
+    }
+    Ok(Page { entries, meta })
+}
+
+fn page_expired(options: &ListOptions<'_>) -> StatusError {
+    match &options.token {
+        Some(token) => {
+            let mut error = StatusError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+            );
+            error.0.metadata.token = Token::encode(-1, token.after());
+            error
+        }
+        None => StatusError::expired("The resourceVersion for the provided list is too old."),
+    }
+}
+
+/// What a list would show, for those who do something to all of it.
+pub(super) async fn found(ask: &Ask<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), StatusError> {
+    let options = ListOptions::parse(ask.resource(), ask.query)?;
+    let Page { entries, meta } = page(ask, &options).await?;
+    Ok((entries, meta))
+}
+
+/// Serves it.
+pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
+    let format = ask.format(Purpose::List)?;
+    let resource = ask.resource();
+    let options = ListOptions::parse(resource, ask.query)?;
+    let Page { entries, meta } = page(ask, &options).await?;
+    let content_type = format.content_type(Purpose::List);
+    if !format.is_stored_form(resource) {
+        let mut items = entries.iter().map(|entry| entry.object());
+        let bytes = format.list(resource, &mut items, &meta)?;
+        return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
+    }
+    let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();
+    let mut pieces = Pieces { head: Some(head(resource, &meta)), items: entries.into_iter(), first: true, done: false };
+    if size <= PIECE {
+        // Small enough for one piece, with its length in the header.
+        let body = pieces.next().map_or_else(Body::empty, Body::whole);
+        return Ok(answer(StatusCode::OK, content_type, body));
+    }
+    if compress::accepted(ask.headers) {
+        let mut response = answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
+        compress::mark(&mut response);
+        return Ok(response);
+    }
+    Ok(answer(StatusCode::OK, content_type, Body::pieces(pieces)))
+}
+
+fn head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
+    use std::fmt::Write as _;
+    let mut head = format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"",
+        resource.list_kind, resource.api_version, meta.resource_version
+    );
+    if !meta.token.is_empty() {
+        let _ = write!(head, ",\"continue\":\"{}\"", meta.token);
+    }
+    if let Some(remaining) = meta.remaining {
+        let _ = write!(head, ",\"remainingItemCount\":{remaining}");
+    }
+    head.push_str("},\"items\":[");
+    head.into_bytes()
+}
+
+/// A list in pieces: objects are copied into a piece when it is sent, so that a long list is never in memory twice.
+struct Pieces {
+    head: Option<Vec<u8>>,
+    items: std::vec::IntoIter<Arc<Entry>>,
+    first: bool,
+    done: bool,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut piece = self.head.take().unwrap_or_default();
+        for entry in self.items.by_ref() {
+            if !std::mem::take(&mut self.first) {
+                piece.push(b',');
+            }
+            piece.push(b'{');
+            piece.extend_from_slice(entry.item());
+            if piece.len() >= PIECE {
+                return Some(piece.into());
+            }
+        }
+        piece.extend_from_slice(b"]}\n");
+        self.done = true;
+        Some(piece.into())
+    }
+}

@@ -1,0 +1,171 @@
+//! `metadata` of objects on their way to the store.
+
+use serde_json::{Map, Value};
+
+use crate::status::FieldError;
+
+/// Alphabet of generated names: no vowels, nothing that looks like another.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX: usize = 5;
+/// Longest name made from `generateName`.
+const LONGEST: usize = 63;
+
+/// A text of `metadata`, "" where it is none.
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata`, made when there is none.
+pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Value::Object(map) = object else { unreachable!("it was just made one") };
+    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if !metadata.is_object() {
+        *metadata = Value::Object(Map::new());
+    }
+    let Value::Object(metadata) = metadata else { unreachable!("it was just made one") };
+    metadata
+}
+
+/// Sets a text, or removes an empty one.
+pub(super) fn set(object: &mut Value, field: &str, value: &str) {
+    let metadata = metadata(object);
+    if value.is_empty() {
+        metadata.remove(field);
+    } else {
+        metadata.insert(field.to_owned(), Value::from(value));
+    }
+}
+
+/// Gives a field the value that it has in `old`.
+pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
+    let kept = old.get("metadata").and_then(|m| m.get(field)).cloned();
+    let metadata = metadata(object);
+    match kept {
+        Some(value) => {
+            metadata.insert(field.to_owned(), value);
+        }
+        None => {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// `metadata.generation`, 0 where there is none.
+pub(super) fn generation(object: &Value) -> i64 {
+    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Names in `metadata.finalizers`.
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
+    object.pointer("/metadata/finalizers").and_then(Value::as_array).map_or_else(Vec::new, |list| {
+        list.iter().filter_map(Value::as_str).collect()
+    })
+}
+
+/// Sets `metadata.finalizers`.
+pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
+    let list = Value::from(finalizers.to_vec());
+    let metadata = metadata(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), list);
+    }
+}
+
+/// Whether deletion was asked for.
+pub(super) fn deleting(object: &Value) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// `metadata.deletionGracePeriodSeconds`.
+pub(super) fn grace(object: &Value) -> Option<i64> {
+    object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
+}
+
+/// A name from a prefix, with five random characters.
+pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
+    let room = LONGEST - SUFFIX;
+    let mut end = prefix.len().min(room);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = prefix[..end].to_owned();
+    for _ in 0..SUFFIX {
+        name.push(char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]));
+    }
+    name
+}
+
+/// What is wrong with a name: the kind's own rule, or that of DNS subdomains.
+pub(super) fn name_errors(hooks: &dyn crate::kinds::KindHooks, object: &Value) -> Vec<FieldError> {
+    let name = text(object, "name");
+    let prefix = text(object, "generateName");
+    let mut errors = Vec::new();
+    let check = |value: &str, is_prefix: bool| {
+        hooks.validate_name(value, is_prefix).unwrap_or_else(|| subdomain_errors(value, is_prefix))
+    };
+    if !prefix.is_empty() {
+        errors.extend(check(prefix, true).into_iter().map(|why| FieldError::invalid("metadata.generateName", prefix, why)));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        errors.extend(check(name, false).into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+    }
+    errors
+}
+
+fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
+    let name = if prefix { format!("{}a", name.trim_end_matches('-')) } else { name.to_owned() };
+    let mut errors = Vec::new();
+    if name.len() > 253 {
+        errors.push("must be no more than 253 bytes".to_owned());
+    }
+    let lower = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let good = name.split('.').all(|part| {
+        part.bytes().next().is_some_and(lower)
+            && part.bytes().last().is_some_and(lower)
+            && part.bytes().all(|b| lower(b) || b == b'-')
+    });
+    if !good {
+        errors.push("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')".to_owned());
+    }
+    errors
+}
+
+/// What of `metadata` an update may not do.
+pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if deleting(old) {
+        let before = finalizers(old);
+        let added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        if !added.is_empty() {
+            let shown: Vec<String> = added.iter().map(|f| crate::status::quote(f)).collect();
+            errors.push(FieldError::forbidden(
+                "metadata.finalizers",
+                format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    shown.join(", ")
+                ),
+            ));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_from_prefixes() {
+        let name = generate_name("web-", &mut rand::rng());
+        assert_eq!(name.len(), 9);
+        assert!(name.bytes().skip(4).all(|b| ALPHABET.contains(&b)));
+        assert_eq!(generate_name(&"x".repeat(300), &mut rand::rng()).len(), LONGEST);
+    }
+}

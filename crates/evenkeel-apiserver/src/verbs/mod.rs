@@ -1,0 +1,94 @@
+//! What requests do to resources: one module a verb.
+
+mod connect;
+mod create;
+mod delete;
+mod get;
+mod list;
+mod meta;
+mod namespace;
+mod patch;
+mod update;
+mod watch;
+mod write;
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use serde_json::Value;
+
+use crate::output::{Format, Purpose};
+use crate::pipeline::{Ask, answer};
+use crate::resource::Verb;
+use crate::serve::Body;
+use crate::status::StatusError;
+use crate::store::Encoded;
+
+/// Serves a request for a resource.
+pub(crate) async fn dispatch<B>(ask: Ask<'_>, body: B) -> Result<Response<Body>, StatusError>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let target = &ask.target;
+    let one = !target.name.is_empty();
+    let verb = match (ask.method, one) {
+        (&Method::GET | &Method::HEAD, true) => Verb::Get,
+        (&Method::GET | &Method::HEAD, false) if ask.query.flag("watch") => Verb::Watch,
+        (&Method::GET | &Method::HEAD, false) => Verb::List,
+        (&Method::POST, _) => Verb::Create,
+        (&Method::PUT, true) => Verb::Update,
+        (&Method::PATCH, true) => Verb::Patch,
+        (&Method::DELETE, true) => Verb::Delete,
+        (&Method::DELETE, false) => Verb::DeleteCollection,
+        _ => return Err(StatusError::method_not_allowed()),
+    };
+    let verbs = match target.resource.subresource(target.subresource) {
+        Some(part) => part.verbs,
+        None => target.resource.verbs,
+    };
+    let collection_post = verb != Verb::Create || one == !target.subresource.is_empty();
+    let in_namespace = verb != Verb::Create || target.resource.namespaced != target.namespace.is_empty();
+    if !verbs.has(verb) || !collection_post || !in_namespace {
+        return Err(StatusError::method_not_allowed());
+    }
+    match verb {
+        Verb::Get if target.subresource.is_empty() => get::serve(&ask).await,
+        Verb::List => list::serve(&ask).await,
+        Verb::Watch => watch::serve(&ask).await,
+        _ => {
+            let reads = connect::takes_body(ask.method);
+            let body = if reads { crate::pipeline::body::read(body).await? } else { Bytes::new() };
+            if let Some(response) = connect::serve(&ask, &body).await? {
+                return Ok(response);
+            }
+            match verb {
+                Verb::Get => get::part(&ask).await,
+                Verb::Create => create::serve(&ask, &body).await,
+                Verb::Update => update::serve(&ask, &body).await,
+                Verb::Patch => patch::serve(&ask, &body).await,
+                Verb::Delete => delete::serve(&ask, &body).await,
+                Verb::DeleteCollection => delete::collection(&ask, &body).await,
+                Verb::List | Verb::Watch => Err(StatusError::method_not_allowed()),
+            }
+        }
+    }
+}
+
+/// Answers an object that is not stored as such: of another kind, another version, or never written.
+fn answer_value(ask: &Ask<'_>, code: StatusCode, object: &Value) -> Result<Response<Body>, StatusError> {
+    let format = ask.format(Purpose::Object)?;
+    let bytes = encode_value(ask, &format, object)?;
+    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
+}
+
+fn encode_value(ask: &Ask<'_>, format: &Format, object: &Value) -> Result<Bytes, StatusError> {
+    let bytes: Bytes = Encoded::plain(object).into();
+    if format.is_stored_form(ask.resource()) { Ok(bytes) } else { format.object(ask.resource(), &bytes) }
+}
+
+/// Answers a Status of success, as deletions and bindings do.
+fn answer_status(ask: &Ask<'_>, code: StatusCode, status: &Value) -> Response<Body> {
+    let bytes = serde_json::to_vec(status).unwrap_or_default();
+    let (content_type, bytes) = Format::status(ask.headers, &bytes);
+    answer(code, content_type, Body::whole(bytes))
+}

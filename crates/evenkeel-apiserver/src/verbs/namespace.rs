@@ -1,0 +1,64 @@
+//! What namespaces have of their own: what may be made in them, which of them stay, and how they go.
+
+use serde_json::Value;
+
+use super::meta;
+use crate::pipeline::Ask;
+use crate::resource::GroupResource;
+use crate::status::StatusError;
+
+/// These cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Refuses to make an object in a namespace that is not there or that is going.
+pub(super) fn admit_create(ask: &Ask<'_>, name: &str) -> Result<(), StatusError> {
+    let namespace = ask.target.namespace;
+    if namespace.is_empty() || !ask.resource().namespaced {
+        return Ok(());
+    }
+    let Some(entry) = ask.api.store.peek("/namespaces", namespace) else {
+        let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
+        return Err(StatusError::not_found(&namespaces, namespace));
+    };
+    // Looked for in the bytes first: nearly no namespace is being deleted.
+    const MARK: &[u8] = b"\"deletionTimestamp\"";
+    if !entry.json().windows(MARK.len()).any(|w| w == MARK) {
+        return Ok(());
+    }
+    let object = entry.decode().map_err(StatusError::internal)?;
+    if !meta::deleting(&object) {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    Err(StatusError::forbidden(&ask.resource().name, name, why).cause(
+        "NamespaceTerminating",
+        format!("namespace {namespace} is being terminated"),
+        "metadata.namespace",
+    ))
+}
+
+/// Refuses to delete the namespaces that everything stands on.
+pub(super) fn admit_delete(ask: &Ask<'_>) -> Result<(), StatusError> {
+    if &*ask.resource().shelf != "/namespaces" || !IMMORTAL.contains(&ask.target.name) {
+        return Ok(());
+    }
+    Err(StatusError::forbidden(&ask.resource().name, ask.target.name, "this namespace may not be deleted"))
+}
+
+/// Whether nobody has to do anything more before a namespace goes.
+pub(super) fn is_finalized(object: &Value) -> bool {
+    object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+/// Marks a namespace as going. False when it already was.
+pub(super) fn mark(object: &mut Value, now: &str) -> bool {
+    if meta::deleting(object) {
+        return false;
+    }
+    meta::set(object, "deletionTimestamp", now);
+    if let Some(map) = object.as_object_mut() {
+        let status = map.entry("status").or_insert_with(|| serde_json::json!({}));
+        status["phase"] = Value::from("Terminating");
+    }
+    true
+}

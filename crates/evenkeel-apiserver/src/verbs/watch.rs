@@ -1,0 +1,292 @@
+//! A watch: what is there, then what changes, until the client or its time goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode};
+use rand::Rng as _;
+use tokio::time::Instant;
+
+use super::list::parse_version;
+use crate::api::Api;
+use crate::output::{Format, Purpose};
+use crate::pipeline::query::{Query, refuse};
+use crate::pipeline::{Ask, answer};
+use crate::resource::ResourceType;
+use crate::selector::Selectors;
+use crate::serve::Body;
+use crate::status::{FieldError, StatusError};
+use crate::store::{Change, Cursor, Entry, Event, Range};
+
+/// Bookmarks come about this often.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Small frames go together up to this size.
+const TOGETHER: usize = 64 * 1024;
+/// Upstream's `--min-request-timeout`: a watch without a timeout of its own ends after one to two of these.
+const TIMEOUT_SECONDS: u64 = 1800;
+
+/// Serves it.
+pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
+    let format = ask.format(Purpose::Watch)?;
+    let resource = ask.resource();
+    let selectors =
+        Selectors::parse(resource, ask.query.get("labelSelector"), ask.query.get("fieldSelector"))?;
+    let (initial, ended) = check(ask.query)?;
+    let version = match ask.query.get("resourceVersion") {
+        "" => 0,
+        text => parse_version(text)?,
+    };
+    let seconds = match ask.query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
+        _ => TIMEOUT_SECONDS + ask.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
+    };
+    let store = &ask.api.store;
+    let content_type = format.content_type(Purpose::Watch);
+    let (entries, from) = if initial.unwrap_or(version == 0) {
+        if version > 0 {
+            super::list::reach(ask, version).await?;
+        }
+        let range = Range { namespace: ask.target.namespace, ..Range::default() };
+        let snapshot = store.list(&resource.shelf, range).await?;
+        (snapshot.entries, snapshot.revision)
+    } else if version == 0 {
+        (Vec::new(), store.revision())
+    } else {
+        (Vec::new(), version)
+    };
+    let Ok(cursor) = store.follow(&resource.shelf, from) else {
+        let frame = format.event(resource, "ERROR", &too_old(from, store.revision()), true)?;
+        return Ok(answer(StatusCode::OK, content_type, Body::stream(futures::stream::iter([frame]))));
+    };
+    let now = Instant::now();
+    let bookmarks = ask.query.flag("allowWatchBookmarks");
+    ask.api.metrics.watches(1);
+    let watcher = Watcher {
+        api: ask.api.clone(),
+        resource: resource.clone(),
+        namespace: (!ask.target.namespace.is_empty()).then(|| format!("{}/", ask.target.namespace)),
+        stored_form: format.is_stored_form(resource),
+        format,
+        selectors,
+        initial: entries.into_iter(),
+        end_of_initial: (ended && bookmarks).then_some(from),
+        cursor,
+        first: true,
+        bookmarks,
+        next_bookmark: now + BOOKMARK_EVERY.mul_f64(ask.api.random(|rng| rng.random_range(0.8..1.2))),
+        deadline: now + Duration::from_secs(seconds),
+        over: false,
+    };
+    let stream = futures::stream::unfold(watcher, |mut watcher| async move {
+        let frame = watcher.next().await?;
+        Some((frame, watcher))
+    });
+    Ok(answer(StatusCode::OK, content_type, Body::stream(stream)))
+}
+
+/// Checks the options: whether what is there comes first (`None`: as the version says), and whether its end is marked.
+fn check(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
+    let wanted = query.get("resourceVersionMatch");
+    let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
+    let mut errors = Vec::new();
+    match initial {
+        None if !wanted.is_empty() => errors.push(FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )),
+        Some(_) if wanted.is_empty() => errors.push(FieldError::forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )),
+        Some(_) if wanted != "NotOlderThan" => {
+            errors.push(FieldError::not_supported("resourceVersionMatch", wanted, &["NotOlderThan"]));
+        }
+        _ => {}
+    }
+    if initial.is_some() && !query.get("continue").is_empty() {
+        errors.push(FieldError::forbidden("continue", "continue is forbidden for watch"));
+    }
+    refuse("ListOptions", &errors)?;
+    Ok((initial, initial == Some(true)))
+}
+
+fn too_old(version: u64, current: u64) -> Vec<u8> {
+    StatusError::expired(format!("too old resource version: {version} ({current})")).to_json()
+}
+
+struct Watcher {
+    api: Arc<Api>,
+    resource: Arc<ResourceType>,
+    namespace: Option<String>,
+    format: Format,
+    stored_form: bool,
+    selectors: Selectors,
+    initial: std::vec::IntoIter<Arc<Entry>>,
+    end_of_initial: Option<u64>,
+    cursor: Cursor,
+    first: bool,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    over: bool,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.api.metrics.watches(-1);
+    }
+}
+
+impl Watcher {
+    /// The next piece of the stream, `None` at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        if let Some(piece) = self.initial_piece() {
+            return Some(piece);
+        }
+        if let Some(revision) = self.end_of_initial.take() {
+            return Some(self.bookmark(revision, true));
+        }
+        loop {
+            match self.changes() {
+                Ok(Some(piece)) => return Some(piece),
+                Ok(None) => {}
+                Err(piece) => {
+                    self.over = true;
+                    return Some(piece);
+                }
+            }
+            let soonest = if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline };
+            tokio::select! {
+                biased;
+                () = self.cursor.changed() => {}
+                () = tokio::time::sleep_until(soonest) => {
+                    if Instant::now() >= self.deadline {
+                        self.over = true;
+                        return None;
+                    }
+                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    // The place moves on to the store's revision; what came in just now goes first.
+                    match self.changes() {
+                        Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
+                        Ok(Some(piece)) => return Some(piece),
+                        Err(piece) => {
+                            self.over = true;
+                            return Some(piece);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn initial_piece(&mut self) -> Option<Bytes> {
+        let mut piece = BytesMut::new();
+        while let Some(entry) = self.initial.next() {
+            if !self.selectors.matches(&entry) {
+                continue;
+            }
+            let frame = if self.stored_form {
+                Ok(entry.event(Change::Added))
+            } else {
+                self.format.event(&self.resource, "ADDED", entry.json(), self.first)
+            };
+            self.first = false;
+            match frame {
+                Ok(frame) => piece.extend_from_slice(&frame),
+                Err(error) => tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch"),
+            }
+            if piece.len() >= TOGETHER {
+                break;
+            }
+        }
+        (!piece.is_empty()).then(|| piece.freeze())
+    }
+
+    /// What has changed since the last call; an error frame when too much has.
+    fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
+        loop {
+            let Ok(batch) = self.cursor.take() else {
+                let status = too_old(self.cursor.at(), self.api.store.revision());
+                return Err(self.format.event(&self.resource, "ERROR", &status, self.first).unwrap_or_default());
+            };
+            if batch.events.is_empty() {
+                return Ok(None);
+            }
+            let mut single: Option<Bytes> = None;
+            let mut piece = BytesMut::new();
+            for event in &batch.events {
+                let Some(frame) = self.frame(event) else { continue };
+                match single.take() {
+                    None if piece.is_empty() => single = Some(frame),
+                    None => piece.extend_from_slice(&frame),
+                    Some(before) => {
+                        piece.extend_from_slice(&before);
+                        piece.extend_from_slice(&frame);
+                    }
+                }
+            }
+            if let Some(piece) = single.or_else(|| (!piece.is_empty()).then(|| piece.freeze())) {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    fn frame(&mut self, event: &Event) -> Option<Bytes> {
+        if let Some(namespace) = &self.namespace
+            && !event.entry.key.starts_with(namespace.as_str())
+        {
+            return None;
+        }
+        let change = self.change(event)?;
+        // A selector's loss of an object shows the object as it was, at the version at which it was lost.
+        let lost = (change == Change::Deleted && event.entry.change != Change::Deleted)
+            .then(|| event.previous.as_ref().map(|p| p.at(event.entry.revision, Change::Deleted)))
+            .flatten();
+        let entry = lost.as_ref().unwrap_or(&event.entry);
+        let first = std::mem::take(&mut self.first);
+        if self.stored_form {
+            return Some(entry.event(change));
+        }
+        let make = || self.format.event(&self.resource, change.as_str(), entry.json(), first);
+        // The first frame of a Table differs from the others, so that it is not shared; nor between versions of a resource.
+        let frame = if first || !self.resource.stored { make() } else { event.frame(&self.format, change, make) };
+        match frame {
+            Ok(frame) => Some(frame),
+            Err(error) => {
+                tracing::error!(object = %entry.key, %error, "an event cannot be encoded for a watch");
+                None
+            }
+        }
+    }
+
+    /// What an event is for who watches through these selectors.
+    fn change(&self, event: &Event) -> Option<Change> {
+        if self.selectors.is_everything() {
+            return Some(event.entry.change);
+        }
+        let now = event.entry.change != Change::Deleted && self.selectors.matches(&event.entry);
+        let before = event.previous.as_ref().is_some_and(|p| self.selectors.matches(p));
+        match (before, now) {
+            (false, true) => Some(Change::Added),
+            (true, true) => Some(Change::Modified),
+            (true, false) => Some(Change::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    fn bookmark(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
+        let annotations =
+            if end_of_initial { ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}" } else { "" };
+        let object = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}",
+            self.resource.kind(),
+            self.resource.api_version
+        );
+        let first = std::mem::take(&mut self.first);
+        self.format.event(&self.resource, "BOOKMARK", object.as_bytes(), first).unwrap_or_default()
+    }
+}

@@ -1,0 +1,372 @@
+//! What create, update, patch and deletion share: from a changed tree to a stored object.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::{encode_value, get, meta};
+use crate::api::{Api, Context, key, seconds};
+use crate::output::Purpose;
+use crate::patch::{self, Writer};
+use crate::pipeline::query::WriteOptions;
+use crate::pipeline::{Ask, answer, warn};
+use crate::resource::ResourceType;
+use crate::schema;
+use crate::serve::Body;
+use crate::status::{FieldError, StatusError};
+use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+
+/// How often a write that lost a race is tried again.
+pub(super) const TRIES: usize = 32;
+
+/// A write under way.
+pub(super) struct Write<'a> {
+    pub(super) ask: &'a Ask<'a>,
+    pub(super) options: WriteOptions,
+    /// The resource in the version in which it is stored.
+    pub(super) stored: Arc<ResourceType>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What came of it.
+pub(super) struct Written {
+    /// The object, in the stored version.
+    pub(super) object: Value,
+    /// As it is stored; none of a dry run, and of an object that went with the write.
+    pub(super) entry: Option<Arc<Entry>>,
+    /// Whether it is new.
+    pub(super) created: bool,
+}
+
+/// Why a write did not happen.
+pub(super) enum Lost {
+    /// Another was quicker; it may be tried again on the new state.
+    Race,
+    /// It is refused.
+    Refused(StatusError),
+}
+
+impl From<StatusError> for Lost {
+    fn from(error: StatusError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<WriteError> for Lost {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Mismatch => Self::Race,
+            WriteError::Disk(_) => Self::Refused(error.into()),
+        }
+    }
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn new(ask: &'a Ask<'a>, options: WriteOptions) -> Self {
+        Self { ask, options, stored: stored_type(ask.api, ask.resource()), warnings: Vec::new() }
+    }
+
+    /// What hooks are told.
+    pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
+        Context {
+            api: self.ask.api,
+            resource: &self.stored,
+            now: self.ask.now,
+            user: self.ask.user,
+            namespace: self.ask.target.namespace,
+            name,
+            subresource: self.ask.target.subresource,
+            dry_run: self.options.dry_run,
+            has_status: self.has_status(),
+        }
+    }
+
+    pub(super) fn has_status(&self) -> bool {
+        self.stored.subresource("status").is_some()
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer { manager: &self.options.manager, subresource: self.ask.target.subresource, now: self.ask.now }
+    }
+
+    /// From the request's version, with the schema's defaults, into the stored one.
+    fn convert_in(&self, object: &mut Value) {
+        schema::apply_defaults(&self.ask.resource().gvk, object);
+        if !self.ask.resource().stored {
+            self.stored.hooks.convert_in(&self.stored, object);
+        }
+        self.stored.hooks.default(object);
+    }
+
+    /// From the stored version into the request's.
+    pub(super) fn convert_out(&self, object: &mut Value) {
+        if !self.ask.resource().stored {
+            self.stored.hooks.convert_out(self.ask.resource(), object);
+        }
+    }
+
+    /// Makes an object. `tracked`: its managedFields are right already (as after a server-side apply).
+    pub(super) async fn create(&mut self, mut object: Value, tracked: bool) -> Result<Written, StatusError> {
+        self.convert_in(&mut object);
+        if !meta::text(&object, "resourceVersion").is_empty() {
+            return Err(StatusError::plain_internal("resourceVersion should not be set on objects to be created"));
+        }
+        super::namespace::admit_create(self.ask, meta::text(&object, "name"))?;
+        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "creationTimestamp"] {
+            meta::metadata(&mut object).remove(field);
+        }
+        if self.has_status() {
+            crate::kinds::drop_field(&mut object, "status");
+        }
+        if !tracked {
+            patch::track(&self.stored.gvk, None, &mut object, &self.writer());
+        }
+        let metadata = meta::metadata(&mut object);
+        metadata.insert("uid".to_owned(), Value::from(self.ask.api.uid()));
+        metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.ask.now)));
+        metadata.remove("generation");
+        if self.stored.hooks.has_generation(self.has_status()) {
+            metadata.insert("generation".to_owned(), Value::from(1));
+        }
+        let prefix = meta::text(&object, "generateName").to_owned();
+        let generate = meta::text(&object, "name").is_empty() && !prefix.is_empty();
+        let tries = if generate { 8 } else { 1 };
+        let mut taken = String::new();
+        for _ in 0..tries {
+            let mut object = object.clone();
+            if generate {
+                meta::set(&mut object, "name", &self.ask.api.random(|rng| meta::generate_name(&prefix, rng)));
+            }
+            let name = meta::text(&object, "name").to_owned();
+            match self.insert(object, &name).await {
+                Ok(written) => return Ok(written),
+                Err(Lost::Refused(error)) => return Err(error),
+                Err(Lost::Race) => taken = name,
+            }
+        }
+        if generate {
+            return Err(StatusError::generate_name_conflict(&self.stored.name, &taken));
+        }
+        let mut error = StatusError::already_exists(&self.stored.name, &taken);
+        let key = key(&self.stored, self.ask.target.namespace, &taken);
+        let old = self.ask.api.store.peek(&self.stored.shelf, &key).and_then(|e| e.decode().ok());
+        if old.is_some_and(|old| meta::deleting(&old)) {
+            error.0.message = format!("object is being deleted: {}", error.0.message);
+        }
+        Err(error)
+    }
+
+    async fn insert(&mut self, mut object: Value, name: &str) -> Result<Written, Lost> {
+        let stored = self.stored.clone();
+        let hooks = &*stored.hooks;
+        let key = key(&stored, self.ask.target.namespace, name);
+        let warnings = {
+            let cx = self.context(name);
+            hooks.prepare_create(&cx, &mut object)?;
+            let checked = hooks.admit(&cx, &mut object, None).and_then(|()| {
+                let mut errors = meta::name_errors(hooks, &object);
+                errors.extend(schema::validate(&stored.gvk, &object));
+                errors.extend(hooks.validate_create(&cx, &object));
+                invalid(&stored, name, &errors)
+            });
+            if let Err(error) = checked {
+                hooks.aborted(&object, None);
+                return Err(error.into());
+            }
+            hooks.warnings(&cx, &object, None)
+        };
+        add_warnings(&mut self.warnings, warnings);
+        if self.options.dry_run {
+            hooks.aborted(&object, None);
+            if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
+                return Err(Lost::Race);
+            }
+            return Ok(Written { object, entry: None, created: true });
+        }
+        let encoded = Encoded::new(&object, facets(&stored, &object));
+        match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
+            Ok(entry) => Ok(Written { object, entry: Some(entry), created: true }),
+            Err(error) => {
+                hooks.aborted(&object, None);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked` as in [`create`](Self::create).
+    pub(super) async fn replace(
+        &mut self,
+        entry: &Arc<Entry>,
+        old: &Value,
+        mut new: Value,
+        tracked: bool,
+    ) -> Result<Written, Lost> {
+        self.convert_in(&mut new);
+        self.preconditions(entry, old, &new)?;
+        let kept = [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "selfLink",
+            "namespace",
+            "resourceVersion",
+        ];
+        for field in kept {
+            meta::keep(&mut new, old, field);
+        }
+        let status = self.ask.target.subresource == "status";
+        if status {
+            crate::kinds::keep_all_but_status(&mut new, old);
+        } else if self.has_status() {
+            crate::kinds::keep_field(&mut new, old, "status");
+        }
+        if !tracked {
+            patch::track(&self.stored.gvk, Some(old), &mut new, &self.writer());
+        }
+        self.update(entry, old, new).await
+    }
+
+    /// Writes `new` (in the stored version, its metadata in order) in the place of `old`.
+    pub(super) async fn update(&mut self, entry: &Arc<Entry>, old: &Value, mut new: Value) -> Result<Written, Lost> {
+        let stored = self.stored.clone();
+        let hooks = &*stored.hooks;
+        let name = self.ask.target.name;
+        let warnings = {
+            let cx = self.context(name);
+            hooks.prepare_update(&cx, &mut new, old)?;
+            let admitted = hooks.admit(&cx, &mut new, Some(old));
+            let generation = meta::generation(old);
+            if hooks.has_generation(self.has_status()) && hooks.generation_changes(&new, old) {
+                meta::metadata(&mut new).insert("generation".to_owned(), Value::from(generation + 1));
+            }
+            let checked = admitted.and_then(|()| {
+                let mut errors = meta::update_errors(&new, old);
+                errors.extend(schema::validate(&stored.gvk, &new));
+                errors.extend(hooks.validate_update(&cx, &new, old));
+                invalid(&stored, name, &errors)
+            });
+            if let Err(error) = checked {
+                hooks.aborted(&new, Some(old));
+                return Err(error.into());
+            }
+            hooks.warnings(&cx, &new, Some(old))
+        };
+        add_warnings(&mut self.warnings, warnings);
+        if self.options.dry_run {
+            hooks.aborted(&new, Some(old));
+            return Ok(Written { object: new, entry: None, created: false });
+        }
+        let store = &self.ask.api.store;
+        if gone_with_update(&stored, &new, old) {
+            store.remove(&stored.shelf, &entry.key, entry.revision).await?;
+            removed(&stored, old);
+            return Ok(Written { object: new, entry: None, created: false });
+        }
+        let encoded = Encoded::new(&new, facets(&stored, &new));
+        if encoded.same_as(entry) {
+            hooks.aborted(&new, Some(old));
+            return Ok(Written { object: new, entry: Some(entry.clone()), created: false });
+        }
+        match store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
+            Ok(entry) => Ok(Written { object: new, entry: Some(entry), created: false }),
+            Err(error) => {
+                hooks.aborted(&new, Some(old));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The version and the uid that the new object says it replaces.
+    fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
+        let name = self.ask.target.name;
+        let version = match meta::text(new, "resourceVersion") {
+            "" => 0,
+            text => text.parse::<u64>().map_err(|_| {
+                let quoted = crate::status::quote(text);
+                StatusError::plain_internal(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+            })?,
+        };
+        if version == 0 {
+            if !self.stored.hooks.allow_unconditional_update() {
+                let error =
+                    FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+                let kind = crate::resource::GroupKind {
+                    group: self.stored.name.group.clone(),
+                    kind: self.stored.name.resource.clone(),
+                };
+                return Err(StatusError::invalid(&kind, name, &[error]));
+            }
+        } else if version != entry.revision {
+            return Err(StatusError::modified(&self.stored.name, name));
+        }
+        let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
+        if !uid.is_empty() && uid != old_uid {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+            return Err(StatusError::conflict(&self.stored.name, name, why));
+        }
+        Ok(())
+    }
+
+    /// Answers what was written.
+    pub(super) fn respond(&self, written: Written) -> Result<Response<Body>, StatusError> {
+        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        let format = self.ask.format(Purpose::Object)?;
+        let mut response = match &written.entry {
+            Some(entry) => get::respond(self.ask, &format, entry, code)?,
+            None => {
+                let bytes = encode_value(self.ask, &format, &written.object)?;
+                answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
+            }
+        };
+        warn(&mut response, &self.warnings);
+        Ok(response)
+    }
+}
+
+/// The same resource in the version in which it is stored.
+pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
+    if resource.stored {
+        return resource.clone();
+    }
+    let rows = api.table.rows();
+    let same = rows.all.iter().find(|r| r.stored && r.shelf == resource.shelf);
+    same.unwrap_or(resource).clone()
+}
+
+/// What selectors look at.
+pub(super) fn facets(resource: &ResourceType, object: &Value) -> Facets {
+    Facets::new(object, |put| resource.hooks.field_values(object, put))
+}
+
+/// Tells the hooks that an object has left the store.
+pub(super) fn removed(resource: &ResourceType, object: &Value) {
+    if resource.hooks.keeps_account() {
+        resource.hooks.removed(object);
+    }
+}
+
+fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
+    if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&resource.group_kind(), name, errors)) }
+}
+
+fn add_warnings(all: &mut Vec<String>, more: Vec<String>) {
+    for warning in more {
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+}
+
+/// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
+fn gone_with_update(resource: &ResourceType, new: &Value, old: &Value) -> bool {
+    if !meta::deleting(old) || !meta::finalizers(new).is_empty() || meta::grace(old).unwrap_or(0) != 0 {
+        return false;
+    }
+    if &*resource.shelf == "/namespaces" {
+        return super::namespace::is_finalized(new);
+    }
+    !meta::finalizers(old).is_empty()
+}
