@@ -117,7 +117,9 @@ impl Api {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, StatusError> {
-        let Some(entry) = self.store.peek(&resource.shelf, &key(resource, namespace, name)) else { return Ok(None) };
+        let Some(entry) = self.store.peek(&resource.shelf, &key(resource, namespace, name)) else {
+            return Ok(None);
+        };
         entry.decode().map(Some).map_err(StatusError::internal)
     }
 
@@ -167,10 +169,4 @@ impl From<WriteError> for StatusError {
     fn from(error: WriteError) -> Self {
         Self::internal(error)
     }
-}
-
-/// A time as `metadata` has it: whole seconds.
-pub(crate) fn seconds(time: Timestamp) -> String {
-    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    whole.to_string()
 }

@@ -16,7 +16,8 @@ const DATA: &str = include_str!("../data/bootstrap-objects.json");
 pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
-    let objects: BTreeMap<String, Vec<Value>> = serde_json::from_str(DATA).map_err(StatusError::internal)?;
+    let objects: BTreeMap<String, Vec<Value>> =
+        serde_json::from_str(DATA).map_err(StatusError::internal)?;
     // Namespaces come first in order of path.
     for (path, list) in objects {
         let Path::Resource(target) = parse_path(&path, &rows) else {
@@ -36,7 +37,12 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError>
     Ok(api.store.settle().await?)
 }
 
-fn put(api: &Arc<Api>, resource: &Arc<ResourceType>, mut object: Value, now: &str) -> Result<(), StatusError> {
+fn put(
+    api: &Arc<Api>,
+    resource: &Arc<ResourceType>,
+    mut object: Value,
+    now: &str,
+) -> Result<(), StatusError> {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     object["metadata"]["uid"] = Value::from(api.uid());
@@ -47,7 +53,8 @@ fn put(api: &Arc<Api>, resource: &Arc<ResourceType>, mut object: Value, now: &st
         return Ok(());
     }
     let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
-    match api.store.put_lazily(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets)) {
+    match api.store.put_lazily(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets))
+    {
         Ok(_) => {
             if resource.hooks.keeps_account() {
                 resource.hooks.restored(&object);

@@ -23,6 +23,6 @@ mod verbs;
 
 pub use api::Clock;
 pub use auth::User;
-pub use serve::{Body, BuildError, Builder, Server, Service};
+pub use serve::{Body, BuildError, Builder, ServeError, Server, Service};
 pub use status::StatusError;
 pub use store::OpenError;

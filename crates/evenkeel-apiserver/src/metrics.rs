@@ -57,12 +57,21 @@ impl Metrics {
             let _ = writeln!(
                 out,
                 "apiserver_request_total{{code=\"{}\",component=\"apiserver\",dry_run=\"\",group=\"{}\",resource=\"{}\",scope=\"{}\",subresource=\"{}\",verb=\"{}\",version=\"{}\"}} {count}",
-                key.code, key.group, key.resource, key.scope, key.subresource, key.verb, key.version
+                key.code,
+                key.group,
+                key.resource,
+                key.scope,
+                key.subresource,
+                key.verb,
+                key.version
             );
         }
         out.push_str("# HELP apiserver_longrunning_requests [STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.\n# TYPE apiserver_longrunning_requests gauge\n");
         let watches = self.watches.load(std::sync::atomic::Ordering::Relaxed);
-        let _ = writeln!(out, "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"WATCH\"}} {watches}");
+        let _ = writeln!(
+            out,
+            "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"WATCH\"}} {watches}"
+        );
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
         for resource in api.table.rows().all.iter().filter(|r| r.stored) {
             let count = api.store.count(&resource.shelf);

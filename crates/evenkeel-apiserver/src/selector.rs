@@ -45,7 +45,11 @@ enum Field {
 
 impl Selectors {
     /// Reads `labelSelector` and `fieldSelector`.
-    pub(crate) fn parse(resource: &ResourceType, labels: &str, fields: &str) -> Result<Self, StatusError> {
+    pub(crate) fn parse(
+        resource: &ResourceType,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, StatusError> {
         Ok(Self { labels: parse_labels(labels)?, fields: parse_fields(resource, fields)? })
     }
 
@@ -114,7 +118,9 @@ fn tokens(text: &str) -> Vec<Token> {
             tokens.push(Token::Sign(sign));
             rest = &rest[sign.len()..];
         } else {
-            let end = rest.find(|c: char| c.is_whitespace() || "=!(),><".contains(c)).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| c.is_whitespace() || "=!(),><".contains(c))
+                .unwrap_or(rest.len());
             tokens.push(Token::Word(rest[..end].to_owned()));
             rest = &rest[end..];
         }
@@ -176,13 +182,17 @@ impl Parser {
             Token::Word(word) if word == "notin" => (Operator::NotIn, true),
             other => {
                 let found = Self::shown(&other);
-                return Err(unparsable(&format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")));
+                return Err(unparsable(&format!(
+                    "found '{found}', expected: in, notin, =, ==, !=, gt, lt"
+                )));
             }
         };
         let values = if set { self.set()? } else { vec![self.value()?] };
         for (at, value) in values.iter().enumerate() {
             check_value(&key, at, value)?;
-            if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
+            if matches!(operator, Operator::GreaterThan | Operator::LessThan)
+                && value.parse::<i64>().is_err()
+            {
                 return Err(unparsable(&format!(
                     "values[{at}][{key}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
                     quote(value)
@@ -196,7 +206,9 @@ impl Parser {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(String::new()),
             Token::Word(_) => Ok(Self::shown(&self.next())),
-            other => Err(unparsable(&format!("found '{}', expected: identifier", Self::shown(other)))),
+            other => {
+                Err(unparsable(&format!("found '{}', expected: identifier", Self::shown(other))))
+            }
         }
     }
 
@@ -249,12 +261,16 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, StatusError> {
             Token::Sign(",") => {
                 if !matches!(parser.peek(), Token::Word(_) | Token::Sign("!")) {
                     let found = Parser::shown(parser.peek());
-                    return Err(StatusError::bad_request(format!("found '{found}', expected: identifier after ','")));
+                    return Err(StatusError::bad_request(format!(
+                        "found '{found}', expected: identifier after ','"
+                    )));
                 }
             }
             other => {
                 let found = Parser::shown(&other);
-                return Err(StatusError::bad_request(format!("found '{found}', expected: ',' or 'end of string'")));
+                return Err(StatusError::bad_request(format!(
+                    "found '{found}', expected: ',' or 'end of string'"
+                )));
             }
         }
     }
@@ -418,8 +434,13 @@ mod tests {
     use crate::store::{Change, Encoded, Facets};
 
     fn entry() -> Entry {
-        let object = json!({"metadata": {"name": "p", "labels": {"app": "web", "n": "5", "empty": ""}}});
-        Encoded::new(&object, Facets::new(&object, |_| ())).into_entry("ns/p".into(), 1, Change::Added)
+        let object =
+            json!({"metadata": {"name": "p", "labels": {"app": "web", "n": "5", "empty": ""}}});
+        Encoded::new(&object, Facets::new(&object, |_| ())).into_entry(
+            "ns/p".into(),
+            1,
+            Change::Added,
+        )
     }
 
     #[test]
@@ -454,7 +475,9 @@ mod tests {
     fn refuses() {
         let table = Table::builtin();
         let resource = table.get("v1", "configmaps").expect("configmaps are there");
-        for labels in ["=x", "a=b=c", "a in x", "a in (x", "a,", "a b", "a=b,,c", "a/b/c=d", "a>x", "-a=b"] {
+        for labels in
+            ["=x", "a=b=c", "a in x", "a in (x", "a,", "a b", "a=b,,c", "a/b/c=d", "a>x", "-a=b"]
+        {
             assert!(Selectors::parse(&resource, labels, "").is_err(), "{labels}");
         }
         for fields in ["metadata.name", "metadata.name>a", "=x", "data.k=v"] {

@@ -27,15 +27,21 @@ impl Authenticator {
             let fields = csv_fields(line);
             let [token, name, uid, rest @ ..] = fields.as_slice() else { continue };
             let groups = rest.first().map_or("", String::as_str);
-            let mut user =
-                User::authenticated(name, groups.split(',').map(str::trim).filter(|g| !g.is_empty()));
+            let mut user = User::authenticated(
+                name,
+                groups.split(',').map(str::trim).filter(|g| !g.is_empty()),
+            );
             user.uid = uid.as_str().into();
             self.add(token, user);
         }
     }
 
     /// The user of a request. `peer` is whom the connection stands for (a client certificate's user, or the caller in process).
-    pub(crate) fn user(&self, headers: &HeaderMap, peer: Option<&Arc<User>>) -> Result<Arc<User>, StatusError> {
+    pub(crate) fn user(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<&Arc<User>>,
+    ) -> Result<Arc<User>, StatusError> {
         if let Some(value) = headers.get(AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|v| {
                 let (scheme, token) = v.split_once(' ')?;
@@ -90,7 +96,10 @@ mod tests {
         assert_eq!(&*alice.name, "alice");
         assert!(alice.is_in("ops") && alice.is_in("system:authenticated"));
         assert!(known.user(&headers("Bearer nope"), None).is_err());
-        assert_eq!(&*known.user(&headers("Basic x"), None).expect("nobody").name, "system:anonymous");
+        assert_eq!(
+            &*known.user(&headers("Basic x"), None).expect("nobody").name,
+            "system:anonymous"
+        );
         assert_eq!(&*known.user(&HeaderMap::new(), Some(&alice)).expect("the peer").name, "alice");
     }
 }

@@ -31,7 +31,11 @@ impl User {
 
     /// Nobody in particular.
     pub fn anonymous() -> Self {
-        Self { name: "system:anonymous".into(), groups: ["system:unauthenticated".into()].into(), ..Self::default() }
+        Self {
+            name: "system:anonymous".into(),
+            groups: ["system:unauthenticated".into()].into(),
+            ..Self::default()
+        }
     }
 
     /// Whether a group is among the user's.

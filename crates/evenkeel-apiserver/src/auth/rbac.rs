@@ -97,7 +97,11 @@ impl Rules {
     /// Whether `user` may.
     pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
         user.is_in("system:masters")
-            || self.grants(store, user, what.namespace).iter().flat_map(|rules| rules.iter()).any(|rule| rule.covers(what))
+            || self
+                .grants(store, user, what.namespace)
+                .iter()
+                .flat_map(|rules| rules.iter())
+                .any(|rule| rule.covers(what))
     }
 
     /// Every rule that holds for a user in a namespace (and everywhere).
@@ -111,7 +115,9 @@ impl Rules {
         subjects
             .chain(user.groups.iter().filter_map(|g| compiled.groups.get(g)))
             .flatten()
-            .filter(|grant| grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace))
+            .filter(|grant| {
+                grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace)
+            })
             .map(|grant| grant.rules.clone())
             .collect()
     }
@@ -136,7 +142,10 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         for entry in store.all(shelf) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
-                    roles.insert((cluster, (*entry.key).into()), role.rules.unwrap_or_default().into());
+                    roles.insert(
+                        (cluster, (*entry.key).into()),
+                        role.rules.unwrap_or_default().into(),
+                    );
                 }
                 Err(error) => tracing::error!(role = %entry.key, %error, "a role cannot be read"),
             }
@@ -151,7 +160,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                     continue;
                 }
             };
-            let namespace = if cluster { None } else { entry.key.split_once('/').map(|(ns, _)| Box::from(ns)) };
+            let namespace =
+                if cluster { None } else { entry.key.split_once('/').map(|(ns, _)| Box::from(ns)) };
             let of_cluster = &*binding.role_ref.kind == "ClusterRole";
             let key = match (&namespace, of_cluster) {
                 (Some(namespace), false) => format!("{namespace}/{}", binding.role_ref.name).into(),
@@ -182,7 +192,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
 
 impl Rule {
     fn covers(&self, what: &Attributes<'_>) -> bool {
-        let has = |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
+        let has =
+            |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
         if !has(&self.verbs, what.verb) {
             return false;
         }
@@ -194,7 +205,8 @@ impl Rule {
         }
         has(&self.api_groups, what.group)
             && self.resources.iter().any(|r| covers_resource(r, what))
-            && (self.resource_names.is_empty() || self.resource_names.iter().any(|n| **n == *what.name))
+            && (self.resource_names.is_empty()
+                || self.resource_names.iter().any(|n| **n == *what.name))
     }
 }
 
@@ -227,15 +239,22 @@ mod tests {
             name,
             ..Attributes::default()
         };
-        let pods = rule(serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/scale"]}));
+        let pods = rule(
+            serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/scale"]}),
+        );
         assert!(pods.covers(&get("", "pods", "", "p")));
         assert!(!pods.covers(&get("", "pods", "log", "p")));
         assert!(pods.covers(&get("", "replicationcontrollers", "scale", "p")));
         assert!(!pods.covers(&get("apps", "pods", "", "p")));
-        let one = rule(serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}));
+        let one = rule(
+            serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}),
+        );
         assert!(one.covers(&get("x", "y", "z", "a")) && !one.covers(&get("x", "y", "z", "b")));
-        let url = rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
+        let url =
+            rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
         let at = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
-        assert!(url.covers(&at("/healthz")) && url.covers(&at("/api/v1")) && !url.covers(&at("/apis")));
+        assert!(
+            url.covers(&at("/healthz")) && url.covers(&at("/api/v1")) && !url.covers(&at("/apis"))
+        );
     }
 }

@@ -22,7 +22,9 @@ where
     let mut first: Option<Bytes> = None;
     let mut more = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| StatusError::bad_request(format!("the body cannot be read: {error}")))?;
+        let frame = frame.map_err(|error| {
+            StatusError::bad_request(format!("the body cannot be read: {error}"))
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         match &first {
             None if more.is_empty() => first = Some(data),

@@ -28,7 +28,8 @@ pub(crate) struct Info<'a> {
 impl<'a> Info<'a> {
     /// Takes method, path and query apart.
     pub(crate) fn new(method: &Method, path: &'a str, query: &'a Query) -> Self {
-        let parts: Vec<&str> = path.trim_matches('/').split('/').filter(|p| !p.is_empty()).collect();
+        let parts: Vec<&str> =
+            path.trim_matches('/').split('/').filter(|p| !p.is_empty()).collect();
         let mut info = Self { verb: method_name(method), ..Self::default() };
         let mut rest = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => {
@@ -111,7 +112,12 @@ mod tests {
             ("GET", "/api/v1/namespaces/a", "", "get a namespaces  a "),
             ("PUT", "/api/v1/namespaces/a/finalize", "", "update a namespaces finalize a "),
             ("POST", "/api/v1/namespaces/a/pods/p/binding", "", "create a pods binding p "),
-            ("DELETE", "/apis/apps/v1/namespaces/a/deployments", "", "deletecollection a deployments   apps"),
+            (
+                "DELETE",
+                "/apis/apps/v1/namespaces/a/deployments",
+                "",
+                "deletecollection a deployments   apps",
+            ),
             ("PATCH", "/apis/apps/v1/namespaces/a/nothing/x", "", "patch a nothing  x apps"),
             ("GET", "/apis/apps/v1", "", "get      "),
             ("HEAD", "/healthz", "", "head      "),

@@ -1,7 +1,7 @@
 //! The way of a request: who, may he, what, and the answer. Each stage is a module of its own.
 
 pub(crate) mod body;
-mod compress;
+pub(crate) mod compress;
 mod info;
 mod nonresource;
 pub(crate) mod query;
@@ -67,7 +67,11 @@ impl Ask<'_> {
 }
 
 /// Serves one request.
-pub(crate) async fn serve<B>(api: &Arc<Api>, peer: Option<&Arc<User>>, request: Request<B>) -> Response<Body>
+pub(crate) async fn serve<B>(
+    api: &Arc<Api>,
+    peer: Option<&Arc<User>>,
+    request: Request<B>,
+) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -83,13 +87,17 @@ where
     let query = if old_watch { with_watch(query) } else { query };
     let info = Info::new(&head.method, &path, &query);
     let labels = labels(&info, head.method.as_str());
-    let mut response = match route(api, peer, &head.method, &path, &query, &info, &head.headers, body).await {
-        Ok(response) => response,
-        Err(error) => refusal(&error, &head.headers),
-    };
+    let mut response =
+        match route(api, peer, &head.method, &path, &query, &info, &head.headers, body).await {
+            Ok(response) => response,
+            Err(error) => refusal(&error, &head.headers),
+        };
     compress::apply(&head.headers, &mut response);
     let headers = response.headers_mut();
-    headers.insert("audit-id", HeaderValue::try_from(api.uid()).unwrap_or_else(|_| HeaderValue::from_static("-")));
+    headers.insert(
+        "audit-id",
+        HeaderValue::try_from(api.uid()).unwrap_or_else(|_| HeaderValue::from_static("-")),
+    );
     headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     api.metrics.count(labels, response.status().as_u16());
     if head.method == Method::HEAD {
@@ -127,7 +135,11 @@ where
 }
 
 /// Takes another's place, where the headers ask for it and the user may.
-fn impersonate(api: &Arc<Api>, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, StatusError> {
+fn impersonate(
+    api: &Arc<Api>,
+    user: Arc<User>,
+    headers: &HeaderMap,
+) -> Result<Arc<User>, StatusError> {
     let text = |v: &HeaderValue| v.to_str().unwrap_or_default().to_owned();
     let name = headers.get("impersonate-user").map(text).unwrap_or_default();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
@@ -143,7 +155,9 @@ fn impersonate(api: &Arc<Api>, user: Arc<User>, headers: &HeaderMap) -> Result<A
         if groups.is_empty() && uid.is_empty() && extra.is_empty() {
             return Ok(user);
         }
-        return Err(StatusError::internal("invalid impersonation request: a user must be given with groups or extra"));
+        return Err(StatusError::internal(
+            "invalid impersonation request: a user must be given with groups or extra",
+        ));
     }
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let mut wanted = vec![match account {
@@ -151,13 +165,24 @@ fn impersonate(api: &Arc<Api>, user: Arc<User>, headers: &HeaderMap) -> Result<A
         None => ("", "users", "", "", name.as_str()),
     }];
     wanted.extend(groups.iter().map(|g| ("", "groups", "", "", g.as_str())));
-    wanted.extend(extra.iter().map(|(k, v)| ("authentication.k8s.io", "userextras", k.as_str(), "", v.as_str())));
+    wanted.extend(
+        extra
+            .iter()
+            .map(|(k, v)| ("authentication.k8s.io", "userextras", k.as_str(), "", v.as_str())),
+    );
     if !uid.is_empty() {
         wanted.push(("authentication.k8s.io", "uids", "", "", uid.as_str()));
     }
     for (group, resource, subresource, namespace, name) in wanted {
-        let what =
-            Attributes { verb: "impersonate", group, resource, subresource, namespace, name, ..Attributes::default() };
+        let what = Attributes {
+            verb: "impersonate",
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            ..Attributes::default()
+        };
         permit(api, &user, &what)?;
     }
     let mut all: Vec<Box<str>> = groups.into_iter().map(Into::into).collect();
@@ -172,7 +197,8 @@ fn impersonate(api: &Arc<Api>, user: Arc<User>, headers: &HeaderMap) -> Result<A
     if !all.iter().any(|g| matches!(&**g, "system:authenticated" | "system:unauthenticated")) {
         all.push(last.into());
     }
-    let mut extras: std::collections::BTreeMap<Box<str>, Vec<Box<str>>> = std::collections::BTreeMap::new();
+    let mut extras: std::collections::BTreeMap<Box<str>, Vec<Box<str>>> =
+        std::collections::BTreeMap::new();
     for (key, value) in extra {
         extras.entry(key.into()).or_default().push(value.into());
     }
@@ -245,7 +271,9 @@ pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body
         let realm = HeaderValue::from_static("Bearer realm=\"kubernetes-master\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, realm);
     }
-    if let Some(seconds) = error.0.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
+    if let Some(seconds) =
+        error.0.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0)
+    {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response

@@ -53,14 +53,19 @@ pub(super) fn serve(
     let response = match path {
         "/version" if get => json(&version()),
         "/metrics" if get => {
-            let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+            let text = HeaderValue::from_static(
+                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+            );
             answer(StatusCode::OK, text, Body::whole(api.metrics.render(api).into()))
         }
         "/" if get => json(&index(api)),
         _ => {
             let known = if get {
-                discovery::serve(api, path, headers).or_else(|| openapi::serve(api, path, headers, &query.0))
-            } else if matches!(path, "/version" | "/api" | "/apis") || discovery::serve(api, path, headers).is_some() {
+                discovery::serve(api, path, headers)
+                    .or_else(|| openapi::serve(api, path, headers, &query.0))
+            } else if matches!(path, "/version" | "/api" | "/apis")
+                || discovery::serve(api, path, headers).is_some()
+            {
                 return Err(StatusError::method_not_allowed());
             } else {
                 None
@@ -90,7 +95,11 @@ fn json(value: &serde_json::Value) -> Response<Body> {
 }
 
 fn text(code: StatusCode, text: String) -> Response<Body> {
-    let mut response = answer(code, HeaderValue::from_static("text/plain; charset=utf-8"), Body::whole(text.into()));
+    let mut response = answer(
+        code,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        Body::whole(text.into()),
+    );
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
@@ -145,14 +154,18 @@ fn version() -> serde_json::Value {
 
 /// What `/` lists.
 fn index(api: &Api) -> serde_json::Value {
-    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];
+    let mut paths =
+        vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];
     for resource in &api.table.rows().all {
         if !resource.group().is_empty() {
             paths.push(format!("/apis/{}", resource.group()));
             paths.push(format!("/apis/{}", resource.api_version));
         }
     }
-    paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(Into::into));
+    paths.extend(
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            .map(Into::into),
+    );
     for root in ["healthz", "livez", "readyz"] {
         paths.extend(CHECKS.iter().map(|check| format!("/{root}/{check}")));
     }

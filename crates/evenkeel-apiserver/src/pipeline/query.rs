@@ -13,7 +13,9 @@ pub(crate) struct Query(pub(crate) Vec<(String, String)>);
 impl Query {
     /// Takes a query apart.
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+        let decode = |text: &str| {
+            percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+        };
         Self(
             query
                 .unwrap_or_default()
@@ -50,7 +52,10 @@ impl Query {
         match self.get(key) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                StatusError::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", crate::status::quote(text)))
+                StatusError::bad_request(format!(
+                    "strconv.ParseInt: parsing {}: invalid syntax",
+                    crate::status::quote(text)
+                ))
             }),
         }
     }
@@ -73,7 +78,12 @@ pub(crate) struct WriteOptions {
 
 impl WriteOptions {
     /// Reads and checks them. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` is whether it is a server-side apply.
-    pub(crate) fn parse(query: &Query, user_agent: &str, kind: &'static str, apply: bool) -> Result<Self, StatusError> {
+    pub(crate) fn parse(
+        query: &Query,
+        user_agent: &str,
+        kind: &'static str,
+        apply: bool,
+    ) -> Result<Self, StatusError> {
         let mut errors = dry_run_errors(query.all("dryRun"));
         let manager = query.get("fieldManager");
         if manager.len() > 128 {
@@ -90,7 +100,11 @@ impl WriteOptions {
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
             other => {
-                errors.push(FieldError::not_supported("fieldValidation", other, &["Ignore", "Strict", "Warn", ""]));
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    other,
+                    &["Ignore", "Strict", "Warn", ""],
+                ));
                 FieldValidation::Warn
             }
         };
@@ -104,7 +118,10 @@ impl WriteOptions {
                 errors.push(FieldError::required("fieldManager", "is required for apply patch"));
             }
             if !apply && force.is_some() {
-                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+                errors.push(FieldError::forbidden(
+                    "force",
+                    "may not be specified for non-apply patch",
+                ));
             }
         }
         refuse(kind, &errors)?;
@@ -145,5 +162,9 @@ pub(crate) fn refuse(kind: &'static str, errors: &[FieldError]) -> Result<(), St
     if errors.is_empty() {
         return Ok(());
     }
-    Err(StatusError::invalid(&GroupKind { group: "meta.k8s.io".into(), kind: kind.into() }, "", errors))
+    Err(StatusError::invalid(
+        &GroupKind { group: "meta.k8s.io".into(), kind: kind.into() },
+        "",
+        errors,
+    ))
 }

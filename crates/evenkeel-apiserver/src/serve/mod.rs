@@ -105,7 +105,8 @@ impl Builder {
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
             .map_err(|error| BuildError::Certificates(error.to_string()))?;
         let mut authenticator = self.authenticator;
-        authenticator.add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
+        authenticator
+            .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
         let started = self.clock.now();
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
@@ -130,7 +131,9 @@ fn restore(api: &Api) {
         for entry in api.store.all(&resource.shelf) {
             match entry.decode() {
                 Ok(object) => resource.hooks.restored(&object),
-                Err(error) => tracing::error!(object = %entry.key, %error, "a stored object cannot be read"),
+                Err(error) => {
+                    tracing::error!(object = %entry.key, %error, "a stored object cannot be read")
+                }
             }
         }
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 
 /// Why there are no certificates.
@@ -40,10 +41,20 @@ impl Pki {
         let ca_key = key(&files, "ca.key")?;
         let issuer = Issuer::new(ca_params(), ca_key);
         let ca = files.or_make("ca.crt", || Ok(ca_params().self_signed(issuer.key())?.pem()))?;
-        let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned(), "10.96.0.1".to_owned()];
+        let mut all = vec![
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+            "10.96.0.1".to_owned(),
+        ];
         all.extend(
-            ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
-                .map(Into::into),
+            [
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+            ]
+            .map(Into::into),
         );
         all.extend(names);
         let own = given.is_none();
@@ -103,7 +114,11 @@ fn ca_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     name(&mut params, "evenkeel-ca", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     params
 }
 
@@ -125,7 +140,11 @@ struct Files(Option<std::path::PathBuf>);
 
 impl Files {
     /// The text of a file; it is made when it is not there.
-    fn or_make(&self, file: &str, make: impl FnOnce() -> Result<String, PkiError>) -> Result<String, PkiError> {
+    fn or_make(
+        &self,
+        file: &str,
+        make: impl FnOnce() -> Result<String, PkiError>,
+    ) -> Result<String, PkiError> {
         let Some(folder) = &self.0 else { return make() };
         let path = folder.join(file);
         let failed = |error: io::Error| PkiError::File(path.display().to_string(), error);

@@ -48,6 +48,8 @@ where
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("user", &self.peer.as_ref().map(|u| &u.name)).finish_non_exhaustive()
+        f.debug_struct("Service")
+            .field("user", &self.peer.as_ref().map(|u| &u.name))
+            .finish_non_exhaustive()
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -22,6 +23,8 @@ use crate::auth::User;
 
 /// How long connections may finish what they do when the server stops.
 const LEAVE: Duration = Duration::from_secs(2);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Why the listener does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +38,9 @@ pub enum ServeError {
 pub(super) fn acceptor(pki: &Pki) -> Result<TlsAcceptor, ServeError> {
     let bad = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
     let certificates = |pem: &str| {
-        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))
+        CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| bad(&e))
     };
     let (chain, key) = pki.serving();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
@@ -65,7 +70,7 @@ pub(super) async fn serve(
     acceptor: Option<TlsAcceptor>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let graceful = Arc::new(GracefulShutdown::new());
+    let (stop, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -82,18 +87,12 @@ pub(super) async fn serve(
             Some(_) = connections.join_next() => continue,
             () = &mut shutdown => break,
         };
-        connections.spawn(connection(api.clone(), stream, acceptor.clone(), graceful.clone()));
+        connections.spawn(connection(api.clone(), stream, acceptor.clone(), stopped.clone()));
     }
     drop(listener);
-    let leave = async {
-        while connections.join_next().await.is_some() {}
-    };
-    if let Ok(graceful) = Arc::try_unwrap(graceful) {
-        let _ = tokio::time::timeout(LEAVE, graceful.shutdown()).await;
-    } else {
-        // Connections hold the other handles; they are told by the drop below.
-        let _ = tokio::time::timeout(Duration::from_millis(50), leave).await;
-    }
+    let _ = stop.send(true);
+    let _ = tokio::time::timeout(LEAVE, async { while connections.join_next().await.is_some() {} })
+        .await;
     connections.abort_all();
     while connections.join_next().await.is_some() {}
     Ok(())
@@ -103,35 +102,46 @@ async fn connection(
     api: Arc<Api>,
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
-    graceful: Arc<GracefulShutdown>,
+    stopped: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).pipeline_flush(true);
-    server.http2().timer(TokioTimer::new()).max_concurrent_streams(1000).adaptive_window(true);
-    let ended = match acceptor {
-        None => {
-            let service = TowerToHyperService::new(Service::new(api, None));
-            let serving = server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-            let serving = graceful.watch(serving);
-            drop(graceful);
-            serving.await
+    let Some(acceptor) = acceptor else {
+        return http(Service::new(api, None), stream, stopped).await;
+    };
+    match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let peer = stream
+                .get_ref()
+                .1
+                .peer_certificates()
+                .and_then(|chain| chain.first())
+                .and_then(|c| user_of(c));
+            http(Service::new(api, peer.map(Arc::new)), stream, stopped).await;
         }
-        Some(acceptor) => {
-            let stream = match tokio::time::timeout(Duration::from_secs(30), acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "TLS handshake failed");
-                    return;
-                }
-                Err(_) => return,
-            };
-            let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(|c| user_of(c));
-            let service = TowerToHyperService::new(Service::new(api, peer.map(Arc::new)));
-            let serving = server.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-            let serving = graceful.watch(serving);
-            drop(graceful);
-            serving.await
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+/// Serves the requests of one connection; told to stop, it finishes those that it has.
+async fn http<S>(service: Service, stream: S, mut stopped: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new());
+    server.http2().timer(TokioTimer::new()).max_concurrent_streams(1000).adaptive_window(true);
+    let connection = server
+        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    let told = async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = told => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
     };
     if let Err(error) = ended {

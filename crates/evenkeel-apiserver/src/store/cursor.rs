@@ -37,7 +37,8 @@ impl Cursor {
         let settled = *self.store.shared.settled.borrow();
         let state = self.store.shared.read();
         let Some(shelf) = state.shelves.get(&self.shelf) else { return Err(Expired) };
-        let mut since = shelf.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
+        let mut since =
+            shelf.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
         let events: Vec<Arc<Event>> = since.by_ref().take(AT_ONCE).cloned().collect();
         let all = since.next().is_none();
         let upto = events.last().map_or(self.at, |e| e.entry.revision);

@@ -63,7 +63,8 @@ impl Encoded {
         buffer.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
         let hole = buffer.len();
         buffer.extend_from_slice(b"\",");
-        for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten() {
+        for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten()
+        {
             if key != "resourceVersion" {
                 put_field(&mut buffer, key, value);
             }
@@ -83,7 +84,8 @@ impl Encoded {
     /// An object as compact JSON in the same order, with the version that it says.
     pub(crate) fn plain(object: &Value) -> Vec<u8> {
         let encoded = Self::new(object, Facets::default());
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        let version =
+            object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
         let mut out = Vec::with_capacity(encoded.buffer.len());
         if version.is_empty() {
             const FIELD: usize = b"\"resourceVersion\":\"".len();
@@ -194,7 +196,11 @@ impl Entry {
         let mut buffer = Vec::with_capacity(self.frame.len());
         buffer.extend_from_slice(&self.frame[..hole]);
         buffer.extend_from_slice(&self.frame[after..self.frame.len() - AFTER.len()]);
-        Encoded { buffer, hole, facets: self.facets.clone() }.into_entry(self.key.clone(), revision, change)
+        Encoded { buffer, hole, facets: self.facets.clone() }.into_entry(
+            self.key.clone(),
+            revision,
+            change,
+        )
     }
 
     /// Size in memory, about.
@@ -355,7 +361,10 @@ mod tests {
         let bytes = entry.to_log();
         let back = Entry::from_log(entry.key.clone(), &bytes).expect("readable");
         assert_eq!(back.json(), entry.json());
-        assert_eq!((back.revision, back.change, &back.facets), (1234, Change::Added, &entry.facets));
+        assert_eq!(
+            (back.revision, back.change, &back.facets),
+            (1234, Change::Added, &entry.facets)
+        );
         for end in 0..bytes.len().min(40) {
             assert!(Entry::from_log(entry.key.clone(), &bytes[..end]).is_none());
         }

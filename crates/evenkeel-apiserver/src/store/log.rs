@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition,
+};
 
-use super::entry::{Change, Entry};
 use super::Event;
+use super::entry::{Change, Entry};
 
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
@@ -55,14 +57,21 @@ impl Log {
     pub(super) fn open(path: &Path) -> Result<(Self, Recovered), OpenError> {
         let shown = path.display().to_string();
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| OpenError::Io { path: shown.clone(), source })?;
+            std::fs::create_dir_all(folder)
+                .map_err(|source| OpenError::Io { path: shown.clone(), source })?;
         }
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(shown.clone()),
-            other => OpenError::Database { path: shown.clone(), source: Box::new(other.into()) },
-        })?;
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(
+            |error| match error {
+                DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(shown.clone()),
+                other => {
+                    OpenError::Database { path: shown.clone(), source: Box::new(other.into()) }
+                }
+            },
+        )?;
         let log = Self { database };
-        let recovered = log.read().map_err(|source| OpenError::Database { path: shown, source: Box::new(source) })?;
+        let recovered = log
+            .read()
+            .map_err(|source| OpenError::Database { path: shown, source: Box::new(source) })?;
         Ok((log, recovered))
     }
 
@@ -95,7 +104,10 @@ impl Log {
     }
 
     /// Writes events in one commit; on disk when it returns.
-    pub(super) fn commit<'a>(&self, events: impl Iterator<Item = (&'a str, &'a Event)>) -> Result<(), redb::Error> {
+    pub(super) fn commit<'a>(
+        &self,
+        events: impl Iterator<Item = (&'a str, &'a Event)>,
+    ) -> Result<(), redb::Error> {
         let mut write = self.database.begin_write()?;
         write.set_durability(Durability::Immediate)?;
         {

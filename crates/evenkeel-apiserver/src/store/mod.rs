@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use bytes::Bytes;
 use tokio::sync::watch;
 
-pub(crate) use cursor::{Batch, Cursor};
+pub(crate) use cursor::Cursor;
 pub(crate) use entry::{Change, Encoded, Entry, Facets};
 pub use log::OpenError;
 use ring::Ring;
@@ -53,7 +53,10 @@ impl Event {
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let find = |frames: &[(Format, Change, Bytes)]| {
-            frames.iter().find(|(f, c, _)| *c == change && f == format).map(|(_, _, frame)| frame.clone())
+            frames
+                .iter()
+                .find(|(f, c, _)| *c == change && f == format)
+                .map(|(_, _, frame)| frame.clone())
         };
         if let Some(frame) = find(&self.frames.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(frame);
@@ -219,10 +222,10 @@ impl Store {
             shelf.objects.insert(entry.key.clone(), Arc::new(entry));
         }
         let shared = Arc::new(Shared::new(state, Some(log), threaded));
-        let writer = threaded.then(|| Writer::start(shared.clone())).transpose().map_err(|source| OpenError::Io {
-            path: path.display().to_string(),
-            source,
-        })?;
+        let writer = threaded
+            .then(|| Writer::start(shared.clone()))
+            .transpose()
+            .map_err(|source| OpenError::Io { path: path.display().to_string(), source })?;
         Ok(Self { shared, _writer: writer.map(Arc::new) })
     }
 
@@ -248,7 +251,11 @@ impl Store {
     }
 
     /// The object with this key, once that is on disk.
-    pub(crate) async fn get(&self, shelf: &str, key: &str) -> Result<Option<Arc<Entry>>, WriteError> {
+    pub(crate) async fn get(
+        &self,
+        shelf: &str,
+        key: &str,
+    ) -> Result<Option<Arc<Entry>>, WriteError> {
         let (entry, revision) = {
             let state = self.shared.read();
             let Some(shelf) = state.shelves.get(shelf) else { return Ok(None) };
@@ -270,7 +277,9 @@ impl Store {
             if *settled.borrow_and_update() >= revision {
                 return Ok(());
             }
-            if let Some(error) = &self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).failed {
+            if let Some(error) =
+                &self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).failed
+            {
                 return Err(WriteError::Disk(error.clone()));
             }
             if settled.changed().await.is_err() {
@@ -312,7 +321,9 @@ impl Store {
         let previous = kept.objects.get(key).cloned();
         let (key, change) = match (&previous, expect) {
             (None, Expect::Absent) => (Arc::from(key), Change::Added),
-            (Some(old), Expect::At(revision)) if old.revision == revision => (old.key.clone(), Change::Modified),
+            (Some(old), Expect::At(revision)) if old.revision == revision => {
+                (old.key.clone(), Change::Modified)
+            }
             _ => return Err(WriteError::Mismatch),
         };
         state.revision += 1;
@@ -330,7 +341,12 @@ impl Store {
     }
 
     /// Removes an object; gives it back as watches see it go.
-    pub(crate) async fn remove(&self, shelf: &Shelf, key: &str, revision: u64) -> Result<Arc<Entry>, WriteError> {
+    pub(crate) async fn remove(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        revision: u64,
+    ) -> Result<Arc<Entry>, WriteError> {
         let entry = {
             let mut state = self.shared.write();
             let state = &mut *state;
@@ -365,20 +381,30 @@ impl Store {
             let revision = state.revision;
             let none = BTreeMap::new();
             let objects = state.shelves.get(shelf).map_or(&none, |s| &s.objects);
-            let mut found = objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
+            let mut found =
+                objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
             let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
             let entries = match range.limit {
                 Some(limit) => found.by_ref().take(limit).cloned().collect(),
                 None => found.by_ref().cloned().collect(),
             };
-            Snapshot { revision, entries, more: if range.limit.is_some() { found.count() } else { 0 } }
+            Snapshot {
+                revision,
+                entries,
+                more: if range.limit.is_some() { found.count() } else { 0 },
+            }
         };
         self.settled(snapshot.revision).await?;
         Ok(snapshot)
     }
 
     /// The objects of a range as they were at a revision.
-    pub(crate) fn list_at(&self, shelf: &str, range: Range<'_>, revision: u64) -> Result<Snapshot, Expired> {
+    pub(crate) fn list_at(
+        &self,
+        shelf: &str,
+        range: Range<'_>,
+        revision: u64,
+    ) -> Result<Snapshot, Expired> {
         let state = self.shared.read();
         let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
         let Some(kept) = state.shelves.get(shelf) else { return Ok(empty()) };
@@ -411,7 +437,7 @@ impl Store {
             let mut state = self.shared.write();
             let floor = state.revision;
             let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
-            kept.ring.since(revision)?;
+            kept.ring.holds(revision)?;
             kept.signal.subscribe()
         };
         Ok(Cursor::new(self.clone(), shelf.clone(), revision, signal))
@@ -419,7 +445,11 @@ impl Store {
 
     /// All objects of a shelf, without waiting; for the start and for rules that are compiled from them.
     pub(crate) fn all(&self, shelf: &str) -> Vec<Arc<Entry>> {
-        self.shared.read().shelves.get(shelf).map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
+        self.shared
+            .read()
+            .shelves
+            .get(shelf)
+            .map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
     }
 }
 
@@ -437,5 +467,6 @@ fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bou
 }
 
 fn within(range: &Range<'_>, key: &str) -> bool {
-    range.namespace.is_empty() || key.strip_prefix(range.namespace).is_some_and(|rest| rest.starts_with('/'))
+    range.namespace.is_empty()
+        || key.strip_prefix(range.namespace).is_some_and(|rest| rest.starts_with('/'))
 }

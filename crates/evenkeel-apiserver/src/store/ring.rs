@@ -35,11 +35,17 @@ impl Ring {
         }
     }
 
+    /// Whether everything after `revision` is here.
+    pub(super) fn holds(&self, revision: u64) -> Result<(), Expired> {
+        if revision < self.floor { Err(Expired) } else { Ok(()) }
+    }
+
     /// The events after `revision`.
-    pub(super) fn since(&self, revision: u64) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
-        if revision < self.floor {
-            return Err(Expired);
-        }
+    pub(super) fn since(
+        &self,
+        revision: u64,
+    ) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
+        self.holds(revision)?;
         let at = self.events.partition_point(|event| event.entry.revision <= revision);
         Ok(self.events.range(at..))
     }
@@ -58,7 +64,8 @@ mod tests {
     #[test]
     fn old_events_go_and_are_missed() {
         let mut ring = Ring::new(0);
-        let encoded = || Encoded::new(&serde_json::json!({"metadata": {"name": "a"}}), Facets::default());
+        let encoded =
+            || Encoded::new(&serde_json::json!({"metadata": {"name": "a"}}), Facets::default());
         for revision in 1..=(MOST as u64 + 10) {
             let entry = Arc::new(encoded().into_entry("a".into(), revision, Change::Added));
             ring.push(Arc::new(Event::new(entry, None)));

@@ -15,7 +15,8 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
         let its = shared.clone();
-        let thread = std::thread::Builder::new().name("store-log".to_owned()).spawn(move || its.run())?;
+        let thread =
+            std::thread::Builder::new().name("store-log".to_owned()).spawn(move || its.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }

@@ -20,9 +20,13 @@ pub(super) fn takes_body(method: &Method) -> bool {
 }
 
 /// Serves it by the hooks, where they want to.
-pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response<Body>>, StatusError> {
+pub(super) async fn serve(
+    ask: &Ask<'_>,
+    body: &Bytes,
+) -> Result<Option<Response<Body>>, StatusError> {
     let stored = stored_type(ask.api, ask.resource());
-    let plain = ask.target.subresource.is_empty() && ask.resource().verbs.has(crate::resource::Verb::Get);
+    let plain =
+        ask.target.subresource.is_empty() && ask.resource().verbs.has(crate::resource::Verb::Get);
     if plain || !stored.hooks.connects(ask.target.subresource) {
         return Ok(None);
     }
@@ -31,7 +35,13 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response
         (Value::Null, Vec::new())
     } else {
         let kind = update::part_kind(ask);
-        let decoded = decode::object(ask.resource(), &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
+        let decoded = decode::object(
+            ask.resource(),
+            &kind,
+            ask.header(CONTENT_TYPE),
+            body,
+            options.validation,
+        )?;
         (decoded.object, decoded.warnings)
     };
     let write = Write::new(ask, options);

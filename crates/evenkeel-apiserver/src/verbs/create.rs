@@ -18,7 +18,13 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     let options = WriteOptions::parse(ask.query, ask.user_agent(), "CreateOptions", false)?;
     ask.format(crate::output::Purpose::Object)?;
     let resource = ask.resource();
-    let decoded = decode::object(resource, &resource.gvk, ask.header(CONTENT_TYPE), body, options.validation)?;
+    let decoded = decode::object(
+        resource,
+        &resource.gvk,
+        ask.header(CONTENT_TYPE),
+        body,
+        options.validation,
+    )?;
     let mut object = decoded.object;
     place(ask, &mut object)?;
     let mut write = Write::new(ask, options);

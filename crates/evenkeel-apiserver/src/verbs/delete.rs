@@ -46,8 +46,16 @@ pub(crate) struct Preconditions {
 
 impl DeleteOptions {
     /// From the body, or from the query when there is none; checked.
-    pub(crate) fn parse(body: &[u8], content_type: &str, query: &Query) -> Result<Self, StatusError> {
-        let options = if body.is_empty() { Self::from_query(query)? } else { Self::from_body(body, content_type)? };
+    pub(crate) fn parse(
+        body: &[u8],
+        content_type: &str,
+        query: &Query,
+    ) -> Result<Self, StatusError> {
+        let options = if body.is_empty() {
+            Self::from_query(query)?
+        } else {
+            Self::from_body(body, content_type)?
+        };
         let mut errors = dry_run_errors(options.dry_run.iter().map(String::as_str));
         if let Some(policy) = &options.propagation_policy {
             if options.orphan_dependents.is_some() {
@@ -67,7 +75,9 @@ impl DeleteOptions {
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
             propagation_policy: given("propagationPolicy"),
-            orphan_dependents: query.has("orphanDependents").then(|| query.flag("orphanDependents")),
+            orphan_dependents: query
+                .has("orphanDependents")
+                .then(|| query.flag("orphanDependents")),
             dry_run: query.all("dryRun").map(Into::into).collect(),
             ..Self::default()
         })
@@ -75,8 +85,8 @@ impl DeleteOptions {
 
     fn from_body(body: &[u8], content_type: &str) -> Result<Self, StatusError> {
         let value = crate::decode::options(body, content_type)?;
-        let options: Self =
-            serde_json::from_value(value).map_err(|error| StatusError::bad_request(error.to_string()))?;
+        let options: Self = serde_json::from_value(value)
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         let version = options.api_version.as_deref().unwrap_or_default();
         match options.kind.as_deref().unwrap_or_default() {
             "" | "DeleteOptions" => Ok(options),
@@ -93,18 +103,20 @@ impl DeleteOptions {
     /// Finalizers of an object once this deletion was asked for: those of the garbage collector come and go with the propagation.
     fn finalizers<'o>(&self, resource: &ResourceType, object: &'o Value) -> Vec<&'o str> {
         let now = meta::finalizers(object);
-        let (orphan, foreground) = match (self.orphan_dependents, self.propagation_policy.as_deref()) {
-            (Some(orphan), _) => (orphan, false),
-            (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
-            (None, None) if now.contains(&ORPHAN) => (true, false),
-            (None, None) if now.contains(&FOREGROUND) => (false, true),
-            (None, None) => match resource.hooks.default_propagation() {
-                Propagation::Orphan => (true, false),
-                Propagation::Foreground => (false, true),
-                Propagation::Background => (false, false),
-            },
-        };
-        let mut finalizers: Vec<&str> = now.into_iter().filter(|f| !matches!(*f, ORPHAN | FOREGROUND)).collect();
+        let (orphan, foreground) =
+            match (self.orphan_dependents, self.propagation_policy.as_deref()) {
+                (Some(orphan), _) => (orphan, false),
+                (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
+                (None, None) if now.contains(&ORPHAN) => (true, false),
+                (None, None) if now.contains(&FOREGROUND) => (false, true),
+                (None, None) => match resource.hooks.default_propagation() {
+                    Propagation::Orphan => (true, false),
+                    Propagation::Foreground => (false, true),
+                    Propagation::Background => (false, false),
+                },
+            };
+        let mut finalizers: Vec<&str> =
+            now.into_iter().filter(|f| !matches!(*f, ORPHAN | FOREGROUND)).collect();
         if orphan {
             finalizers.push(ORPHAN);
         }
@@ -173,7 +185,13 @@ pub(crate) async fn delete(
         };
         match once(api, stored, &entry, name, user, options).await? {
             Some(deleted) => return Ok(deleted),
-            None if options.preconditions.as_ref().is_some_and(|p| p.resource_version.is_some()) => break,
+            None if options
+                .preconditions
+                .as_ref()
+                .is_some_and(|p| p.resource_version.is_some()) =>
+            {
+                break;
+            }
             None => {}
         }
     }
@@ -197,13 +215,21 @@ async fn once(
         meta::set(object, "resourceVersion", itoa::Buffer::new().format(revision));
     };
     if options.is_dry_run() {
-        return Ok(Some(if step == Step::Mark { Deleted::Marked(new) } else { Deleted::Gone(new) }));
+        return Ok(Some(if step == Step::Mark {
+            Deleted::Marked(new)
+        } else {
+            Deleted::Gone(new)
+        }));
     }
     let mut current = entry.clone();
     if step != Step::Remove {
         let encoded = Encoded::new(&new, facets(stored, &new));
         if !encoded.same_as(entry) {
-            match api.store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
+            match api
+                .store
+                .put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded)
+                .await
+            {
                 Ok(entry) => current = entry,
                 Err(WriteError::Mismatch) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -306,7 +332,8 @@ fn plan(
 }
 
 fn apply_finalizers(stored: &ResourceType, object: &mut Value, options: &DeleteOptions) {
-    let wanted: Vec<String> = options.finalizers(stored, object).into_iter().map(Into::into).collect();
+    let wanted: Vec<String> =
+        options.finalizers(stored, object).into_iter().map(Into::into).collect();
     let mut before: Vec<&str> = meta::finalizers(object);
     let mut after: Vec<&str> = wanted.iter().map(String::as_str).collect();
     before.sort_unstable();
@@ -346,15 +373,22 @@ fn preconditions(
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
-    let kind = crate::resource::GroupResource { group: stored.gvk.group.clone(), resource: stored.gvk.kind.clone() };
+    let kind = crate::resource::GroupResource {
+        group: stored.gvk.group.clone(),
+        resource: stored.gvk.kind.clone(),
+    };
     let uid = meta::text(object, "uid");
     if let Some(wanted) = wanted.uid.as_deref().filter(|w| *w != uid) {
-        let why = format!("the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        );
         return Err(StatusError::conflict(&kind, name, why));
     }
     let version = entry.revision.to_string();
     if let Some(wanted) = wanted.resource_version.as_deref().filter(|w| **w != version) {
-        let why = format!("the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified");
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        );
         return Err(StatusError::conflict(&kind, name, why));
     }
     Ok(())
@@ -369,7 +403,9 @@ pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<B
     let mut items: Vec<Bytes> = Vec::with_capacity(entries.len());
     for entry in entries {
         match delete(ask.api, &stored, &entry.key, ask.user, &options).await {
-            Ok(Deleted::Marked(object) | Deleted::Gone(object)) => items.push(Encoded::plain(&object).into()),
+            Ok(Deleted::Marked(object) | Deleted::Gone(object)) => {
+                items.push(Encoded::plain(&object).into())
+            }
             Err(error) if error.code() == StatusCode::NOT_FOUND => items.push(entry.object()),
             Err(error) => return Err(error),
         }
@@ -377,5 +413,9 @@ pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<B
     meta_of_list.token.clear();
     meta_of_list.remaining = None;
     let bytes = format.list(ask.resource(), &mut items.into_iter(), &meta_of_list)?;
-    Ok(crate::pipeline::answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
+    Ok(crate::pipeline::answer(
+        StatusCode::OK,
+        format.content_type(Purpose::List),
+        Body::whole(bytes),
+    ))
 }

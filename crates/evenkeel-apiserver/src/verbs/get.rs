@@ -30,8 +30,11 @@ pub(super) fn respond(
     code: StatusCode,
 ) -> Result<Response<Body>, StatusError> {
     let resource = ask.resource();
-    let bytes =
-        if format.is_stored_form(resource) { entry.object() } else { format.object(resource, entry.json())? };
+    let bytes = if format.is_stored_form(resource) {
+        entry.object()
+    } else {
+        format.object(resource, entry.json())?
+    };
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
 

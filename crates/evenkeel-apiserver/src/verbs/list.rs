@@ -40,14 +40,17 @@ struct Token {
 
 impl Token {
     fn encode(revision: i64, after: &str) -> String {
-        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
+        let token =
+            Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
         BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
     fn decode(text: &str) -> Result<Self, StatusError> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
         let token: Option<Self> = bytes.and_then(|b| serde_json::from_slice(&b).ok());
-        let token = token.ok_or_else(|| StatusError::bad_request("continue key is not valid: illegal base64 data"))?;
+        let token = token.ok_or_else(|| {
+            StatusError::bad_request("continue key is not valid: illegal base64 data")
+        })?;
         if token.v != "meta.k8s.io/v1" {
             return Err(StatusError::bad_request(
                 "continue key is not valid: server does not recognize this encoded version",
@@ -80,8 +83,10 @@ pub(super) async fn reach(ask: &Ask<'_>, revision: u64) -> Result<(), StatusErro
         Ok(reached) => Ok(reached?),
         Err(_) => {
             let current = store.revision();
-            let mut error =
-                StatusError::timeout(format!("Too large resource version: {revision}, current: {current}"), 1);
+            let mut error = StatusError::timeout(
+                format!("Too large resource version: {revision}, current: {current}"),
+                1,
+            );
             error.details_mut();
             Err(error.cause("ResourceVersionTooLarge", "Too large resource version", ""))
         }
@@ -90,13 +95,15 @@ pub(super) async fn reach(ask: &Ask<'_>, revision: u64) -> Result<(), StatusErro
 
 impl<'a> ListOptions<'a> {
     pub(super) fn parse(resource: &ResourceType, query: &'a Query) -> Result<Self, StatusError> {
-        let selectors = Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+        let selectors =
+            Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         let version = query.get("resourceVersion");
         let wanted = query.get("resourceVersionMatch");
         let token = query.get("continue");
         let mut errors = Vec::new();
         if !wanted.is_empty() {
-            let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+            let mut forbid =
+                |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
             if version.is_empty() {
                 forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
             }
@@ -107,16 +114,25 @@ impl<'a> ListOptions<'a> {
                 forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
             }
             if !matches!(wanted, "Exact" | "NotOlderThan") {
-                errors.push(FieldError::not_supported("resourceVersionMatch", wanted, &["Exact", "NotOlderThan", ""]));
+                errors.push(FieldError::not_supported(
+                    "resourceVersionMatch",
+                    wanted,
+                    &["Exact", "NotOlderThan", ""],
+                ));
             }
         }
         if query.has("sendInitialEvents") {
-            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            errors.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
         }
         refuse("ListOptions", &errors)?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
-            return Err(StatusError::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(StatusError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
         Ok(Self { selectors, limit, token, version, exact: wanted == "Exact" })
@@ -136,7 +152,11 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
     let everything = options.selectors.is_everything();
     let after = options.token.as_ref().map(Token::after);
     // With selectors the page is cut after they were asked.
-    let range = Range { namespace: ask.target.namespace, after, limit: if everything { limit } else { None } };
+    let range = Range {
+        namespace: ask.target.namespace,
+        after,
+        limit: if everything { limit } else { None },
+    };
     let revision = match (&options.token, options.version) {
         (Some(token), _) => u64::try_from(token.rv).ok().filter(|rv| *rv > 0),
         (None, "" | "0") => None,
@@ -167,7 +187,8 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
     if more > 0
         && let Some(last) = entries.last()
     {
-        let of_token = options.token.as_ref().map_or(i64::try_from(revision).unwrap_or(i64::MAX), |t| t.rv);
+        let of_token =
+            options.token.as_ref().map_or(i64::try_from(revision).unwrap_or(i64::MAX), |t| t.rv);
         let at = if of_token > 0 { of_token } else { i64::try_from(revision).unwrap_or(i64::MAX) };
         meta.token = Token::encode(at, &last.key);
         meta.remaining = everything.then_some(more as u64);
@@ -208,14 +229,20 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     }
     let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();
-    let mut pieces = Pieces { head: Some(head(resource, &meta)), items: entries.into_iter(), first: true, done: false };
+    let mut pieces = Pieces {
+        head: Some(head(resource, &meta)),
+        items: entries.into_iter(),
+        first: true,
+        done: false,
+    };
     if size <= PIECE {
         // Small enough for one piece, with its length in the header.
         let body = pieces.next().map_or_else(Body::empty, Body::whole);
         return Ok(answer(StatusCode::OK, content_type, body));
     }
     if compress::accepted(ask.headers) {
-        let mut response = answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
+        let mut response =
+            answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
         compress::mark(&mut response);
         return Ok(response);
     }

@@ -60,9 +60,10 @@ pub(super) fn generation(object: &Value) -> i64 {
 
 /// Names in `metadata.finalizers`.
 pub(super) fn finalizers(object: &Value) -> Vec<&str> {
-    object.pointer("/metadata/finalizers").and_then(Value::as_array).map_or_else(Vec::new, |list| {
-        list.iter().filter_map(Value::as_str).collect()
-    })
+    object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect())
 }
 
 /// Sets `metadata.finalizers`.
@@ -109,12 +110,20 @@ pub(super) fn name_errors(hooks: &dyn crate::kinds::KindHooks, object: &Value) -
         hooks.validate_name(value, is_prefix).unwrap_or_else(|| subdomain_errors(value, is_prefix))
     };
     if !prefix.is_empty() {
-        errors.extend(check(prefix, true).into_iter().map(|why| FieldError::invalid("metadata.generateName", prefix, why)));
+        errors.extend(
+            check(prefix, true)
+                .into_iter()
+                .map(|why| FieldError::invalid("metadata.generateName", prefix, why)),
+        );
     }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        errors.extend(check(name, false).into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+        errors.extend(
+            check(name, false)
+                .into_iter()
+                .map(|why| FieldError::invalid("metadata.name", name, why)),
+        );
     }
     errors
 }
@@ -142,7 +151,8 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if deleting(old) {
         let before = finalizers(old);
-        let added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        let added: Vec<&str> =
+            finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|f| crate::status::quote(f)).collect();
             errors.push(FieldError::forbidden(

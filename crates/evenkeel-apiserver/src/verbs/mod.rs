@@ -47,7 +47,8 @@ where
         None => target.resource.verbs,
     };
     let collection_post = verb != Verb::Create || one == !target.subresource.is_empty();
-    let in_namespace = verb != Verb::Create || target.resource.namespaced != target.namespace.is_empty();
+    let in_namespace =
+        verb != Verb::Create || target.resource.namespaced != target.namespace.is_empty();
     if !verbs.has(verb) || !collection_post || !in_namespace {
         return Err(StatusError::method_not_allowed());
     }
@@ -75,7 +76,11 @@ where
 }
 
 /// Answers an object that is not stored as such: of another kind, another version, or never written.
-fn answer_value(ask: &Ask<'_>, code: StatusCode, object: &Value) -> Result<Response<Body>, StatusError> {
+fn answer_value(
+    ask: &Ask<'_>,
+    code: StatusCode,
+    object: &Value,
+) -> Result<Response<Body>, StatusError> {
     let format = ask.format(Purpose::Object)?;
     let bytes = encode_value(ask, &format, object)?;
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
@@ -83,7 +88,11 @@ fn answer_value(ask: &Ask<'_>, code: StatusCode, object: &Value) -> Result<Respo
 
 fn encode_value(ask: &Ask<'_>, format: &Format, object: &Value) -> Result<Bytes, StatusError> {
     let bytes: Bytes = Encoded::plain(object).into();
-    if format.is_stored_form(ask.resource()) { Ok(bytes) } else { format.object(ask.resource(), &bytes) }
+    if format.is_stored_form(ask.resource()) {
+        Ok(bytes)
+    } else {
+        format.object(ask.resource(), &bytes)
+    }
 }
 
 /// Answers a Status of success, as deletions and bindings do.

@@ -29,7 +29,9 @@ pub(super) fn admit_create(ask: &Ask<'_>, name: &str) -> Result<(), StatusError>
     if !meta::deleting(&object) {
         return Ok(());
     }
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let why = format!(
+        "unable to create new content in namespace {namespace} because it is being terminated"
+    );
     Err(StatusError::forbidden(&ask.resource().name, name, why).cause(
         "NamespaceTerminating",
         format!("namespace {namespace} is being terminated"),
@@ -42,7 +44,11 @@ pub(super) fn admit_delete(ask: &Ask<'_>) -> Result<(), StatusError> {
     if &*ask.resource().shelf != "/namespaces" || !IMMORTAL.contains(&ask.target.name) {
         return Ok(());
     }
-    Err(StatusError::forbidden(&ask.resource().name, ask.target.name, "this namespace may not be deleted"))
+    Err(StatusError::forbidden(
+        &ask.resource().name,
+        ask.target.name,
+        "this namespace may not be deleted",
+    ))
 }
 
 /// Whether nobody has to do anything more before a namespace goes.

@@ -1,8 +1,8 @@
 //! PATCH of an object or of a part of it, and server-side apply.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::Response;
+use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Lost, TRIES, Write, Written};
@@ -74,7 +74,12 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
     write.replace(&entry, &old, object, form == PatchType::Apply).await
 }
 
-fn patched(write: &Write<'_>, form: PatchType, body: &Bytes, current: &Value) -> Result<Patched, StatusError> {
+fn patched(
+    write: &Write<'_>,
+    form: PatchType,
+    body: &Bytes,
+    current: &Value,
+) -> Result<Patched, StatusError> {
     let ask = write.ask;
     let kind = update::part_kind(ask);
     if form == PatchType::Apply {
@@ -108,7 +113,9 @@ async fn patch_part(
     checked(ask, &part)?;
     let mut new = old.clone();
     let cx = write.context(ask.target.name);
-    if let Some(result) = write.stored.hooks.write_part(&cx, ask.target.subresource, &mut new, &part) {
+    if let Some(result) =
+        write.stored.hooks.write_part(&cx, ask.target.subresource, &mut new, &part)
+    {
         result?;
     }
     let version = meta::text(&part, "resourceVersion").to_owned();
@@ -128,7 +135,9 @@ fn checked(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
     }
     let namespace = meta::text(object, "namespace");
     if namespace != ask.target.namespace {
-        return Err(StatusError::bad_request("the namespace of the object does not match the namespace on the URL"));
+        return Err(StatusError::bad_request(
+            "the namespace of the object does not match the namespace on the URL",
+        ));
     }
     Ok(())
 }
@@ -137,8 +146,14 @@ fn checked(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
 async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, StatusError> {
     let ask = write.ask;
     let force = write.options.force.unwrap_or(false);
-    let Patched { mut object, warnings } =
-        patch::apply(&ask.resource().gvk, None, body, &writer(write), force, write.options.validation)?;
+    let Patched { mut object, warnings } = patch::apply(
+        &ask.resource().gvk,
+        None,
+        body,
+        &writer(write),
+        force,
+        write.options.validation,
+    )?;
     write.warnings = warnings;
     if meta::text(&object, "name").is_empty() {
         meta::set(&mut object, "name", ask.target.name);

@@ -21,7 +21,8 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     ask.format(crate::output::Purpose::Object)?;
     let resource = ask.resource();
     let kind: GroupVersionKind = part_kind(ask);
-    let decoded = decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
+    let decoded =
+        decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
     let mut object = decoded.object;
     named(ask, &object)?;
     create::place(ask, &mut object)?;
@@ -40,7 +41,9 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
 /// The kind that the path takes: the resource's, or that of a part which is a view.
 pub(super) fn part_kind(ask: &Ask<'_>) -> GroupVersionKind {
     let resource = ask.resource();
-    resource.subresource(ask.target.subresource).map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
+    resource
+        .subresource(ask.target.subresource)
+        .map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
 }
 
 /// Answers the object, or the part that was written.
@@ -92,7 +95,12 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
     };
     let old = entry.decode().map_err(StatusError::internal)?;
     let mut new = old.clone();
-    let part = write.stored.hooks.write_part(&write.context(ask.target.name), ask.target.subresource, &mut new, object);
+    let part = write.stored.hooks.write_part(
+        &write.context(ask.target.name),
+        ask.target.subresource,
+        &mut new,
+        object,
+    );
     match part {
         None => write.replace(&entry, &old, object.clone(), false).await,
         Some(result) => {

@@ -57,7 +57,11 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
     };
     let Ok(cursor) = store.follow(&resource.shelf, from) else {
         let frame = format.event(resource, "ERROR", &too_old(from, store.revision()), true)?;
-        return Ok(answer(StatusCode::OK, content_type, Body::stream(futures::stream::iter([frame]))));
+        return Ok(answer(
+            StatusCode::OK,
+            content_type,
+            Body::stream(futures::stream::iter([frame])),
+        ));
     };
     let now = Instant::now();
     let bookmarks = ask.query.flag("allowWatchBookmarks");
@@ -74,7 +78,8 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         cursor,
         first: true,
         bookmarks,
-        next_bookmark: now + BOOKMARK_EVERY.mul_f64(ask.api.random(|rng| rng.random_range(0.8..1.2))),
+        next_bookmark: now
+            + BOOKMARK_EVERY.mul_f64(ask.api.random(|rng| rng.random_range(0.8..1.2))),
         deadline: now + Duration::from_secs(seconds),
         over: false,
     };
@@ -100,7 +105,11 @@ fn check(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         )),
         Some(_) if wanted != "NotOlderThan" => {
-            errors.push(FieldError::not_supported("resourceVersionMatch", wanted, &["NotOlderThan"]));
+            errors.push(FieldError::not_supported(
+                "resourceVersionMatch",
+                wanted,
+                &["NotOlderThan"],
+            ));
         }
         _ => {}
     }
@@ -159,7 +168,8 @@ impl Watcher {
                     return Some(piece);
                 }
             }
-            let soonest = if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline };
+            let soonest =
+                if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline };
             tokio::select! {
                 biased;
                 () = self.cursor.changed() => {}
@@ -197,7 +207,9 @@ impl Watcher {
             self.first = false;
             match frame {
                 Ok(frame) => piece.extend_from_slice(&frame),
-                Err(error) => tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch"),
+                Err(error) => {
+                    tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch")
+                }
             }
             if piece.len() >= TOGETHER {
                 break;
@@ -211,7 +223,10 @@ impl Watcher {
         loop {
             let Ok(batch) = self.cursor.take() else {
                 let status = too_old(self.cursor.at(), self.api.store.revision());
-                return Err(self.format.event(&self.resource, "ERROR", &status, self.first).unwrap_or_default());
+                return Err(self
+                    .format
+                    .event(&self.resource, "ERROR", &status, self.first)
+                    .unwrap_or_default());
             };
             if batch.events.is_empty() {
                 return Ok(None);
@@ -253,7 +268,11 @@ impl Watcher {
         }
         let make = || self.format.event(&self.resource, change.as_str(), entry.json(), first);
         // The first frame of a Table differs from the others, so that it is not shared; nor between versions of a resource.
-        let frame = if first || !self.resource.stored { make() } else { event.frame(&self.format, change, make) };
+        let frame = if first || !self.resource.stored {
+            make()
+        } else {
+            event.frame(&self.format, change, make)
+        };
         match frame {
             Ok(frame) => Some(frame),
             Err(error) => {
@@ -279,8 +298,11 @@ impl Watcher {
     }
 
     fn bookmark(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
-        let annotations =
-            if end_of_initial { ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}" } else { "" };
+        let annotations = if end_of_initial {
+            ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}"
+        } else {
+            ""
+        };
         let object = format!(
             "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}",
             self.resource.kind(),

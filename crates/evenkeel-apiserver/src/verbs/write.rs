@@ -87,7 +87,11 @@ impl<'a> Write<'a> {
     }
 
     fn writer(&self) -> Writer<'_> {
-        Writer { manager: &self.options.manager, subresource: self.ask.target.subresource, now: self.ask.now }
+        Writer {
+            manager: &self.options.manager,
+            subresource: self.ask.target.subresource,
+            now: self.ask.now,
+        }
     }
 
     /// From the request's version, with the schema's defaults, into the stored one.
@@ -107,13 +111,25 @@ impl<'a> Write<'a> {
     }
 
     /// Makes an object. `tracked`: its managedFields are right already (as after a server-side apply).
-    pub(super) async fn create(&mut self, mut object: Value, tracked: bool) -> Result<Written, StatusError> {
+    pub(super) async fn create(
+        &mut self,
+        mut object: Value,
+        tracked: bool,
+    ) -> Result<Written, StatusError> {
         self.convert_in(&mut object);
         if !meta::text(&object, "resourceVersion").is_empty() {
-            return Err(StatusError::plain_internal("resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::plain_internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         super::namespace::admit_create(self.ask, meta::text(&object, "name"))?;
-        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "creationTimestamp"] {
+        for field in [
+            "selfLink",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "uid",
+            "creationTimestamp",
+        ] {
             meta::metadata(&mut object).remove(field);
         }
         if self.has_status() {
@@ -136,7 +152,11 @@ impl<'a> Write<'a> {
         for _ in 0..tries {
             let mut object = object.clone();
             if generate {
-                meta::set(&mut object, "name", &self.ask.api.random(|rng| meta::generate_name(&prefix, rng)));
+                meta::set(
+                    &mut object,
+                    "name",
+                    &self.ask.api.random(|rng| meta::generate_name(&prefix, rng)),
+                );
             }
             let name = meta::text(&object, "name").to_owned();
             match self.insert(object, &name).await {
@@ -230,7 +250,12 @@ impl<'a> Write<'a> {
     }
 
     /// Writes `new` (in the stored version, its metadata in order) in the place of `old`.
-    pub(super) async fn update(&mut self, entry: &Arc<Entry>, old: &Value, mut new: Value) -> Result<Written, Lost> {
+    pub(super) async fn update(
+        &mut self,
+        entry: &Arc<Entry>,
+        old: &Value,
+        mut new: Value,
+    ) -> Result<Written, Lost> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let name = self.ask.target.name;
@@ -240,7 +265,8 @@ impl<'a> Write<'a> {
             let admitted = hooks.admit(&cx, &mut new, Some(old));
             let generation = meta::generation(old);
             if hooks.has_generation(self.has_status()) && hooks.generation_changes(&new, old) {
-                meta::metadata(&mut new).insert("generation".to_owned(), Value::from(generation + 1));
+                meta::metadata(&mut new)
+                    .insert("generation".to_owned(), Value::from(generation + 1));
             }
             let checked = admitted.and_then(|()| {
                 let mut errors = meta::update_errors(&new, old);
@@ -286,13 +312,18 @@ impl<'a> Write<'a> {
             "" => 0,
             text => text.parse::<u64>().map_err(|_| {
                 let quoted = crate::status::quote(text);
-                StatusError::plain_internal(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+                StatusError::plain_internal(format!(
+                    "strconv.ParseUint: parsing {quoted}: invalid syntax"
+                ))
             })?,
         };
         if version == 0 {
             if !self.stored.hooks.allow_unconditional_update() {
-                let error =
-                    FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    0,
+                    "must be specified for an update",
+                );
                 let kind = crate::resource::GroupKind {
                     group: self.stored.name.group.clone(),
                     kind: self.stored.name.resource.clone(),
@@ -304,7 +335,9 @@ impl<'a> Write<'a> {
         }
         let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
         if !uid.is_empty() && uid != old_uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
+            );
             return Err(StatusError::conflict(&self.stored.name, name, why));
         }
         Ok(())
@@ -349,7 +382,11 @@ pub(super) fn removed(resource: &ResourceType, object: &Value) {
 }
 
 fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
-    if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&resource.group_kind(), name, errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(StatusError::invalid(&resource.group_kind(), name, errors))
+    }
 }
 
 fn add_warnings(all: &mut Vec<String>, more: Vec<String>) {
@@ -362,7 +399,10 @@ fn add_warnings(all: &mut Vec<String>, more: Vec<String>) {
 
 /// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
 fn gone_with_update(resource: &ResourceType, new: &Value, old: &Value) -> bool {
-    if !meta::deleting(old) || !meta::finalizers(new).is_empty() || meta::grace(old).unwrap_or(0) != 0 {
+    if !meta::deleting(old)
+        || !meta::finalizers(new).is_empty()
+        || meta::grace(old).unwrap_or(0) != 0
+    {
         return false;
     }
     if &*resource.shelf == "/namespaces" {

@@ -1,0 +1,60 @@
+//! The server through its service, in process.
+
+mod store;
+mod verbs;
+
+use bytes::Bytes;
+use evenkeel_apiserver::{Body, Server};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use tower::Service as _;
+
+/// A client of a server in this process.
+struct Client(evenkeel_apiserver::Service);
+
+impl Client {
+    async fn start() -> Self {
+        Self(Server::builder().build().await.expect("a server in memory").service())
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Response<Body> {
+        let mut request =
+            Request::builder().method(method.parse::<Method>().expect("a method")).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body)).expect("a request");
+        self.0.clone().call(request).await.expect("it never fails")
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
+        let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let media =
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let response = self.send(method, path, &[("content-type", media)], bytes).await;
+        let code = response.status();
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, Value::Null).await.1
+    }
+}
+
+/// The next piece of a stream, as its events.
+async fn events(body: &mut Body) -> Vec<Value> {
+    let frame = body.frame().await.expect("a frame").expect("no error").into_data().expect("data");
+    frame
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| serde_json::from_slice(l).expect("json"))
+        .collect()
+}

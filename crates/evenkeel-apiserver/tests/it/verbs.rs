@@ -1,0 +1,109 @@
+//! Create, read, list, watch, update, delete.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Client, events};
+
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn configmap(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"n": name}}, "data": {"a": "1"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_lives_and_dies() {
+    let client = Client::start().await;
+    let (code, made) = client.ask("POST", CONFIGMAPS, configmap("x")).await;
+    assert_eq!((code.as_u16(), &made["metadata"]["name"]), (201, &json!("x")));
+    assert_eq!(client.ask("POST", CONFIGMAPS, configmap("x")).await.0, 409);
+    let path = format!("{CONFIGMAPS}/x");
+    let mut got = client.get(&path).await;
+    assert_eq!(got, made);
+    got["data"]["a"] = json!("2");
+    let (code, changed) = client.ask("PUT", &path, got.clone()).await;
+    assert_eq!((code.as_u16(), &changed["data"]["a"]), (200, &json!("2")));
+    assert_ne!(changed["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+    // The version is stale now.
+    assert_eq!(client.ask("PUT", &path, got).await.0, 409);
+    // What changes nothing keeps its version.
+    let (_, same) = client.ask("PUT", &path, changed.clone()).await;
+    assert_eq!(same, changed);
+    let (code, patched) = client.ask("PATCH", &path, json!({"data": {"b": "3"}})).await;
+    assert_eq!((code.as_u16(), &patched["data"]), (200, &json!({"a": "2", "b": "3"})));
+    let (code, status) = client.ask("DELETE", &path, Value::Null).await;
+    assert_eq!((code.as_u16(), &status["status"]), (200, &json!("Success")));
+    assert_eq!(client.ask("GET", &path, Value::Null).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_come_in_consistent_pages() {
+    let client = Client::start().await;
+    for name in ["a", "b", "c", "d"] {
+        client.ask("POST", CONFIGMAPS, configmap(name)).await;
+    }
+    let first = client.get(&format!("{CONFIGMAPS}?limit=3")).await;
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    client.ask("DELETE", &format!("{CONFIGMAPS}/d"), Value::Null).await;
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    let rest = client.get(&format!("{CONFIGMAPS}?limit=3&continue={token}")).await;
+    assert_eq!(rest["items"][0]["metadata"]["name"], "d");
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    let selected = client
+        .get(&format!("{CONFIGMAPS}?labelSelector=n+in+(a,c)&fieldSelector=metadata.name!=a"))
+        .await;
+    assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_sees_what_its_selector_sees() {
+    let client = Client::start().await;
+    client.ask("POST", CONFIGMAPS, configmap("a")).await;
+    let path = format!(
+        "{CONFIGMAPS}?watch=1&labelSelector=n=a&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
+    let mut watch = client.send("GET", &path, &[], bytes::Bytes::new()).await.into_body();
+    let initial = events(&mut watch).await;
+    assert_eq!(initial[0]["type"], "ADDED");
+    let end = events(&mut watch).await;
+    assert_eq!(end[0]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    client.ask("POST", CONFIGMAPS, configmap("b")).await;
+    client
+        .ask("PATCH", &format!("{CONFIGMAPS}/a"), json!({"metadata": {"labels": {"n": "z"}}}))
+        .await;
+    let left = events(&mut watch).await;
+    assert_eq!((left.len(), &left[0]["type"]), (1, &json!("DELETED")));
+    assert_eq!(left[0]["object"]["metadata"]["labels"]["n"], "a");
+    // In virtual time a bookmark comes by itself.
+    let bookmark =
+        tokio::time::timeout(Duration::from_secs(100), events(&mut watch)).await.expect("in time");
+    assert_eq!(bookmark[0]["type"], "BOOKMARK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_versions_are_gone() {
+    let client = Client::start().await;
+    let path = format!("{CONFIGMAPS}?watch=1&resourceVersion=1&timeoutSeconds=1");
+    let mut watch = client.send("GET", &path, &[], bytes::Bytes::new()).await.into_body();
+    // Nothing was lost yet: the ring reaches back to the first revision.
+    let first = tokio::time::timeout(Duration::from_millis(1), events(&mut watch)).await;
+    assert!(first.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_must_be_there() {
+    let client = Client::start().await;
+    let (code, _) = client.ask("POST", "/api/v1/namespaces/nope/configmaps", configmap("x")).await;
+    assert_eq!(code, 404);
+    let (code, _) = client.ask("DELETE", "/api/v1/namespaces/default", Value::Null).await;
+    assert_eq!(code, 403);
+    client.ask("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    client.ask("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    let (code, refused) =
+        client.ask("POST", "/api/v1/namespaces/n/configmaps", configmap("x")).await;
+    assert_eq!(
+        (code.as_u16(), &refused["details"]["causes"][0]["reason"]),
+        (403, &json!("NamespaceTerminating"))
+    );
+}
