@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use rand::Rng as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
@@ -130,7 +129,7 @@ impl Api {
 
     /// A random version 4 UUID.
     pub(crate) fn uid(&self) -> String {
-        let mut bytes: [u8; 16] = self.random(|rng| rng.random());
+        let mut bytes: [u8; 16] = self.random(rand::Rng::random);
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = String::with_capacity(36);

@@ -16,8 +16,11 @@ pub struct User {
     /// Groups.
     pub groups: Box<[Box<str>]>,
     /// More facts.
-    pub extra: Box<[(Box<str>, Box<[Box<str>]>)]>,
+    pub extra: Box<[Extra]>,
 }
+
+/// A fact about a user, and its values.
+pub type Extra = (Box<str>, Box<[Box<str>]>);
 
 impl User {
     /// A user who proved who he is: in `system:authenticated` beside the given groups.
