@@ -2,7 +2,7 @@
 
 mod canonical;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -36,7 +36,15 @@ pub struct Template {
 
 impl Default for Template {
     fn default() -> Self {
-        Self::from_json_value(&Value::Null)
+        /// Shared by all, since every workload begins with it while it is decoded.
+        static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| "{}".into());
+        Self {
+            labels: StrMap::default(),
+            annotations: StrMap::default(),
+            finalizers: Box::default(),
+            other: Box::default(),
+            spec: EMPTY.clone(),
+        }
     }
 }
 
@@ -162,7 +170,13 @@ impl serde::Serialize for Template {
 
 /// Writes a JSON string.
 pub(crate) fn push_json(body: &mut String, text: &str) {
-    body.push_str(&Value::from(text).to_string());
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        body.push('"');
+        body.push_str(text);
+        body.push('"');
+    } else {
+        body.push_str(&Value::from(text).to_string());
+    }
 }
 
 impl Field for Template {
