@@ -55,3 +55,36 @@ pub(crate) fn limited(message: &str) -> String {
     }
     format!("{}{MORE}", &message[..end])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, merge, pod};
+
+    #[test]
+    fn the_condition_is_written_once_for_each_change() {
+        let fresh = json!({ "status": { "conditions": [] } });
+        let first = patch(&pod("p", &fresh), "Unschedulable", "no room", None, at(5)).unwrap();
+        let mut told = fresh;
+        merge(&mut told, &serde_json::from_str(&first).unwrap());
+        let told = pod("p", &told);
+        assert_eq!(patch(&told, "Unschedulable", "no room", None, at(9)), None);
+        let other = patch(&told, "Unschedulable", "still no room", None, at(9)).unwrap();
+        assert!(
+            other.contains("2027-01-15T08:00:05Z"),
+            "the status did not change, nor does its time: {other}"
+        );
+        assert!(
+            patch(&told, "Unschedulable", "no room", Some("a"), at(9))
+                .unwrap()
+                .contains("\"nominatedNodeName\":\"a\"")
+        );
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        assert_eq!(limited("short"), "short");
+        let cut = limited(&"ü".repeat(1000));
+        assert!(cut.len() <= NOTE_LENGTH && cut.ends_with("..."));
+    }
+}

@@ -42,6 +42,8 @@
 
 mod condition;
 mod core;
+#[cfg(test)]
+mod fixtures;
 pub mod framework;
 mod metrics;
 pub mod nodes;

@@ -273,3 +273,26 @@ impl std::fmt::Display for Unfit {
         write!(f, " {}.", counts.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_nodes_as_upstream_counts_them() {
+        for (nodes, percentage, want) in [
+            (10, 0, 10),
+            (99, 0, 99),
+            (100, 0, 100),
+            (1000, 0, 420),
+            (5000, 0, 500),
+            (6000, 0, 300),
+            (15_000, 0, 750),
+            (1000, 40, 400),
+            (1000, 1, 100),
+            (1000, 100, 1000),
+        ] {
+            assert_eq!(enough_nodes(nodes, percentage), want, "{nodes} nodes, {percentage} %");
+        }
+    }
+}

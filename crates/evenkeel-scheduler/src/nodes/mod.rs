@@ -5,5 +5,7 @@
 
 mod order;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use table::{NodeRef, NodeTable, Slot};

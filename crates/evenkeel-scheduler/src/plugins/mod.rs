@@ -12,6 +12,8 @@ mod node_unschedulable;
 mod scheduling_gates;
 mod taint_toleration;
 mod taints;
+#[cfg(test)]
+mod tests;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;

@@ -1,5 +1,8 @@
 //! The scheduler without its I/O: takes changes of nodes and pods in, says what to bind and what to tell.
 
+#[cfg(test)]
+mod tests;
+
 use evenkeel_api::{
     time::Timestamp,
     views::{Node, Pod},

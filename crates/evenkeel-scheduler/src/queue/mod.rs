@@ -3,6 +3,9 @@
 //! A pod popped from the active queue is in flight until it is bound, comes back, or is removed. Attempts do not overlap
 //! with changes being taken in, so that no change can fall between an attempt and the pod's return.
 
+#[cfg(test)]
+mod tests;
+
 use evenkeel_api::time::Timestamp;
 use hashbrown::HashMap;
 use smallvec::SmallVec;

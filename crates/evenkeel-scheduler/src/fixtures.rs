@@ -1,0 +1,68 @@
+//! Pods and nodes for tests, written as the API writes them.
+
+use evenkeel_api::{
+    Encoding, View,
+    time::Timestamp,
+    views::{Node, Pod},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use crate::{nodes::NodeTable, pod::PodInfo};
+
+/// A moment some seconds into the tests.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// A node of 4 CPUs, 8 GiB and 10 pods; `more` is merged over it.
+pub(crate) fn node(name: &str, more: &Value) -> Arc<Node> {
+    let mut node = json!({
+        "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } },
+        "spec": {},
+        "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10", "ephemeral-storage": "10Gi" } },
+    });
+    merge(&mut node, more);
+    Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+/// A pod with one container; `more` is merged over it.
+pub(crate) fn pod(name: &str, more: &Value) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": { "name": name, "namespace": "shop", "uid": name, "generation": 1 },
+        "spec": { "containers": [{ "name": "c", "image": "nginx" }] },
+        "status": { "phase": "Pending" },
+    });
+    merge(&mut pod, more);
+    Arc::new(Pod::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
+    PodInfo::new(pod(name, more))
+}
+
+/// What makes a pod ask for so much CPU and memory.
+pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
+    json!({ "spec": { "containers": [{
+        "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
+    }] } })
+}
+
+pub(crate) fn table(nodes: &[Arc<Node>]) -> NodeTable {
+    let mut table = NodeTable::default();
+    for node in nodes {
+        table.set_node(Arc::clone(node));
+    }
+    table
+}
+
+pub(crate) fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more.clone(),
+    }
+}

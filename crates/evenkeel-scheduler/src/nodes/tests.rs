@@ -1,0 +1,61 @@
+//! The table's arithmetic and its order.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::NodeTable;
+use crate::fixtures::{asking, info, node, table};
+
+#[test]
+fn zones_take_turns() {
+    let zoned = |name: &str, zone: &str| {
+        node(name, &json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } }))
+    };
+    let table = table(&[zoned("a1", "a"), zoned("a2", "a"), zoned("a3", "a"), zoned("b1", "b")]);
+    let order: Vec<&str> = table.iter().map(|node| &**node.name()).collect();
+    assert_eq!(order, ["a1", "b1", "a2", "a3"]);
+}
+
+#[test]
+fn pods_stay_counted_while_their_node_is_away() {
+    let mut table = table(&[node("a", &json!({}))]);
+    table.place(info("p", &asking("1", "1Gi")), "a");
+    table.remove_node("a");
+    assert_eq!((table.len(), table.n_pods()), (0, 1));
+    table.set_node(node("a", &json!({})));
+    assert_eq!(table.get("a").unwrap().requested_cpu(), 1000);
+    table.remove_node("a");
+    table.remove("p");
+    table.set_node(node("b", &json!({})));
+    assert_eq!(table.get("b").unwrap().requested_cpu(), 0, "a slot is clean when it is used again");
+    assert!(table.get("a").is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Placing, moving and removing in any order leaves exactly what a table built afresh has.
+    #[test]
+    fn counting_is_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
+        let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();
+        let mut table = table(&nodes);
+        let mut model: std::collections::BTreeMap<usize, (usize, i64)> = std::collections::BTreeMap::new();
+        for (pod, to, cpu) in steps {
+            let name = format!("p{pod}");
+            if to == 3 {
+                table.remove(&name);
+                model.remove(&pod);
+            } else {
+                table.place(info(&name, &asking(&cpu.to_string(), "1Gi")), &format!("n{to}"));
+                model.insert(pod, (to, cpu));
+            }
+        }
+        for n in 0..3 {
+            let here = model.values().filter(|(to, _)| *to == n);
+            let cpu: i64 = here.clone().map(|(_, cpu)| cpu * 1000).sum();
+            let node = table.get(&format!("n{n}")).unwrap();
+            prop_assert_eq!((node.requested_cpu(), node.pods().len()), (cpu, here.count()));
+        }
+        prop_assert_eq!(NodeTable::n_pods(&table), model.len());
+    }
+}
