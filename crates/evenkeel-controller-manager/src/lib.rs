@@ -1,4 +1,10 @@
-//! The drop-in kube-controller-manager: options, descriptors, start order, serving.
+//! The drop-in kube-controller-manager: options, start order, serving, logging.
 
+pub mod controllers;
 pub mod flags;
+pub mod logging;
 pub mod options;
+mod program;
+pub mod serving;
+
+pub use program::main;

@@ -11,9 +11,16 @@ pub fn start(verbosity: u8, json: bool) {
         6..=8 => (Level::TRACE, Level::INFO),
         _ => (Level::TRACE, Level::DEBUG),
     };
-    let filter = Targets::new().with_default(others).with_target("evenkeel", ours).with_target("kube_", ours);
+    let filter = Targets::new()
+        .with_default(others)
+        .with_target("evenkeel", ours)
+        .with_target("kube_", ours);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     // A second start (in a test) keeps the first one's.
-    let _ = if json { registry.with(lines.json()).try_init() } else { registry.with(lines.with_ansi(false)).try_init() };
+    let _ = if json {
+        registry.with(lines.json()).try_init()
+    } else {
+        registry.with(lines.with_ansi(false)).try_init()
+    };
 }

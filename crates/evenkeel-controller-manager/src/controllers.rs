@@ -1,0 +1,129 @@
+//! Which controllers run, with which options, and their start.
+
+use crate::{
+    flags::ValueError,
+    options::{self, Options},
+};
+use anyhow::{Context, Result};
+use evenkeel_controllers::{
+    apps, core,
+    descriptor::{ControllerContext, Descriptor, descriptors},
+};
+use kube::config::Kubeconfig;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// All controllers that upstream's program has: what may be named in `--controllers`, though not all are here.
+const UPSTREAM: &str = include_str!("../data/controllers.tsv");
+
+/// The controllers that `--controllers` asks for and that are here.
+pub fn chosen(options: &Options) -> Result<Vec<Descriptor>, ValueError> {
+    let all = descriptors();
+    let upstream: Vec<&str> =
+        UPSTREAM.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
+    let known = all
+        .iter()
+        .map(|descriptor| (descriptor.name, descriptor.aliases, descriptor.on_by_default));
+    let names = options::enabled(&options.controllers, known, &upstream)?;
+    let chosen: Vec<Descriptor> =
+        all.iter().filter(|descriptor| names.contains(&descriptor.name)).copied().collect();
+    let absent = options.controllers.iter().filter(|name| {
+        !name.starts_with('-')
+            && *name != "*"
+            && !all.iter().any(|d| d.name == **name || d.aliases.contains(&name.as_str()))
+    });
+    for name in absent {
+        tracing::warn!(controller = %name, "This controller is not here yet");
+    }
+    Ok(chosen)
+}
+
+/// How many times `--kube-api-qps` and `--kube-api-burst` a controller may use; upstream's factors.
+pub fn share(client: &str) -> (f32, u32) {
+    match client {
+        "namespace-controller" => (20.0, 100),
+        "generic-garbage-collector" => (2.0, 2),
+        _ => (1.0, 1),
+    }
+}
+
+/// Options of the controllers, from the program's.
+pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
+    let workers = |flag: &str| options.tuning.workers.get(flag).copied().unwrap_or(1);
+    Ok(evenkeel_controllers::options::Options {
+        deployment: apps::deployment::Options {
+            concurrent_syncs: workers("concurrent-deployment-syncs"),
+        },
+        garbage_collector: core::garbage_collector::Options {
+            enabled: options.tuning.garbage_collector,
+            concurrent_syncs: workers("concurrent-gc-syncs"),
+        },
+        namespace: core::namespace::Options {
+            concurrent_syncs: workers("concurrent-namespace-syncs"),
+        },
+        replicaset: apps::replicaset::Options {
+            concurrent_syncs: workers("concurrent-replicaset-syncs"),
+        },
+        replicationcontroller: apps::replicationcontroller::Options {
+            concurrent_syncs: workers("concurrent-rc-syncs"),
+        },
+        root_ca: core::root_ca::Options { ca: root_ca(options)?.map(Arc::from) },
+    })
+}
+
+/// The CA to publish: the file that is named, else what the kubeconfig trusts, else what the pod was given.
+fn root_ca(options: &Options) -> Result<Option<String>> {
+    let read = |path: &str| {
+        std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
+    };
+    if let Some(path) = &options.tuning.root_ca {
+        return read(path).map(Some);
+    }
+    let Some(path) = &options.client.kubeconfig else {
+        return Ok(
+            std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt").ok()
+        );
+    };
+    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {path}"))?;
+    let context = kubeconfig
+        .contexts
+        .iter()
+        .find(|context| Some(&context.name) == kubeconfig.current_context.as_ref());
+    let name = context.and_then(|context| context.context.as_ref()).map(|context| &context.cluster);
+    let cluster = kubeconfig.clusters.iter().find(|cluster| Some(&cluster.name) == name);
+    let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref()) else {
+        return Ok(None);
+    };
+    if let Some(data) = &cluster.certificate_authority_data {
+        use base64::Engine;
+        let pem = base64::engine::general_purpose::STANDARD
+            .decode(data)
+            .with_context(|| format!("kubeconfig {path}: certificate-authority-data"))?;
+        return Ok(Some(
+            String::from_utf8(pem)
+                .with_context(|| format!("kubeconfig {path}: certificate-authority-data"))?,
+        ));
+    }
+    cluster.certificate_authority.as_deref().map(read).transpose()
+}
+
+/// Starts the controllers, up to twice `interval` apart.
+pub async fn start(
+    chosen: &[Descriptor],
+    context: &ControllerContext,
+    interval: Duration,
+    stop: &CancellationToken,
+) -> Result<(), evenkeel_controllers::descriptor::StartError> {
+    for descriptor in chosen {
+        (descriptor.start)(context)?;
+        tracing::info!(controller = descriptor.name, "Started controller");
+        if !interval.is_zero() {
+            let pause = interval.mul_f64(1.0 + context.env.clock.draw(&descriptor.name));
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = context.env.clock.sleep(pause) => {}
+            }
+        }
+    }
+    Ok(())
+}

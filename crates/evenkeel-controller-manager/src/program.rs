@@ -1,0 +1,251 @@
+//! The program's life: arguments, client, election, controllers, serving, stop.
+
+use crate::{
+    controllers, logging,
+    options::{self, Options},
+    serving,
+};
+use anyhow::{Context, Result};
+use clap::Command;
+use evenkeel_controllers::descriptor::{ControllerContext, descriptors};
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions, RestMetrics},
+    clock::Clock,
+    lease,
+    manager::{Group, Manager, shutdown_signal},
+    tasks::Tasks,
+};
+use prometheus::Registry;
+use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+
+/// Name of the program, of its lease, and the first part of its user agents.
+const NAME: &str = "kube-controller-manager";
+
+/// How long the API server may take to become healthy before the program gives up.
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
+
+/// Runs the program with these arguments (without its name), and says how it ended.
+pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    let options = match parse(arguments) {
+        Ok(options) => options,
+        Err(Refused::Usage(error)) => error.exit(),
+        Err(Refused::Value(error)) => return failed(&error),
+    };
+    logging::start(options.verbosity, options.json_log);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return failed(&anyhow::Error::from(error).context("the runtime cannot start"));
+        }
+    };
+    match runtime.block_on(run(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    tracing::error!("{error:#}");
+    #[expect(
+        clippy::print_stderr,
+        reason = "the log may not have started yet, and a user must see why it ended"
+    )]
+    {
+        eprintln!("Error: {error:#}");
+    }
+    ExitCode::FAILURE
+}
+
+enum Refused {
+    Usage(clap::Error),
+    Value(anyhow::Error),
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Refused> {
+    let flags = options::flags();
+    let known: Vec<&str> = descriptors().iter().map(|descriptor| descriptor.name).collect();
+    let command = Command::new(NAME)
+        .version(concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes v1.37)"))
+        .about("Watches the cluster's state and moves it towards what was asked for")
+        .after_help(format!("Controllers: {}", known.join(", ")))
+        .no_binary_name(true);
+    let matches = flags
+        .command(command, &help())
+        .try_get_matches_from(
+            arguments.into_iter().map(|argument| crate::flags::normalise(&argument)),
+        )
+        .map_err(Refused::Usage)?;
+    let given = flags.read(&matches).map_err(|error| Refused::Value(error.into()))?;
+    Options::check(given).map_err(|error| Refused::Value(error.into()))
+}
+
+/// What the flags with something behind them do.
+fn help() -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from([
+        (
+            "authentication-kubeconfig",
+            "Cluster to review tokens with, for requests to the secure port",
+        ),
+        ("authentication-token-webhook-cache-ttl", "How long a token's review is remembered"),
+        ("authorization-always-allow-paths", "Paths of the secure port that anyone may get"),
+        (
+            "authorization-kubeconfig",
+            "Cluster to review access with, for requests to the secure port",
+        ),
+        (
+            "authorization-webhook-cache-authorized-ttl",
+            "How long a granted access review is remembered",
+        ),
+        (
+            "authorization-webhook-cache-unauthorized-ttl",
+            "How long a denied access review is remembered",
+        ),
+        ("bind-address", "Address of the secure port"),
+        ("cert-dir", "Folder for the self-signed certificate; in memory without one"),
+        ("client-ca-file", "CA of client certificates for the secure port"),
+        ("concurrent-deployment-syncs", "Deployments worked on at the same time"),
+        ("concurrent-gc-syncs", "Objects that the garbage collector works on at the same time"),
+        ("concurrent-namespace-syncs", "Namespaces worked on at the same time"),
+        ("concurrent-rc-syncs", "ReplicationControllers worked on at the same time"),
+        ("concurrent-replicaset-syncs", "ReplicaSets worked on at the same time"),
+        ("controller-shutdown-timeout", "How long controllers may take to stop"),
+        (
+            "controllers",
+            "Controllers to run: * for all that are on by default, NAME for one, -NAME for all but one",
+        ),
+        ("enable-garbage-collector", "Whether garbage is collected"),
+        ("kube-api-burst", "Requests that a controller may send at once"),
+        ("kube-api-qps", "Requests a second that a controller may send; unlimited when negative"),
+        ("kubeconfig", "Kubeconfig of the cluster; the pod's own credentials without one"),
+        ("leader-elect", "Whether to lead before working"),
+        ("leader-elect-lease-duration", "How long others wait for a leader that is silent"),
+        ("leader-elect-renew-deadline", "How long the leader tries to renew before it gives up"),
+        ("leader-elect-resource-lock", "Kind of object that is led by; leases"),
+        ("leader-elect-resource-name", "Name of the lease"),
+        ("leader-elect-resource-namespace", "Namespace of the lease"),
+        ("leader-elect-retry-period", "Pause between tries to lead or to renew"),
+        ("logging-format", "text or json"),
+        ("master", "Address of the API server, over the kubeconfig's"),
+        ("root-ca-file", "CA that is published to pods; the kubeconfig's own without one"),
+        ("secure-port", "Port that is served with TLS; 0 serves nothing"),
+        ("tls-cert-file", "Certificate of the secure port"),
+        ("tls-private-key-file", "Key of the certificate"),
+        ("v", "Verbosity of the log, 0 to 10"),
+    ])
+}
+
+async fn run(options: Options) -> Result<()> {
+    for flag in &options.unread {
+        tracing::warn!("--{flag} is accepted, but nothing here reads it yet");
+    }
+    // Before anything else: what is wrong with the choice of controllers must not show only once this one leads.
+    let chosen = controllers::chosen(&options)?;
+    let (clock, registry) = (Clock::system(), Registry::new());
+    serving::register_process_metrics(&registry)?;
+    let kube = connect(&options)?;
+    let metrics = RestMetrics::new(&registry);
+    let client = controller_client(&kube, &clock, &metrics, &options, 1.0, 1);
+    wait_for_server(&client, &clock).await?;
+
+    let mut builder = Manager::builder(kube.clone())
+        .component(NAME)
+        .client(client.with_user_agent("shared-informers"))
+        .clock(clock.clone())
+        .registry(registry.clone())
+        .grace_period(options.shutdown_timeout);
+    if options.leader.elect {
+        builder = builder.election(election(&options)?);
+    }
+    let manager = builder.build()?;
+    if options.serving.port != 0 {
+        serving::add(&manager, &options, &clock).await?;
+    }
+
+    let controllers_options = Arc::new(controllers::options(&options)?);
+    for descriptor in &chosen {
+        manager.health().add(descriptor.name, || Ok(()));
+    }
+    let env = manager.env().clone();
+    let (limits, clock_of, metrics_of) = (options.clone(), clock.clone(), metrics.clone());
+    let clients = Arc::new(move |name: &str| {
+        let (qps, burst) = controllers::share(name);
+        controller_client(&kube, &clock_of, &metrics_of, &limits, qps, burst)
+    });
+    let interval = options.start_interval;
+    manager.add(Group::Leader, "controllers", move |running| async move {
+        let tasks = Tasks::under(running.token());
+        let context = ControllerContext {
+            env,
+            clients,
+            tasks: tasks.clone(),
+            registry,
+            options: controllers_options,
+        };
+        controllers::start(&chosen, &context, interval, &running.token()).await?;
+        running.stopped().await;
+        tasks.join().await;
+        Ok(())
+    });
+    manager.run(shutdown_signal()).await?;
+    Ok(())
+}
+
+fn connect(options: &Options) -> Result<kube::Client> {
+    let connect = ConnectOptions {
+        kubeconfig: options.client.kubeconfig.clone().map(Into::into),
+        server: options.client.master.clone(),
+        ..ConnectOptions::default()
+    };
+    // Reads files only; small enough for the start.
+    let config = futures::executor::block_on(client::config(&connect))?;
+    Ok(client::transport(config)?)
+}
+
+/// A client with the share of `--kube-api-qps` and `--kube-api-burst` that one controller has.
+fn controller_client(
+    kube: &kube::Client,
+    clock: &Clock,
+    metrics: &RestMetrics,
+    options: &Options,
+    qps: f32,
+    burst: u32,
+) -> Client {
+    Client::builder(kube.clone(), clock.clone())
+        .qps(options.client.qps * qps)
+        .burst(options.client.burst.saturating_mul(burst))
+        .user_agent(NAME)
+        .metrics(metrics.clone())
+        .build()
+}
+
+async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
+    let deadline = clock.now() + WAIT_FOR_SERVER;
+    loop {
+        let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;
+        match client.raw(request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if clock.now() >= deadline => {
+                return Err(anyhow::Error::from(error)
+                    .context("the API server did not become healthy within 10s"));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "API server is not healthy yet");
+                clock.sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+fn election(options: &Options) -> Result<lease::Config> {
+    let leader = &options.leader;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
+        .context("no identity for the election")?;
+    let identity = format!("{}_{}", host.trim(), id.trim());
+    Ok(lease::Config {
+        lease_duration: leader.lease_duration,
+        renew_deadline: leader.renew_deadline,
+        retry_period: leader.retry_period,
+        ..lease::Config::new(&leader.namespace, &leader.name, &identity)
+    })
+}
