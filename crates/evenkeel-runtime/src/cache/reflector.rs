@@ -14,12 +14,14 @@ use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, View};
 use futures::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 const PAGE: u32 = 500;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// How much longer than it promised a server may keep a watch open without a word.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long the initial state may stall. A server that does not know streaming lists and does not say so never ends it.
+const STALL: Duration = Duration::from_secs(60);
 
 pub(crate) struct Reflector<V> {
     client: Client,
@@ -35,7 +37,7 @@ pub(crate) struct Reflector<V> {
 enum End {
     /// As it should, after a while: go on at once.
     Regular,
-    /// The version to go on from is no longer kept: from scratch.
+    /// The version to go on from is not there, no longer or not at all: from scratch.
     Expired,
     /// It failed: go on after a pause.
     Failed(Box<str>),
@@ -49,7 +51,11 @@ impl From<WatchBroken> for End {
 
 impl From<ApiError> for End {
     fn from(error: ApiError) -> Self {
-        if error.is_expired() { Self::Expired } else { Self::Failed(full_text(&error).into()) }
+        if error.is_expired() || error.is_version_too_large() {
+            Self::Expired
+        } else {
+            Self::Failed(full_text(&error).into())
+        }
     }
 }
 
@@ -87,10 +93,7 @@ impl<V: View> Reflector<V> {
             match end {
                 End::Regular => continue,
                 End::Expired => {
-                    tracing::debug!(
-                        resource,
-                        "the last version seen is no longer kept; listing again"
-                    );
+                    tracing::debug!(resource, "the last version seen is not there; listing again");
                     self.position = None;
                 }
                 End::Failed(error) => {
@@ -149,10 +152,13 @@ impl<V: View> Reflector<V> {
         };
         let mut now = Table::new();
         loop {
-            let Some(frame) = opened.next().await? else {
-                return Err(End::Failed(
-                    "the watch ended before the initial state was complete".into(),
-                ));
+            let next = timeout(STALL, opened.next()).await;
+            let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
+                tracing::debug!(
+                    resource = &*self.scope.kind.plural,
+                    "no end of the initial state; listing in pages"
+                );
+                return Ok(None);
             };
             match decode::<V>(opened.watch.encoding(), &frame)? {
                 Event::Present(object) => drop(now.insert(self.held_or(object))),

@@ -148,6 +148,35 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_ignores_the_wish_to_stream_is_listed_in_pages() {
+    let list =
+        json!({ "metadata": { "resourceVersion": "20" }, "items": [object("a", 3)] }).to_string();
+    for tail in [Tail::Hang, Tail::End, Tail::Break] {
+        let old = Answer::events(&[event("ADDED", "a", 3)], tail);
+        let (world, cache) = world([old, Answer::new(200, list.as_str())]);
+        let start = Instant::now();
+        cache.synced().await;
+        assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
+        assert_eq!((world.told(), cache.version()), (vec!["initial a".to_owned()], 20));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_from_before_a_restore_is_given_up() {
+    let first = Answer::events(
+        &[event("ADDED", "a", 90), bookmark(90, true), bookmark(91, false)],
+        Tail::End,
+    );
+    let too_large = r#"{"kind":"Status","reason":"Timeout","code":504,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+    let second = Answer::events(&[event("ADDED", "b", 5), bookmark(7, true)], Tail::Hang);
+    let (world, cache) = world([first, Answer::new(504, too_large), second]);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(world.told(), ["added b", "deleted a 90", "initial a"]);
+    assert_eq!(cache.version(), 7);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pages_that_expire_are_listed_in_one_piece() {
     let list = |more: &str| json!({ "metadata": { "resourceVersion": "20", "continue": more }, "items": [object("a", 3)] });
     let (world, cache) = world([

@@ -30,7 +30,7 @@ pub struct ConnectOptions {
     pub token: Option<String>,
     /// `User-Agent`; empty for the default.
     pub user_agent: String,
-    /// See [`super::ClientBuilder::qps`].
+    /// See [`super::ClientBuilder::qps`]: 0, the default here, is client-go's 5; negative is no limit.
     pub qps: f32,
     /// See [`super::ClientBuilder::burst`].
     pub burst: u32,

@@ -127,6 +127,14 @@ impl ApiError {
         self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
     }
 
+    /// The resource version asked for is not there yet: the server is behind, or was restored from a backup.
+    pub fn is_version_too_large(&self) -> bool {
+        self.code() == 504
+            && self.status().is_some_and(|s| {
+                s.causes.iter().any(|cause| &*cause.reason == "ResourceVersionTooLarge")
+            })
+    }
+
     /// The server asks for patience.
     pub fn is_too_many_requests(&self) -> bool {
         self.code() == 429
