@@ -14,17 +14,23 @@ use std::sync::Arc;
 pub(super) struct DeletionAge(Histogram);
 
 impl DeletionAge {
-    /// Registers it, or takes what the controller of the other kind registered.
+    /// Registers it.
     pub(super) fn register(registry: &Registry) -> Self {
+        Self(metrics::register(registry, Self::unregistered().0))
+    }
+
+    /// One that counts for nobody: two controllers cannot show a metric of one name.
+    pub(super) fn unregistered() -> Self {
         let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
                     The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \
                     effect on the sorting (and deletion) of pods when a replicaset scales down. This only considers Ready \
                     pods when calculating and reporting.";
         let opts = HistogramOpts::new("replicaset_controller_sorting_deletion_age_ratio", help)
             .buckets(metrics::exponential(0.25, 2.0, 6));
-        let histogram = Histogram::with_opts(opts)
-            .expect("the name and the buckets are constants that are allowed");
-        Self(metrics::register(registry, histogram))
+        Self(
+            Histogram::with_opts(opts)
+                .expect("the name and the buckets are constants that are allowed"),
+        )
     }
 
     /// Notes what a plan deletes, if it leaves any.

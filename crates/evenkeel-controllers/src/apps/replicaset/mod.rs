@@ -47,17 +47,30 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.replicaset.concurrent_syncs)
         .stale_skips_metric("replicaset_controller_stale_sync_skips_total");
-    run(context, builder, sets);
+    run(context, builder, sets, DeletionAge::register(&context.registry));
     Ok(())
 }
 
-/// Runs the controller of one of the kinds that keep a number of like pods.
-pub(crate) fn run<S: Set>(context: &ControllerContext, builder: Builder, sets: Cache<S>) {
+/// Runs the controller of the other kind.
+pub(crate) fn run_unmeasured<S: Set>(
+    context: &ControllerContext,
+    builder: Builder,
+    sets: Cache<S>,
+) {
+    run(context, builder, sets, DeletionAge::unregistered());
+}
+
+fn run<S: Set>(
+    context: &ControllerContext,
+    builder: Builder,
+    sets: Cache<S>,
+    deletion_age: DeletionAge,
+) {
     let pods = context.env.caches.of::<Pod>();
     let planner = Sets {
         pods: ByController::of(&pods),
         siblings: ByController::of(&sets),
-        deletion_age: DeletionAge::register(&context.registry),
+        deletion_age,
         sets: sets.clone(),
     };
     let builder = builder.watches(&pods, move |event, enqueue| {

@@ -24,6 +24,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let controllers = context.env.caches.of::<ReplicationController>();
     let workers = context.options.replicationcontroller.concurrent_syncs;
     let builder = context.builder(&DESCRIPTOR, &controllers).workers(workers);
-    replicaset::run(context, builder, controllers);
+    replicaset::run_unmeasured(context, builder, controllers);
     Ok(())
 }
