@@ -1,11 +1,209 @@
 //! `/api`, `/apis` and below: which groups, versions and resources there are, in the old form and the aggregated one.
 
+mod aggregated;
+mod legacy;
+
+use base64::Engine as _;
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde_json::Value;
+use std::sync::Arc;
 
 use crate::api::Api;
+use crate::output::accept;
+use crate::resource::{ResourceType, Rows};
+use crate::status::StatusError;
+
+/// What is asked for.
+enum Asked {
+    Legacy,
+    Aggregated,
+}
 
 /// Answers a GET of a discovery path; `None` where `path` is none. An answer may be a 404 or a 406.
-pub(crate) fn serve(_api: &Api, _path: &str, _headers: &HeaderMap) -> Option<Response<Bytes>> {
-    None
+pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Response<Bytes>> {
+    let rows = api.table.rows();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let document = match parts.as_slice() {
+        ["api"] | ["apis"] => match asked(headers, true) {
+            Some(Asked::Aggregated) => {
+                return Some(aggregated::answer(&rows, parts[0] == "api", headers));
+            }
+            Some(Asked::Legacy) if parts[0] == "api" => legacy::versions(headers),
+            Some(Asked::Legacy) => legacy::groups_document(&rows),
+            None => return Some(refused(headers)),
+        },
+        ["api", version] if rows.has_version(version) => legacy::resources(&rows, version),
+        ["apis", group] => match legacy::group(&rows, group) {
+            Some(document) => document,
+            None => return Some(no_such_page()),
+        },
+        ["apis", group, version] => {
+            let api_version = format!("{group}/{version}");
+            if rows.has_version(&api_version) {
+                legacy::resources(&rows, &api_version)
+            } else if has_group(&rows, group) {
+                return Some(status(headers, &StatusError::resource_not_found()));
+            } else {
+                return Some(no_such_page());
+            }
+        }
+        ["api", _] => return Some(status(headers, &StatusError::resource_not_found())),
+        _ => return None,
+    };
+    if asked(headers, false).is_none() {
+        return Some(refused(headers));
+    }
+    Some(json(&document))
+}
+
+fn has_group(rows: &Rows, group: &str) -> bool {
+    rows.all.iter().any(|resource| resource.group() == group)
+}
+
+/// The form that `Accept` asks for; `None` where none of its forms is served.
+fn asked(headers: &HeaderMap, aggregates: bool) -> Option<Asked> {
+    accept::clauses(headers).iter().find_map(|clause| {
+        if !clause.takes("application/json") {
+            return None;
+        }
+        match (clause.param("g"), clause.param("v"), clause.param("as")) {
+            ("", "", "") => Some(Asked::Legacy),
+            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") if aggregates => {
+                Some(Asked::Aggregated)
+            }
+            _ => None,
+        }
+    })
+}
+
+fn json(document: &Value) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(document.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn refused(headers: &HeaderMap) -> Response<Bytes> {
+    let forms = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+    status(headers, &StatusError::not_acceptable(&forms))
+}
+
+fn status(headers: &HeaderMap, error: &StatusError) -> Response<Bytes> {
+    let (content_type, bytes) = crate::output::Format::status(headers, &error.to_json());
+    let mut response = Response::new(bytes);
+    *response.status_mut() = error.code();
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn no_such_page() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(b"404 page not found\n"));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// An answer that clients may keep, with a tag by which they ask whether it still holds.
+pub(crate) fn cached(
+    body: Bytes,
+    content_type: HeaderValue,
+    headers: &HeaderMap,
+) -> Response<Bytes> {
+    let digest = ring::digest::digest(&ring::digest::SHA512, &body);
+    let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+    let tag = format!("\"{tag}\"");
+    let unchanged =
+        headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut response = Response::new(if unchanged { Bytes::new() } else { body });
+    if unchanged {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// Groups in discovery's order, each with its versions in order of preference.
+fn groups(rows: &Rows) -> Vec<(&str, Vec<(&str, Vec<&Arc<ResourceType>>)>)> {
+    let mut groups: Vec<(&str, Vec<(&str, Vec<&Arc<ResourceType>>)>)> = Vec::new();
+    for resource in &rows.all {
+        let at =
+            groups.iter().position(|(name, _)| *name == resource.group()).unwrap_or_else(|| {
+                groups.push((resource.group(), Vec::new()));
+                groups.len() - 1
+            });
+        let versions = &mut groups[at].1;
+        match versions.iter_mut().find(|(version, _)| *version == resource.version()) {
+            Some((_, resources)) => resources.push(resource),
+            None => versions.push((resource.version(), vec![resource])),
+        }
+    }
+    groups
+}
+
+/// Kinds whose stored form is of another version (or group) than the one that the rule would name.
+const STORED_AS: &[(&str, &str, &str)] = &[
+    ("autoscaling/v1", "HorizontalPodAutoscaler", "qwQve8ut294="),
+    ("certificates.k8s.io/v1", "ClusterTrustBundle", "v5yhuVertL4="),
+    ("certificates.k8s.io/v1", "PodCertificateRequest", "wYA9yXQH8fg="),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "jfWCUB31mvA="),
+    ("resource.k8s.io/v1", "DeviceTaintRule", "i+85+TcIKpA="),
+    ("storagemigration.k8s.io/v1", "StorageVersionMigration", "pCjmmKOkLy4="),
+];
+
+/// A short hash of the form that objects are stored in; clients that migrate storage compare it.
+fn storage_version_hash(resource: &ResourceType) -> Option<String> {
+    if !resource.verbs.has(crate::resource::Verb::Watch) {
+        return None;
+    }
+    let known = STORED_AS
+        .iter()
+        .find(|(version, kind, _)| **version == *resource.api_version && *kind == resource.kind());
+    if let Some((_, _, hash)) = known {
+        return Some((*hash).to_owned());
+    }
+    let group = if resource.group() == "events.k8s.io" { "" } else { resource.group() };
+    let name = format!("{group}/{}/{}", resource.version(), resource.kind());
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+    Some(base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Table;
+
+    #[test]
+    fn hashes_are_upstreams() {
+        let table = Table::builtin();
+        let hash = |version: &str, name: &str| {
+            table.get(version, name).as_deref().and_then(storage_version_hash).unwrap_or_default()
+        };
+        assert_eq!(hash("apps/v1", "deployments"), "8aSe+NMegvE=");
+        assert_eq!(hash("v1", "configmaps"), "qFsyl6wFWjQ=");
+        assert_eq!(hash("autoscaling/v1", "horizontalpodautoscalers"), "qwQve8ut294=");
+        assert_eq!(hash("v1", "bindings"), "");
+    }
+
+    #[test]
+    fn forms_are_negotiated() {
+        let headers = |accept: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::ACCEPT, HeaderValue::from_static(accept));
+            headers
+        };
+        let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        assert!(matches!(asked(&headers(v2), true), Some(Asked::Aggregated)));
+        assert!(matches!(asked(&headers("application/json"), true), Some(Asked::Legacy)));
+        let v9 = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList";
+        assert!(asked(&headers(v9), true).is_none());
+    }
 }

@@ -1,16 +1,242 @@
 //! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served.
+//!
+//! The documents of built-in groups are recorded and kept compressed, as most clients take them; those of custom
+//! resources are made from their definitions.
+
+mod custom;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use flate2::read::GzDecoder;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
+    VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::output::accept;
+
+static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
+static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");
+static V3_INDEX: &str = include_str!("../../data/openapi/v3.index.json");
+static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
+
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// The same type as clients of before 2023 ask for it.
+const PROTOBUF_AT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Hash, offset and length of every recorded document.
+fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
+    static INDEX: OnceLock<BTreeMap<String, (String, usize, usize)>> = OnceLock::new();
+    INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
+}
 
 /// Answers a GET of an OpenAPI path; `None` where `path` is none.
 pub(crate) fn serve(
-    _api: &Api,
-    _path: &str,
-    _headers: &HeaderMap,
-    _query: &[(String, String)],
+    api: &Api,
+    path: &str,
+    headers: &HeaderMap,
+    query: &[(String, String)],
 ) -> Option<Response<Bytes>> {
-    None
+    match path.trim_end_matches('/') {
+        "/openapi/v2" => Some(version_two(api, headers)),
+        "/openapi/v3" => {
+            Some(plain(StatusCode::OK, "text/plain; charset=utf-8", list(api).to_string().into()))
+        }
+        path => path.strip_prefix("/openapi/v3/").map(|name| document(api, name, headers, query)),
+    }
+}
+
+fn plain(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// A body that is at hand compressed: as it is for clients that take it so, else unpacked.
+fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
+    let takes = headers
+        .get(ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.contains("gzip"));
+    if takes {
+        let mut response = Response::new(compressed);
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        return response;
+    }
+    let mut body = Vec::new();
+    match GzDecoder::new(&*compressed).read_to_end(&mut body) {
+        Ok(_) => Response::new(body.into()),
+        Err(error) => plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "text/plain; charset=utf-8",
+            format!("unpacking a document: {error}\n").into(),
+        ),
+    }
+}
+
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes())
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA512, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// The whole API in one document of version 2, in JSON or protobuf.
+fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
+    let forms = [
+        ("application/json", "application/json", V2_JSON),
+        (PROTOBUF, PROTOBUF, V2_PROTOBUF),
+        (PROTOBUF_AT, PROTOBUF, V2_PROTOBUF),
+    ];
+    let chosen = accept::clauses(headers).iter().find_map(|clause| {
+        forms
+            .iter()
+            .find(|(media, _, _)| clause.takes(media))
+            .map(|(_, media, body)| (*media, *body))
+    });
+    let Some((content_type, body)) = chosen else {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+        return response;
+    };
+    static TAG: OnceLock<String> = OnceLock::new();
+    let custom = custom::definitions(&api.table.rows());
+    let tag = if custom.is_empty() {
+        format!("\"{}\"", TAG.get_or_init(|| hash(V2_JSON)))
+    } else {
+        format!("\"{}\"", hash(Value::Object(custom.clone()).to_string().as_bytes()))
+    };
+    let mut response = if is_known(headers, &tag) {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else if custom.is_empty() || content_type == PROTOBUF {
+        packed(Bytes::from_static(body), headers)
+    } else {
+        Response::new(with_custom(custom))
+    };
+    if response.status() == StatusCode::OK {
+        set(&mut response, CONTENT_TYPE, content_type);
+    }
+    set(&mut response, ETAG, &tag);
+    set(&mut response, VARY, "Accept-Encoding");
+    response
+}
+
+/// The recorded document with the definitions of custom resources beside the built-in ones.
+fn with_custom(custom: serde_json::Map<String, Value>) -> Bytes {
+    let mut text = String::new();
+    let read = GzDecoder::new(V2_JSON).read_to_string(&mut text);
+    let document: Option<Value> = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+    let mut document = document.unwrap_or_else(|| json!({"definitions": {}}));
+    if let Some(definitions) = document.get_mut("definitions").and_then(Value::as_object_mut) {
+        definitions.extend(custom);
+    }
+    document.to_string().into()
+}
+
+/// Where the documents of version 3 are, each under an address that names its content.
+fn list(api: &Api) -> Value {
+    let mut paths: serde_json::Map<String, Value> = index()
+        .iter()
+        .map(|(name, (hash, _, _))| {
+            (name.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")}))
+        })
+        .collect();
+    for (name, document) in custom::documents(&api.table.rows()) {
+        let hash = hash(document.to_string().as_bytes());
+        paths.insert(
+            name.clone(),
+            json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")}),
+        );
+    }
+    json!({"paths": paths})
+}
+
+/// One document of version 3. An address with the right hash may be kept for ever; one with another hash leads to the right one.
+fn document(
+    api: &Api,
+    name: &str,
+    headers: &HeaderMap,
+    query: &[(String, String)],
+) -> Response<Bytes> {
+    let made;
+    let (tag, body) = if let Some((hash, offset, length)) = index().get(name) {
+        (
+            hash.as_str(),
+            Ok(Bytes::from_static(V3_PACK.get(*offset..offset + length).unwrap_or_default())),
+        )
+    } else if let Some(document) = custom::documents(&api.table.rows()).remove(name) {
+        let text = document.to_string();
+        made = hash(text.as_bytes());
+        (made.as_str(), Err(Bytes::from(text)))
+    } else {
+        return plain(
+            StatusCode::NOT_FOUND,
+            "text/plain; charset=utf-8",
+            Bytes::from_static(b"404 page not found\n"),
+        );
+    };
+    let asked = query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
+    if asked.is_some_and(|asked| asked != tag) {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        set(&mut response, http::header::LOCATION, &format!("/openapi/v3/{name}?hash={tag}"));
+        return response;
+    }
+    let quoted = format!("\"{tag}\"");
+    let mut response = if is_known(headers, &quoted) {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let mut response = match body {
+            Ok(compressed) => packed(compressed, headers),
+            Err(plain) => Response::new(plain),
+        };
+        set(&mut response, CONTENT_TYPE, "application/json");
+        response
+    };
+    set(&mut response, ETAG, &quoted);
+    set(&mut response, VARY, "Accept");
+    if asked.is_some() {
+        set(&mut response, CACHE_CONTROL, "public, immutable");
+        set(&mut response, EXPIRES, "Fri, 31 Dec 9999 23:59:59 UTC");
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recorded_document_can_be_read() {
+        assert!(index().contains_key("apis/apps/v1") && index().contains_key("api/v1"));
+        for (name, (_, offset, length)) in index() {
+            let mut text = String::new();
+            let packed = V3_PACK.get(*offset..offset + length).expect("inside the pack");
+            GzDecoder::new(packed).read_to_string(&mut text).expect(name);
+            let document: Value = serde_json::from_str(&text).expect(name);
+            assert!(
+                document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")),
+                "{name}"
+            );
+        }
+    }
 }

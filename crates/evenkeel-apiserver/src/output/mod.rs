@@ -1,10 +1,28 @@
 //! Answers as clients want them: JSON, YAML or protobuf; the object, a Table, or its metadata alone.
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+pub(crate) mod accept;
+mod cells;
+mod duration;
+mod pretty;
+mod printers;
+mod table;
+mod yaml;
 
+use bytes::Bytes;
+use evenkeel_api::protobuf::Transcoder;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use self::accept::Clause;
 use crate::resource::ResourceType;
 use crate::status::StatusError;
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const META: &str = "meta.k8s.io/v1";
 
 /// What the answer is made for: it bounds what may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,40 +46,116 @@ pub(crate) struct ListMeta {
     pub(crate) remaining: Option<u64>,
 }
 
+impl ListMeta {
+    fn value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.resource_version.to_string()});
+        if !self.token.is_empty() {
+            meta["continue"] = Value::from(self.token.as_str());
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = Value::from(remaining);
+        }
+        meta
+    }
+}
+
+/// How values become bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Encoding {
+    Json,
+    Pretty,
+    Yaml,
+    Protobuf,
+}
+
+/// What of an object is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Shape {
+    Whole,
+    Metadata,
+    Table(Include),
+}
+
+/// What a Table's rows carry beside their cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
 /// A form of answers, negotiated once per request. Equal formats give equal bytes, so that a watch event is encoded once per format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Format {
-    pretty: bool,
+    encoding: Encoding,
+    shape: Shape,
 }
 
 impl Format {
     /// Chooses by `Accept` and the query (`pretty`, `includeObject`); a 406 where nothing fits.
     pub(crate) fn negotiate(
-        _resource: &ResourceType,
-        _headers: &HeaderMap,
-        _query: &[(String, String)],
-        _purpose: Purpose,
+        resource: &ResourceType,
+        headers: &HeaderMap,
+        query: &[(String, String)],
+        purpose: Purpose,
     ) -> Result<Self, StatusError> {
-        Ok(Self { pretty: false })
+        for clause in accept::clauses(headers) {
+            let Some(encoding) =
+                encoding(&clause, wants_pretty(headers, query), || has_protobuf(resource))
+            else {
+                continue;
+            };
+            let shape = match (clause.param("as"), clause.param("g"), clause.param("v")) {
+                ("", "", "") => Shape::Whole,
+                ("Table", "meta.k8s.io", "v1")
+                    if encoding != Encoding::Protobuf && table::has(resource) =>
+                {
+                    Shape::Table(include(query)?)
+                }
+                (
+                    name @ ("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                    "meta.k8s.io",
+                    "v1",
+                ) => {
+                    metadata_fits(name, resource, purpose)?;
+                    Shape::Metadata
+                }
+                _ => continue,
+            };
+            return Ok(Self { encoding, shape });
+        }
+        Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
     /// Whether an object of `resource` is answered as it is stored (compact JSON in the stored version): nothing need be encoded.
     pub(crate) fn is_stored_form(&self, resource: &ResourceType) -> bool {
-        resource.stored && !self.pretty
+        resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
     }
 
     /// `Content-Type` of an answer, or of a stream of events.
-    pub(crate) fn content_type(&self, _purpose: Purpose) -> HeaderValue {
-        HeaderValue::from_static("application/json")
+    pub(crate) fn content_type(&self, purpose: Purpose) -> HeaderValue {
+        HeaderValue::from_static(match (self.encoding, purpose) {
+            (Encoding::Json | Encoding::Pretty, _) => JSON,
+            (Encoding::Yaml, _) => YAML,
+            (Encoding::Protobuf, Purpose::Watch) => {
+                "application/vnd.kubernetes.protobuf;stream=watch"
+            }
+            (Encoding::Protobuf, _) => PROTOBUF,
+        })
     }
 
     /// Encodes one object (compact JSON in the stored version of `resource`).
     pub(crate) fn object(
         &self,
-        _resource: &ResourceType,
+        resource: &ResourceType,
         stored: &[u8],
     ) -> Result<Bytes, StatusError> {
-        Ok(Bytes::copy_from_slice(stored))
+        if self.encoding == Encoding::Json && self.shape == Shape::Metadata {
+            let mut out = Vec::new();
+            partial(stored, &mut out)?;
+            return Ok(out.into());
+        }
+        self.bytes(self.shaped(resource, parse(stored)?)?)
     }
 
     /// Encodes a list (of objects as in [`object`](Self::object)).
@@ -71,25 +165,57 @@ impl Format {
         items: &mut dyn ExactSizeIterator<Item = Bytes>,
         meta: &ListMeta,
     ) -> Result<Bytes, StatusError> {
-        let mut out = Vec::new();
-        let head =
-            serde_json::json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version});
-        out.extend_from_slice(head.to_string().trim_end_matches('}').as_bytes());
-        out.extend_from_slice(
-            format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", meta.resource_version).as_bytes(),
-        );
-        if !meta.token.is_empty() {
-            out.extend_from_slice(format!(",\"continue\":\"{}\"", meta.token).as_bytes());
+        match (self.shape, self.encoding) {
+            (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta),
+            (Shape::Metadata, Encoding::Json) => metadata_list(items, meta),
+            (Shape::Table(include), _) => {
+                let mut rows = Vec::with_capacity(items.len());
+                for item in items {
+                    rows.push(table::row(resource, include, parse(&item)?));
+                }
+                self.bytes(table::table(resource, "", Some(rows), meta.value(), true))
+            }
+            _ => {
+                let mut all = Vec::with_capacity(items.len());
+                for item in items {
+                    let mut item = self.shaped(resource, parse(&item)?)?;
+                    if let Some(fields) =
+                        item.as_object_mut().filter(|_| self.shape == Shape::Whole)
+                    {
+                        fields.remove("kind");
+                        fields.remove("apiVersion");
+                    }
+                    all.push(item);
+                }
+                let (kind, version) = match self.shape {
+                    Shape::Metadata => ("PartialObjectMetadataList", META),
+                    _ => (&*resource.list_kind, &*resource.api_version),
+                };
+                self.bytes(json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": all}))
+            }
         }
-        if let Some(remaining) = meta.remaining {
-            out.extend_from_slice(format!(",\"remainingItemCount\":{remaining}").as_bytes());
-        }
-        out.extend_from_slice(b"},\"items\":[");
+    }
+
+    /// A list whose items are spliced in as they are stored (or converted, where this is not the stored version).
+    fn stored_list(
+        &self,
+        resource: &ResourceType,
+        items: &mut dyn ExactSizeIterator<Item = Bytes>,
+        meta: &ListMeta,
+    ) -> Result<Bytes, StatusError> {
+        let mut out = Vec::with_capacity(256 + items.len() * 512);
+        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.value()});
+        open(&head, &mut out);
         for (at, item) in items.enumerate() {
             if at > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(&item);
+            if resource.stored {
+                out.extend_from_slice(&item);
+            } else {
+                let item = self.shaped(resource, parse(&item)?)?;
+                serde_json::to_writer(&mut out, &item).map_err(StatusError::internal)?;
+            }
         }
         out.extend_from_slice(b"]}");
         Ok(out.into())
@@ -100,23 +226,243 @@ impl Format {
     /// `first` is whether the stream has had no event yet (a Table then has its columns).
     pub(crate) fn event(
         &self,
-        _resource: &ResourceType,
+        resource: &ResourceType,
         event: &str,
         object: &[u8],
-        _first: bool,
+        first: bool,
     ) -> Result<Bytes, StatusError> {
+        let value = || -> Result<Value, StatusError> {
+            match self.shape {
+                _ if event == "ERROR" => parse(object),
+                Shape::Table(include) => {
+                    let rows = vec![table::row(resource, include, parse(object)?)];
+                    let meta = json!({"resourceVersion": version_of(object)});
+                    Ok(table::table(resource, "", Some(rows), meta, first))
+                }
+                _ => self.shaped(resource, parse(object)?),
+            }
+        };
+        if self.encoding == Encoding::Protobuf {
+            let inner = self.bytes(value()?)?;
+            return Ok(protobuf_frame(event, &inner));
+        }
         let mut out = Vec::with_capacity(object.len() + 32);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        out.extend_from_slice(object);
+        match self.shape {
+            _ if event == "ERROR" => out.extend_from_slice(object),
+            Shape::Whole if resource.stored => out.extend_from_slice(object),
+            Shape::Metadata => partial(object, &mut out)?,
+            _ => serde_json::to_writer(&mut out, &value()?).map_err(StatusError::internal)?,
+        }
         out.extend_from_slice(b"}\n");
         Ok(out.into())
     }
 
     /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON.
     pub(crate) fn status(headers: &HeaderMap, status: &[u8]) -> (HeaderValue, Bytes) {
-        let _ = headers;
-        (HeaderValue::from_static("application/json"), Bytes::copy_from_slice(status))
+        let pretty = wants_pretty(headers, &[]);
+        let encoding =
+            accept::clauses(headers).iter().find_map(|clause| encoding(clause, pretty, || true));
+        let format = Self { encoding: encoding.unwrap_or(Encoding::Json), shape: Shape::Whole };
+        let bytes = match format.encoding {
+            Encoding::Json => None,
+            _ => parse(status).and_then(|value| format.bytes(value)).ok(),
+        };
+        match bytes {
+            Some(bytes) => (format.content_type(Purpose::Object), bytes),
+            None => (HeaderValue::from_static(JSON), Bytes::copy_from_slice(status)),
+        }
     }
+
+    /// An object in the version and shape that are asked for.
+    fn shaped(&self, resource: &ResourceType, mut object: Value) -> Result<Value, StatusError> {
+        match self.shape {
+            Shape::Metadata => Ok(partial_value(&object)),
+            Shape::Table(include) => {
+                let meta = object.pointer("/metadata/resourceVersion").cloned();
+                let meta =
+                    meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
+                let part = part_of(resource, &object);
+                let row = if part.is_empty() {
+                    table::row(resource, include, object)
+                } else {
+                    table::part_row(part, include, object)
+                };
+                Ok(table::table(resource, part, Some(vec![row]), meta, true))
+            }
+            Shape::Whole => {
+                let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());
+                if !resource.stored && own {
+                    resource.hooks.convert_out(resource, &mut object);
+                }
+                Ok(object)
+            }
+        }
+    }
+
+    fn bytes(&self, value: Value) -> Result<Bytes, StatusError> {
+        match self.encoding {
+            Encoding::Json => {
+                serde_json::to_vec(&value).map(Bytes::from).map_err(StatusError::internal)
+            }
+            Encoding::Pretty => Ok(pretty::json(&value).into()),
+            Encoding::Yaml => Ok(yaml::document(&value).into()),
+            Encoding::Protobuf => {
+                Transcoder::encode_envelope(&value).map(Bytes::from).map_err(|error| {
+                    StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
+                })
+            }
+        }
+    }
+}
+
+/// Which part of a resource an object is, by its kind: `scale`, or none.
+fn part_of(resource: &ResourceType, object: &Value) -> &'static str {
+    match object.get("kind").and_then(Value::as_str) {
+        Some("Scale") if resource.kind() != "Scale" => "scale",
+        _ => "",
+    }
+}
+
+fn has_protobuf(resource: &ResourceType) -> bool {
+    Transcoder::supports(&resource.api_version, resource.kind())
+}
+
+fn encoding(clause: &Clause, pretty: bool, has_protobuf: impl Fn() -> bool) -> Option<Encoding> {
+    if clause.takes(JSON) {
+        Some(if pretty { Encoding::Pretty } else { Encoding::Json })
+    } else if clause.takes(YAML) {
+        Some(Encoding::Yaml)
+    } else if clause.takes(PROTOBUF) && has_protobuf() {
+        Some(Encoding::Protobuf)
+    } else {
+        None
+    }
+}
+
+/// People get indented JSON: those who ask for it, and those who come with a browser or a command line tool.
+fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
+    if let Some((_, value)) = query.iter().find(|(name, _)| name == "pretty") {
+        return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers
+        .get(http::header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name))
+}
+
+fn include(query: &[(String, String)]) -> Result<Include, StatusError> {
+    match query.iter().find(|(name, _)| name == "includeObject").map_or("", |(_, value)| value) {
+        "" | "Metadata" => Ok(Include::Metadata),
+        "None" => Ok(Include::None),
+        "Object" => Ok(Include::Object),
+        other => Err(StatusError::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+             'Object', 'None', or empty"
+        ))),
+    }
+}
+
+/// A list is not one object, and one object is no list.
+fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Result<(), StatusError> {
+    let message = match (name, purpose) {
+        ("PartialObjectMetadata", Purpose::List) => {
+            format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*core.{})",
+                resource.list_kind
+            )
+        }
+        ("PartialObjectMetadataList", Purpose::Object) => format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*core.{})",
+            resource.kind()
+        ),
+        _ => return Ok(()),
+    };
+    Err(StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
+    serde_json::from_slice(bytes).map_err(StatusError::internal)
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+}
+
+/// Writes the PartialObjectMetadata of an object, its metadata copied as it stands.
+fn partial(object: &[u8], out: &mut Vec<u8>) -> Result<(), StatusError> {
+    let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
+    out.extend_from_slice(
+        b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":",
+    );
+    out.extend_from_slice(head.metadata.get().as_bytes());
+    out.push(b'}');
+    Ok(())
+}
+
+fn partial_value(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata})
+}
+
+fn metadata_list(
+    items: &mut dyn ExactSizeIterator<Item = Bytes>,
+    meta: &ListMeta,
+) -> Result<Bytes, StatusError> {
+    let mut out = Vec::with_capacity(256 + items.len() * 256);
+    let head =
+        json!({"kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": meta.value()});
+    open(&head, &mut out);
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        partial(&item, &mut out)?;
+    }
+    out.extend_from_slice(b"]}");
+    Ok(out.into())
+}
+
+/// Writes a list's head and opens its items.
+fn open(head: &Value, out: &mut Vec<u8>) {
+    let head = head.to_string();
+    out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    out.extend_from_slice(b",\"items\":[");
+}
+
+fn version_of(object: &[u8]) -> Value {
+    let value: Option<Value> = serde_json::from_slice::<Head<'_>>(object)
+        .ok()
+        .and_then(|head| serde_json::from_str(head.metadata.get()).ok());
+    value.and_then(|meta| meta.get("resourceVersion").cloned()).unwrap_or_default()
+}
+
+/// A watch event in protobuf: its length, then type and enveloped object.
+fn protobuf_frame(event: &str, object: &[u8]) -> Bytes {
+    let mut raw = Vec::with_capacity(object.len() + 8);
+    field(1, object, &mut raw);
+    let mut message = Vec::with_capacity(raw.len() + event.len() + 8);
+    field(1, event.as_bytes(), &mut message);
+    field(2, &raw, &mut message);
+    let mut out = Vec::with_capacity(message.len() + 4);
+    out.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(&message);
+    out.into()
+}
+
+/// A field of bytes in protobuf.
+fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(number << 3 | 2);
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap_or_default());
+    out.extend_from_slice(bytes);
 }

@@ -1,0 +1,73 @@
+//! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
+
+use super::{cached, groups};
+use crate::resource::{ResourceType, Rows, Subresource, Verb};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response};
+use serde_json::{Value, json};
+
+const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// `/api` (the core group alone) or `/apis` (all others).
+pub(super) fn answer(rows: &Rows, core: bool, headers: &HeaderMap) -> Response<Bytes> {
+    let items: Vec<Value> = groups(rows)
+        .into_iter()
+        .filter(|(name, _)| name.is_empty() == core)
+        .map(|(name, versions)| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|(version, resources)| {
+                    let resources: Vec<Value> = resources.iter().map(|row| resource(row)).collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+    cached(Bytes::from(list.to_string()), HeaderValue::from_static(CONTENT_TYPE), headers)
+}
+
+/// Kinds of the version's own group are named without group and version, as upstream has it for built-in ones.
+fn kind_of(resource: &ResourceType, part: Option<&Subresource>) -> Value {
+    match part {
+        Some(part) if part.foreign_kind => {
+            json!({"group": &*part.kind.group, "version": &*part.kind.version, "kind": &*part.kind.kind})
+        }
+        Some(part) => own_kind(resource, &part.kind.kind),
+        None => own_kind(resource, resource.kind()),
+    }
+}
+
+fn own_kind(resource: &ResourceType, kind: &str) -> Value {
+    if crate::schema::Schema::builtin(resource.group(), resource.version(), resource.kind())
+        .is_some()
+    {
+        json!({"group": "", "version": "", "kind": kind})
+    } else {
+        json!({"group": resource.group(), "version": resource.version(), "kind": kind})
+    }
+}
+
+fn resource(resource: &ResourceType) -> Value {
+    let verbs = |verbs: crate::resource::Verbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>();
+    let mut row = json!({"resource": resource.plural(), "responseKind": kind_of(resource, None),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": &*resource.singular, "verbs": verbs(resource.verbs)});
+    if !resource.short_names.is_empty() {
+        row["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        row["categories"] = json!(resource.categories);
+    }
+    let parts: Vec<Value> = resource
+        .subresources
+        .iter()
+        .map(|part| json!({"subresource": &*part.name, "responseKind": kind_of(resource, Some(part)), "verbs": verbs(part.verbs)}))
+        .collect();
+    if !parts.is_empty() {
+        row["subresources"] = json!(parts);
+    }
+    row
+}

@@ -1,0 +1,89 @@
+//! The old documents: one list of groups, and one document a group and a version.
+
+use super::{groups, storage_version_hash};
+use crate::resource::{ResourceType, Rows, Subresource, Verbs};
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+/// `/api`: the versions of the core group, and where the server is.
+pub(super) fn versions(headers: &HeaderMap) -> Value {
+    let host =
+        headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    json!({"kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]})
+}
+
+/// `/apis`: all groups but the core one.
+pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
+    groups(rows)
+        .into_iter()
+        .filter(|(name, _)| !name.is_empty())
+        .map(|(name, versions)| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|(version, _)| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+                .collect();
+            let preferred = versions.first().cloned().unwrap_or_default();
+            json!({"name": name, "versions": versions, "preferredVersion": preferred})
+        })
+        .collect()
+}
+
+/// `/apis`.
+pub(super) fn groups_document(rows: &Rows) -> Value {
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
+}
+
+/// `/apis/GROUP`.
+pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
+    let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
+    if let Some(fields) = group.as_object_mut() {
+        fields.insert("kind".to_owned(), json!("APIGroup"));
+        fields.insert("apiVersion".to_owned(), json!("v1"));
+    }
+    Some(group)
+}
+
+fn verbs(verbs: Verbs) -> Vec<&'static str> {
+    verbs.iter().map(crate::resource::Verb::as_str).collect()
+}
+
+fn resource(resource: &ResourceType) -> Value {
+    let mut row = json!({"name": resource.plural(), "singularName": &*resource.singular, "namespaced": resource.namespaced,
+        "kind": resource.kind(), "verbs": verbs(resource.verbs)});
+    if !resource.short_names.is_empty() {
+        row["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        row["categories"] = json!(resource.categories);
+    }
+    if let Some(hash) = storage_version_hash(resource) {
+        row["storageVersionHash"] = json!(hash);
+    }
+    row
+}
+
+fn subresource(resource: &ResourceType, part: &Subresource) -> Value {
+    let mut row = json!({"name": format!("{}/{}", resource.plural(), part.name), "singularName": "",
+        "namespaced": resource.namespaced, "kind": &*part.kind.kind, "verbs": verbs(part.verbs)});
+    if part.foreign_kind {
+        row["group"] = json!(&*part.kind.group);
+        row["version"] = json!(&*part.kind.version);
+    }
+    row
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`: the resources of a version.
+pub(super) fn resources(rows: &Rows, api_version: &str) -> Value {
+    let mut all = Vec::new();
+    for row in rows.all.iter().filter(|row| *row.api_version == *api_version) {
+        all.push(resource(row));
+        all.extend(row.subresources.iter().map(|part| subresource(row, part)));
+    }
+    let mut document =
+        json!({"kind": "APIResourceList", "groupVersion": api_version, "resources": all});
+    if api_version.contains('/') {
+        document["apiVersion"] = json!("v1");
+    }
+    document
+}

@@ -1,0 +1,22 @@
+//! One row of a Table for each kind: what kubectl get shows.
+
+mod core;
+mod objects;
+mod pod;
+mod workloads;
+
+use super::cells::Cells;
+use serde_json::Value;
+
+/// Makes the cells of an object in its stored version.
+pub(super) type Printer = fn(&Value) -> Cells;
+
+/// The printer of a kind; `None` for custom resources.
+pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
+    match group {
+        "" => core::of(kind),
+        "apps" | "batch" | "autoscaling" => workloads::of(kind),
+        "events.k8s.io" => core::of("Event"),
+        _ => objects::of(group, kind),
+    }
+}

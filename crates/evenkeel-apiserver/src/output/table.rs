@@ -1,0 +1,113 @@
+//! Tables, as kubectl shows them: columns from data, cells by kind.
+
+use super::{Include, META, cells, partial_value, printers};
+use crate::resource::ResourceType;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+static DATA: &str = include_str!("../../data/columns.jsonl");
+
+#[derive(Deserialize)]
+struct Row {
+    resource: String,
+    columns: Value,
+}
+
+/// Column definitions by `apiVersion/resource`.
+fn columns() -> &'static BTreeMap<String, Value> {
+    static ALL: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        DATA.lines()
+            .filter_map(|line| serde_json::from_str::<Row>(line).ok())
+            .map(|row| (row.resource, row.columns))
+            .collect()
+    })
+}
+
+/// Whether objects of a resource can be shown in a Table.
+pub(super) fn has(resource: &ResourceType) -> bool {
+    !resource.columns.is_empty()
+}
+
+/// Definitions of a resource's columns: upstream's, with their descriptions, or what a custom resource says.
+fn definitions(resource: &ResourceType, part: &str) -> Value {
+    let key = if part.is_empty() {
+        format!("{}/{}", resource.api_version, resource.plural())
+    } else {
+        "autoscaling/v1/scale".to_owned()
+    };
+    if let Some(known) = columns().get(&key) {
+        return known.clone();
+    }
+    resource
+        .columns
+        .iter()
+        .map(|column| {
+            json!({"name": &*column.name, "type": &*column.kind, "format": &*column.format,
+                "description": column_description(&column.name), "priority": column.priority})
+        })
+        .collect()
+}
+
+/// Descriptions of the columns that every custom resource has.
+fn column_description(name: &str) -> &'static str {
+    match name {
+        "Name" => {
+            "Name must be unique within a namespace. Is required when creating resources, although some resources may \
+             allow a client to request the generation of an appropriate name automatically. Name is primarily intended \
+             for creation idempotence and configuration definition. Cannot be updated. More info: \
+             https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+        }
+        "Age" => {
+            "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+             guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It \
+             is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
+             info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+        }
+        _ => "",
+    }
+}
+
+/// The row of an object in its stored version.
+pub(super) fn row(resource: &ResourceType, include: Include, mut object: Value) -> Value {
+    let cells = match printers::of(resource.group(), resource.kind()) {
+        Some(print) => print(&object),
+        None => cells::custom(&resource.columns, &object),
+    };
+    let shown = match include {
+        Include::None => Value::Null,
+        Include::Metadata => partial_value(&object),
+        Include::Object => {
+            if !resource.stored {
+                resource.hooks.convert_out(resource, &mut object);
+            }
+            object
+        }
+    };
+    json!({"cells": cells, "object": shown})
+}
+
+/// The row of a part of an object.
+pub(super) fn part_row(_part: &str, include: Include, object: Value) -> Value {
+    let cells = cells::scale(&object);
+    let shown = match include {
+        Include::None => Value::Null,
+        Include::Metadata => partial_value(&object),
+        Include::Object => object,
+    };
+    json!({"cells": cells, "object": shown})
+}
+
+/// A Table; later ones of a stream leave the columns out.
+pub(super) fn table(
+    resource: &ResourceType,
+    part: &str,
+    rows: Option<Vec<Value>>,
+    meta: Value,
+    first: bool,
+) -> Value {
+    let columns = if first { definitions(resource, part) } else { Value::Null };
+    json!({"kind": "Table", "apiVersion": META, "metadata": meta, "columnDefinitions": columns, "rows": rows})
+}
