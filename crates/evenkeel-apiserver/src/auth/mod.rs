@@ -20,7 +20,7 @@ pub struct User {
 }
 
 /// A fact about a user, and its values.
-pub type Extra = (Box<str>, Box<[Box<str>]>);
+pub(crate) type Extra = (Box<str>, Box<[Box<str>]>);
 
 impl User {
     /// A user who proved who he is: in `system:authenticated` beside the given groups.

@@ -26,7 +26,7 @@ pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Respon
     let rows = api.table.rows();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let document = match parts.as_slice() {
-        ["api"] | ["apis"] => match asked(headers, true) {
+        ["api" | "apis"] => match asked(headers, true) {
             Some(Asked::Aggregated) => {
                 return Some(aggregated::answer(&rows, parts[0] == "api", headers));
             }
@@ -131,9 +131,14 @@ pub(crate) fn cached(
     response
 }
 
+/// The resources of a version, with its name.
+type Version<'a> = (&'a str, Vec<&'a Arc<ResourceType>>);
+/// The versions of a group, with its name.
+type Group<'a> = (&'a str, Vec<Version<'a>>);
+
 /// Groups in discovery's order, each with its versions in order of preference.
-fn groups(rows: &Rows) -> Vec<(&str, Vec<(&str, Vec<&Arc<ResourceType>>)>)> {
-    let mut groups: Vec<(&str, Vec<(&str, Vec<&Arc<ResourceType>>)>)> = Vec::new();
+fn groups(rows: &Rows) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for resource in &rows.all {
         let at =
             groups.iter().position(|(name, _)| *name == resource.group()).unwrap_or_else(|| {

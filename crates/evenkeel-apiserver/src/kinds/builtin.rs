@@ -166,7 +166,7 @@ impl KindHooks for Builtin {
     fn convert_in(&self, stored: &ResourceType, object: &mut Value) {
         match text(object, "apiVersion") {
             "autoscaling/v1" if self.row.kind == "HorizontalPodAutoscaler" => {
-                autoscaling::to_v2(object)
+                autoscaling::to_v2(object);
             }
             "events.k8s.io/v1" => strategy::event_to_core(object),
             _ => {}

@@ -12,7 +12,7 @@ pub(super) fn create(row: &Row, cx: &Context<'_>, object: &mut Value) {
         ("", "Pod") => pods::create(object),
         ("", "Namespace") => namespace(object),
         ("", "PersistentVolume") => {
-            set(object, "status.lastPhaseTransitionTime", crate::api::seconds(cx.now))
+            set(object, "status.lastPhaseTransitionTime", crate::api::seconds(cx.now));
         }
         ("apps", "DaemonSet") => template_generation(object, 1),
         ("batch", "Job") => jobs::create(object),

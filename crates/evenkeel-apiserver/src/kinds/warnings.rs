@@ -31,11 +31,11 @@ pub(super) fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -
         ("", "Pod") if old.is_none() => pod(object, &mut warnings),
         ("", "PodTemplate") => template(object, "template", old, &mut warnings),
         ("", "ReplicationController") | ("apps", _) => {
-            template(object, "spec.template", old, &mut warnings)
+            template(object, "spec.template", old, &mut warnings);
         }
         ("batch", "Job") => template(object, "spec.template", old, &mut warnings),
         ("batch", "CronJob") => {
-            template(object, "spec.jobTemplate.spec.template", old, &mut warnings)
+            template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
         }
         ("", "Service") => {
             if !list(object, "spec.externalIPs").is_empty() {
@@ -45,13 +45,13 @@ pub(super) fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -
                 warnings.push("spec.loadBalancerIP is deprecated".to_owned());
             }
         }
-        ("networking.k8s.io", "Ingress") if old.is_none() => {
-            if annotation(object, "kubernetes.io/ingress.class").is_some() {
-                warnings.push(
+        ("networking.k8s.io", "Ingress")
+            if old.is_none() && annotation(object, "kubernetes.io/ingress.class").is_some() =>
+        {
+            warnings.push(
                     "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"
                         .to_owned(),
                 );
-            }
         }
         ("discovery.k8s.io", "EndpointSlice") if text(object, "addressType") == "FQDN" => {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());

@@ -155,7 +155,7 @@ impl Format {
             partial(stored, &mut out)?;
             return Ok(out.into());
         }
-        self.bytes(self.shaped(resource, parse(stored)?)?)
+        self.bytes(&self.shaped(resource, parse(stored)?)?)
     }
 
     /// Encodes a list (of objects as in [`object`](Self::object)).
@@ -173,7 +173,7 @@ impl Format {
                 for item in items {
                     rows.push(table::row(resource, include, parse(&item)?));
                 }
-                self.bytes(table::table(resource, "", Some(rows), meta.value(), true))
+                self.bytes(&table::table(resource, "", &rows, &meta.value(), true))
             }
             _ => {
                 let mut all = Vec::with_capacity(items.len());
@@ -191,7 +191,7 @@ impl Format {
                     Shape::Metadata => ("PartialObjectMetadataList", META),
                     _ => (&*resource.list_kind, &*resource.api_version),
                 };
-                self.bytes(json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": all}))
+                self.bytes(&json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": all}))
             }
         }
     }
@@ -237,13 +237,13 @@ impl Format {
                 Shape::Table(include) => {
                     let rows = vec![table::row(resource, include, parse(object)?)];
                     let meta = json!({"resourceVersion": version_of(object)});
-                    Ok(table::table(resource, "", Some(rows), meta, first))
+                    Ok(table::table(resource, "", &rows, &meta, first))
                 }
                 _ => self.shaped(resource, parse(object)?),
             }
         };
         if self.encoding == Encoding::Protobuf {
-            let inner = self.bytes(value()?)?;
+            let inner = self.bytes(&value()?)?;
             return Ok(protobuf_frame(event, &inner));
         }
         let mut out = Vec::with_capacity(object.len() + 32);
@@ -268,7 +268,7 @@ impl Format {
         let format = Self { encoding: encoding.unwrap_or(Encoding::Json), shape: Shape::Whole };
         let bytes = match format.encoding {
             Encoding::Json => None,
-            _ => parse(status).and_then(|value| format.bytes(value)).ok(),
+            _ => parse(status).and_then(|value| format.bytes(&value)).ok(),
         };
         match bytes {
             Some(bytes) => (format.content_type(Purpose::Object), bytes),
@@ -290,7 +290,7 @@ impl Format {
                 } else {
                     table::part_row(part, include, object)
                 };
-                Ok(table::table(resource, part, Some(vec![row]), meta, true))
+                Ok(table::table(resource, part, &[row], &meta, true))
             }
             Shape::Whole => {
                 let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());
@@ -302,15 +302,15 @@ impl Format {
         }
     }
 
-    fn bytes(&self, value: Value) -> Result<Bytes, StatusError> {
+    fn bytes(&self, value: &Value) -> Result<Bytes, StatusError> {
         match self.encoding {
             Encoding::Json => {
-                serde_json::to_vec(&value).map(Bytes::from).map_err(StatusError::internal)
+                serde_json::to_vec(value).map(Bytes::from).map_err(StatusError::internal)
             }
-            Encoding::Pretty => Ok(pretty::json(&value).into()),
-            Encoding::Yaml => Ok(yaml::document(&value).into()),
+            Encoding::Pretty => Ok(pretty::json(value).into()),
+            Encoding::Yaml => Ok(yaml::document(value).into()),
             Encoding::Protobuf => {
-                Transcoder::encode_envelope(&value).map(Bytes::from).map_err(|error| {
+                Transcoder::encode_envelope(value).map(Bytes::from).map_err(|error| {
                     StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
                 })
             }

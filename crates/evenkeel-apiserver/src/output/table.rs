@@ -104,8 +104,8 @@ pub(super) fn part_row(_part: &str, include: Include, object: Value) -> Value {
 pub(super) fn table(
     resource: &ResourceType,
     part: &str,
-    rows: Option<Vec<Value>>,
-    meta: Value,
+    rows: &[Value],
+    meta: &Value,
     first: bool,
 ) -> Value {
     let columns = if first { definitions(resource, part) } else { Value::Null };

@@ -64,7 +64,7 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
             block(value, depth, out);
         }
         Value::String(text) if text.contains('\n') && is_literal(text) => {
-            literal(text, depth + 1, out)
+            literal(text, depth + 1, out);
         }
         other => {
             out.push(' ');

@@ -132,7 +132,7 @@ fn restore(api: &Api) {
             match entry.decode() {
                 Ok(object) => resource.hooks.restored(&object),
                 Err(error) => {
-                    tracing::error!(object = %entry.key, %error, "a stored object cannot be read")
+                    tracing::error!(object = %entry.key, %error, "a stored object cannot be read");
                 }
             }
         }

@@ -404,7 +404,7 @@ pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<B
     for entry in entries {
         match delete(ask.api, &stored, &entry.key, ask.user, &options).await {
             Ok(Deleted::Marked(object) | Deleted::Gone(object)) => {
-                items.push(Encoded::plain(&object).into())
+                items.push(Encoded::plain(&object).into());
             }
             Err(error) if error.code() == StatusCode::NOT_FOUND => items.push(entry.object()),
             Err(error) => return Err(error),

@@ -46,7 +46,7 @@ where
         Some(part) => part.verbs,
         None => target.resource.verbs,
     };
-    let collection_post = verb != Verb::Create || one == !target.subresource.is_empty();
+    let collection_post = verb != Verb::Create || one != target.subresource.is_empty();
     let in_namespace =
         verb != Verb::Create || target.resource.namespaced != target.namespace.is_empty();
     if !verbs.has(verb) || !collection_post || !in_namespace {

@@ -195,7 +195,7 @@ impl Watcher {
 
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
-        while let Some(entry) = self.initial.next() {
+        for entry in self.initial.by_ref() {
             if !self.selectors.matches(&entry) {
                 continue;
             }
@@ -208,7 +208,7 @@ impl Watcher {
             match frame {
                 Ok(frame) => piece.extend_from_slice(&frame),
                 Err(error) => {
-                    tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch")
+                    tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch");
                 }
             }
             if piece.len() >= TOGETHER {

@@ -54,28 +54,28 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(version, object),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
         ("networking.k8s.io", "IngressClass") => {
-            fill(object, &[("spec.parameters?.scope", Optional("Cluster"))])
+            fill(object, &[("spec.parameters?.scope", Optional("Cluster"))]);
         }
         (RBAC, "ClusterRoleBinding" | "RoleBinding") => role_binding(object),
         ("storage.k8s.io", "StorageClass") => fill(object, STORAGE_CLASS),
         ("storage.k8s.io", "CSIDriver") => csi_driver(object),
         ("discovery.k8s.io", "EndpointSlice") => fill(object, ENDPOINT_SLICE),
         ("scheduling.k8s.io", "PriorityClass") => {
-            fill(object, &[("preemptionPolicy", Optional("PreemptLowerPriority"))])
+            fill(object, &[("preemptionPolicy", Optional("PreemptLowerPriority"))]);
         }
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => {
-            fill(object, &[("spec.matchingPrecedence", Positive(1000))])
+            fill(object, &[("spec.matchingPrecedence", Positive(1000))]);
         }
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => fill(object, LIMITED),
         ("admissionregistration.k8s.io", _) => admission(kind, object),
         ("resource.k8s.io", "ResourceClaim") => {
-            each(object, "spec.devices?.requests.*", &mut device_request)
+            each(object, "spec.devices?.requests.*", &mut device_request);
         }
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             each(object, "spec.spec.devices?.requests.*", &mut device_request);
         }
         ("authentication.k8s.io", "TokenRequest") => {
-            fill(object, &[("spec.expirationSeconds", Int(3600))])
+            fill(object, &[("spec.expirationSeconds", Int(3600))]);
         }
         _ => {}
     }
@@ -163,7 +163,7 @@ fn admission(kind: &str, object: &mut Value) {
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
             fill(object, &[("spec.failurePolicy", Optional("Fail"))]);
             each(object, "spec.matchConstraints?", &mut |resources| {
-                fill(resources, MATCH_RESOURCES)
+                fill(resources, MATCH_RESOURCES);
             });
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {

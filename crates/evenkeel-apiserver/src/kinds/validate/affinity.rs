@@ -114,7 +114,7 @@ fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
             other => {
-                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator");
             }
         }
         let key = text(expression, "key");
@@ -130,7 +130,7 @@ fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
             other => {
-                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator");
             }
         }
         if text(expression, "key") != "metadata.name" {

@@ -215,7 +215,11 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     match policy {
         "" => errors.required(&path.field("podManagementPolicy"), ""),
         _ => {
-            errors.one_of(&path.field("podManagementPolicy"), policy, &["OrderedReady", "Parallel"])
+            errors.one_of(
+                &path.field("podManagementPolicy"),
+                policy,
+                &["OrderedReady", "Parallel"],
+            );
         }
     }
     let strategy = path.field("updateStrategy");
@@ -438,7 +442,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
         "" => errors.required(&path.field("schedule"), ""),
         schedule => {
             let zone_inside = schedule.contains("TZ");
-            if zone_inside && !old.is_some_and(|old| text(old, "spec.schedule") == schedule) {
+            if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
                 let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
                 errors.invalid(&path.field("schedule"), schedule, words);
             } else if !zone_inside && let Err(words) = crate::kinds::cron::check(schedule) {
@@ -467,7 +471,11 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     match policy {
         "" => errors.required(&path.field("concurrencyPolicy"), ""),
         _ => {
-            errors.one_of(&path.field("concurrencyPolicy"), policy, &["Allow", "Forbid", "Replace"])
+            errors.one_of(
+                &path.field("concurrencyPolicy"),
+                policy,
+                &["Allow", "Forbid", "Replace"],
+            );
         }
     }
     for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {

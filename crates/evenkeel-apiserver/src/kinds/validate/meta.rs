@@ -53,7 +53,7 @@ pub(crate) fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
             ),
             "Exists" | "DoesNotExist" => {}
             other => {
-                errors.invalid(&path.field("operator"), other, "not a valid selector operator")
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator");
             }
         }
         let key = text(expression, "key");

@@ -42,7 +42,7 @@ pub(super) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, errors),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(kind, new, errors),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
-            role_binding(kind, new, errors)
+            role_binding(kind, new, errors);
         }
         ("coordination.k8s.io", "Lease") => lease(new, errors),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(new, errors),
@@ -263,7 +263,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (at(backend, "service"), at(backend, "resource")) {
         (Some(_), Some(_)) => {
-            errors.invalid(path, "", "cannot set both resource and service backends")
+            errors.invalid(path, "", "cannot set both resource and service backends");
         }
         (None, None) => errors.required(path, "resource or service backend is required"),
         (None, Some(resource)) => {
@@ -286,13 +286,13 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
             match (name.is_empty(), number == 0) {
                 (true, true) => errors.required(&path, "port name or number is required"),
                 (false, false) => {
-                    errors.invalid(&path, "", "cannot set both port name & port number")
+                    errors.invalid(&path, "", "cannot set both port name & port number");
                 }
                 (false, true) => {
-                    errors.invalid_all(&port_path.field("name"), name, &names::port_name(name))
+                    errors.invalid_all(&port_path.field("name"), name, &names::port_name(name));
                 }
                 (true, false) => {
-                    errors.in_range(&port_path.field("number"), Some(number), 1, 65535)
+                    errors.in_range(&port_path.field("number"), Some(number), 1, 65535);
                 }
             }
         }
@@ -636,7 +636,7 @@ fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Error
             }
         }
         other => {
-            errors.not_supported(&path.field("kind"), other, &["ServiceAccount", "User", "Group"])
+            errors.not_supported(&path.field("kind"), other, &["ServiceAccount", "User", "Group"]);
         }
     }
 }

@@ -412,7 +412,7 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
         match map {
             "metadata.labels" => errors.invalid_all(&path, key, &names::qualified_name(key)),
             "metadata.annotations" => {
-                errors.invalid_all(&path, key, &names::qualified_name(&key.to_lowercase()))
+                errors.invalid_all(&path, key, &names::qualified_name(&key.to_lowercase()));
             }
             _ => errors.invalid(&path, field, "does not support subscript"),
         }
@@ -506,7 +506,7 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
         }
         match *form {
             "exec" if list(action, "command").is_empty() => {
-                errors.required(&path.field("command"), "")
+                errors.required(&path.field("command"), "");
             }
             "httpGet" => {
                 if text(action, "path").is_empty() {
@@ -766,7 +766,7 @@ fn user_ids(context: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = path.field("seccompProfile");
         match text(profile, "type") {
             "" => {
-                errors.required(&path.field("type"), "type is required when seccompProfile is set")
+                errors.required(&path.field("type"), "type is required when seccompProfile is set");
             }
             "Localhost" if text(profile, "localhostProfile").is_empty() => {
                 let words = "must be set when seccomp type is Localhost";

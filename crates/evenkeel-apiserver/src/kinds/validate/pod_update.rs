@@ -84,7 +84,7 @@ fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path, after, "must be less than or equal to previous value");
         }
         (None, Some(before)) => {
-            errors.invalid(&path, before, "must not update from a positive integer to nil value")
+            errors.invalid(&path, before, "must not update from a positive integer to nil value");
         }
         _ => {}
     }

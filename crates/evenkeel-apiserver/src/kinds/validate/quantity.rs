@@ -55,11 +55,9 @@ fn container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if !messages.is_empty() {
         return;
     }
-    if !name.contains('/') {
-        if !STANDARD.contains(&name) && !name.starts_with("hugepages-") {
-            errors.invalid(path, name, "must be a standard resource type or fully qualified");
-            errors.invalid(path, name, "must be a standard resource for containers");
-        }
+    if !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with("hugepages-") {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+        errors.invalid(path, name, "must be a standard resource for containers");
     }
 }
 

@@ -142,7 +142,7 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
             errors.required(&path.field("volumeClaimTemplate"), "");
         }
         "cephfs" | "rbd" if list(source, "monitors").is_empty() => {
-            errors.required(&path.field("monitors"), "")
+            errors.required(&path.field("monitors"), "");
         }
         "gcePersistentDisk" => required("pdName", errors),
         "awsElasticBlockStore" | "cinder" => required("volumeID", errors),
@@ -185,7 +185,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         match (at(item, "fieldRef"), at(item, "resourceFieldRef")) {
             (Some(field), None) => {
-                pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors)
+                pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors);
             }
             (Some(_), Some(_)) => errors.invalid(
                 &path,
@@ -200,7 +200,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
             (None, None) => {
-                errors.required(&path, "one of fieldRef and resourceFieldRef is required")
+                errors.required(&path, "one of fieldRef and resourceFieldRef is required");
             }
         }
         mode(item, "mode", &path, errors);

@@ -186,8 +186,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(pod: Value, ready: &str, reason: &str, restarts: &str) {
-        let cells = super::pod(&pod);
+    fn check(pod: &Value, ready: &str, reason: &str, restarts: &str) {
+        let cells = super::pod(pod);
         assert_eq!(
             (&cells[1], &cells[2], &cells[3]),
             (&json!(ready), &json!(reason), &json!(restarts))
@@ -197,16 +197,16 @@ mod tests {
     #[test]
     fn states_in_one_word() {
         let spec = json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]});
-        check(json!({"spec": spec, "status": {"phase": "Pending"}}), "0/2", "Pending", "0");
+        check(&json!({"spec": spec, "status": {"phase": "Pending"}}), "0/2", "Pending", "0");
         check(
-            json!({"spec": spec, "status": {"phase": "Pending", "initContainerStatuses": [
+            &json!({"spec": spec, "status": {"phase": "Pending", "initContainerStatuses": [
                 {"name": "i", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}]}}),
             "0/2",
             "Init:CrashLoopBackOff",
             "3",
         );
         check(
-            json!({"spec": spec, "status": {"phase": "Running", "containerStatuses": [
+            &json!({"spec": spec, "status": {"phase": "Running", "containerStatuses": [
                 {"name": "a", "ready": true, "state": {"running": {}}},
                 {"name": "b", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]}}),
             "1/2",
@@ -214,7 +214,7 @@ mod tests {
             "0",
         );
         check(
-            json!({"metadata": {"deletionTimestamp": "t"}, "spec": spec, "status": {"phase": "Running"}}),
+            &json!({"metadata": {"deletionTimestamp": "t"}, "spec": spec, "status": {"phase": "Running"}}),
             "0/2",
             "Terminating",
             "0",
