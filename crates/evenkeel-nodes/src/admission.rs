@@ -2,7 +2,7 @@
 
 use evenkeel_api::{quantity::Quantity, requests, views::Pod};
 
-use crate::pod::facts::Refusal;
+use crate::pod::facts::{Refusal, Refused};
 
 /// Why the node refuses `pod`, beside `others` that are on it (those that ended do not count).
 pub(crate) fn refuse<'a>(
@@ -22,7 +22,7 @@ pub(crate) fn refuse<'a>(
 fn too_many(alive: usize, capacity: &[(String, String)]) -> Option<Refusal> {
     let most = amount(capacity, "pods")?.value();
     (i64::try_from(alive).unwrap_or(i64::MAX) >= most).then(|| Refusal {
-        reason: "OutOfpods".into(),
+        reason: Refused::Pods,
         message: format!(
             "Node didn't have enough resource: pods, requested: 1, used: {alive}, capacity: {most}"
         ),
@@ -37,7 +37,7 @@ fn ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Refusal
     let taken =
         others.flat_map(host_ports).any(|theirs| wanted.iter().any(|ours| ours.clashes(&theirs)));
     taken.then(|| Refusal {
-        reason: "NodePorts".into(),
+        reason: Refused::Ports,
         message:
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
                 .into(),
@@ -77,7 +77,10 @@ fn resources<'a>(
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
 ) -> Option<Refusal> {
-    let wanted = requests::of_pod(pod, &[]);
+    // As upstream, extended resources that the node knows nothing of are none of its business.
+    let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
+    let wanted: Vec<_> =
+        requests::of_pod(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
     if wanted.iter().all(|(_, amount)| amount.is_zero()) {
         return None;
     }
@@ -91,7 +94,7 @@ fn resources<'a>(
             .fold(zero, |sum, (_, a)| sum.plus(*a));
         let most = amount(capacity, name).unwrap_or(zero);
         (used.plus(*requested) > most).then(|| Refusal {
-            reason: format!("OutOf{name}").into(),
+            reason: refused(name),
             message: format!(
                 "Node didn't have enough resource: {name}, requested: {}, used: {}, capacity: {}",
                 figure(name, *requested),
@@ -102,6 +105,15 @@ fn resources<'a>(
     })
 }
 
+fn refused(name: &str) -> Refused {
+    match name {
+        "cpu" => Refused::Cpu,
+        "memory" => Refused::Memory,
+        "ephemeral-storage" => Refused::EphemeralStorage,
+        _ => Refused::Extended,
+    }
+}
+
 /// As upstream prints them: CPU in thousandths.
 fn figure(name: &str, amount: Quantity) -> i64 {
     if name == "cpu" { amount.milli_value() } else { amount.value() }
@@ -110,4 +122,54 @@ fn figure(name: &str, amount: Quantity) -> i64 {
 fn amount(capacity: &[(String, String)], name: &str) -> Option<Quantity> {
     let (_, text) = capacity.iter().find(|(own, _)| own == name)?;
     Quantity::parse(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeOptions;
+    use evenkeel_api::{Encoding, View};
+    use serde_json::{Value, json};
+    use std::net::Ipv4Addr;
+
+    fn pod(uid: &str, cpu: &str, port: i32, phase: &str) -> Pod {
+        let ports =
+            if port == 0 { json!([]) } else { json!([{ "containerPort": 80, "hostPort": port }]) };
+        let resources = json!({ "requests": { "cpu": cpu, "example.com/gpu": if uid == "gpu" { "1" } else { "0" } } });
+        let object: Value = json!({
+            "metadata": { "name": uid, "uid": uid },
+            "spec": { "containers": [{ "name": "c", "ports": ports, "resources": resources }] },
+            "status": { "phase": phase },
+        });
+        Pod::decode(object.to_string().as_bytes(), Encoding::Json).unwrap()
+    }
+
+    #[test]
+    fn a_node_takes_what_it_has_room_for() {
+        let capacity =
+            NodeOptions::new("n", Ipv4Addr::LOCALHOST).with_capacity("pods", "4").capacity;
+        let others = [
+            pod("a", "5", 80, "Running"),
+            pod("b", "3", 90, "Succeeded"),
+            pod("c", "0", 0, "Pending"),
+        ];
+        for (asked, want) in [
+            (pod("p", "3", 81, ""), None),
+            (pod("p", "3001m", 0, ""), Some(Refused::Cpu)),
+            (pod("p", "0", 80, ""), Some(Refused::Ports)),
+            (pod("p", "0", 90, ""), None),
+            (pod("gpu", "0", 0, ""), Some(Refused::Extended)),
+            (pod("a", "8", 80, ""), None),
+        ] {
+            let found = refuse(&asked, others.iter(), &capacity).map(|refusal| refusal.reason);
+            assert_eq!(found, want, "{:?}", asked.meta.uid);
+        }
+        let full = ["a", "b", "c", "d"].map(|uid| pod(uid, "0", 0, "Running"));
+        let refusal = refuse(&pod("p", "0", 0, ""), full.iter(), &capacity).unwrap();
+        assert_eq!(refusal.reason, Refused::Pods);
+        assert_eq!(
+            refusal.message,
+            "Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 4"
+        );
+    }
 }

@@ -72,6 +72,32 @@ impl Restart {
 /// Why a node does not take a pod (`status.reason` and `status.message`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) reason: Box<str>,
+    pub(crate) reason: Refused,
     pub(crate) message: String,
+}
+
+/// What was not to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Pods,
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    /// An extended resource, which the message names.
+    Extended,
+    Ports,
+}
+
+impl Refused {
+    /// As upstream has it in status and event.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "OutOfpods",
+            Self::Cpu => "OutOfcpu",
+            Self::Memory => "OutOfmemory",
+            Self::EphemeralStorage => "OutOfephemeral-storage",
+            Self::Extended => "UnexpectedAdmissionError",
+            Self::Ports => "NodePorts",
+        }
+    }
 }

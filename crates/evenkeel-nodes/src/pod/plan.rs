@@ -56,7 +56,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
     match &facts.refused {
         Some(refusal) if !over => {
             pass.memory.refused = true;
-            pass.warn("FailedAdmission", refusal.message.clone());
+            pass.warn(refusal.reason.name(), refusal.message.clone());
         }
         Some(_) => {}
         None if pass.memory.refused => {}

@@ -88,9 +88,10 @@ fn containers(
 
 fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option<(String, String)> {
     match (&facts.refused, stopping) {
-        (Some(refusal), _) => {
-            Some((refusal.reason.to_string(), format!("Pod was rejected: {}", refusal.message)))
-        }
+        (Some(refusal), _) => Some((
+            refusal.reason.name().to_owned(),
+            format!("Pod was rejected: {}", refusal.message),
+        )),
         (None, Some(Stopping { why: Why::Deadline, .. })) if phase == Phase::Failed => {
             Some(("DeadlineExceeded".into(), DEADLINE_MESSAGE.into()))
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::{net::Ipv4Addr, time::Duration};
 
 use super::{
-    facts::Refusal,
+    facts::{Refusal, Refused},
     memory::{Memory, Phase, later},
     observe,
     plan::{Decision, Told, plan},
@@ -398,7 +398,7 @@ fn a_deadline_fails_the_pod_even_if_its_containers_linger() {
 #[test]
 fn a_refused_pod_fails_with_the_reason() {
     let mut world = World::new(one(), json!({}));
-    world.refusal = Some(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
+    world.refusal = Some(Refusal { reason: Refused::Cpu, message: "no cpu".into() });
     world.look();
     world.refusal = None;
     world.run(10);

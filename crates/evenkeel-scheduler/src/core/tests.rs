@@ -119,7 +119,7 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
 }
 
 /// One thing that happens.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Happening {
     PodMade {
         cpu: u8,
@@ -276,7 +276,7 @@ proptest! {
     fn equal_histories_give_equal_choices(happenings in proptest::collection::vec(happening(), 0..60)) {
         let run = || {
             let (mut core, mut world) = (core(), World::default());
-            for (now, happening) in (0..).zip(happenings.clone()) {
+            for (now, happening) in (0..).zip(happenings.iter().copied()) {
                 world.happen(&mut core, happening, now);
             }
             world.pods.into_iter().map(|(name, (_, node))| (name, node)).collect::<Vec<_>>()
