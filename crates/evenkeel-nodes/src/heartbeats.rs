@@ -25,6 +25,7 @@ pub(crate) struct Heartbeats {
     clock: Clock,
     options: NodesOptions,
     names: HashMap<Box<str>, usize>,
+    nodes: Cache<Node>,
     /// Indexes of nodes.
     queue: Queue<usize>,
     state: Mutex<Vec<State>>,
@@ -35,8 +36,6 @@ pub(crate) struct Heartbeats {
 struct State {
     /// When its status was last reported; `None` before it is registered.
     reported: Option<Timestamp>,
-    /// Somebody else made it not ready: report in full.
-    doubted: bool,
     /// Its lease is known to exist.
     leased: bool,
 }
@@ -56,7 +55,8 @@ impl Heartbeats {
             .map(|(n, node)| (node.name.as_str().into(), n))
             .collect();
         let state = Mutex::new(vec![State::default(); options.nodes.len()]);
-        let heartbeats = Arc::new(Self { client, clock, options, names, queue, state });
+        let heartbeats =
+            Arc::new(Self { client, clock, options, names, nodes: nodes.clone(), queue, state });
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
@@ -66,17 +66,16 @@ impl Heartbeats {
         heartbeats
     }
 
-    /// Notices when a controller thinks a node is not ready, and contradicts.
+    /// Looks after a node at once that a controller thinks is not ready.
     fn seen(&self, node: &Node) {
-        let Some(n) = self.names.get(&node.meta.name) else { return };
-        let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
-        if ready.is_none_or(|ready| &*ready.status != "True") {
-            let mut state = self.lock();
-            if state[*n].reported.is_some() && !state[*n].doubted {
-                state[*n].doubted = true;
-                self.queue.add(*n, Priority::NORMAL);
-            }
+        if let Some(n) = self.names.get(&node.meta.name).filter(|_| !is_ready(node)) {
+            self.queue.add(*n, Priority::NORMAL);
         }
+    }
+
+    /// Whether somebody else made the node not ready, which is then to be contradicted.
+    fn doubted(&self, options: &NodeOptions) -> bool {
+        self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
     }
 
     /// Registers every node; heartbeats follow.
@@ -120,10 +119,9 @@ impl Heartbeats {
                 state.reported = Some(now);
                 self.lock()[n] = state.clone();
             }
-            Some(_) if state.doubted => {
+            Some(_) if self.doubted(options) => {
                 self.patch_node(options, node::status_patch(options, now, now)).await?;
                 state.reported = Some(now);
-                state.doubted = false;
             }
             Some(last) if now.duration_since(last).unsigned_abs() >= self.options.status_report => {
                 self.patch_node(options, node::heartbeat_patch(now)).await?;
@@ -199,4 +197,11 @@ impl Heartbeats {
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_ready(node: &Node) -> bool {
+    node.status
+        .conditions
+        .iter()
+        .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
