@@ -11,6 +11,9 @@ use tokio::{sync::mpsc, time::Instant};
 /// How often it is said which caches are still waited for.
 const REMINDER: Duration = Duration::from_secs(10);
 
+/// The least time that each group has to stop.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 struct Groups {
     serving: Tasks,
     caches: Tasks,
@@ -156,8 +159,9 @@ impl Manager {
     }
 }
 
+/// What is left of the grace period, but never too little to say goodbye: a part is not to blame for the one before it.
 fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
+    deadline.saturating_duration_since(Instant::now()).max(GOODBYE)
 }
 
 /// Waits until the caches are filled, and says from time to time which are not.

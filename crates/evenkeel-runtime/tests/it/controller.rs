@@ -1,0 +1,351 @@
+//! A planner of pods for config maps (`data.want` of them), run by the shell.
+
+use crate::server::{Fault, Server};
+use evenkeel_api::{Kind, View, time::Timestamp};
+use evenkeel_runtime::{
+    cache::{Cache, Caches, Full},
+    clock::Clock,
+    controller::{Builder, Env, Error, Outcome},
+    plan::{Create, Delete, Key, Note, Outcomes, Patch, PatchForm, Plan, Planner, Target, Update},
+    tasks::Tasks,
+};
+use http::Method;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::Instant;
+
+const PODS: &str = "v1/pods";
+const MAPS: &str = "v1/configmaps";
+
+fn pods() -> Kind {
+    <Full<Pod> as View>::kind()
+}
+
+struct World {
+    server: Server,
+    env: Env,
+    registry: Registry,
+    tasks: Tasks,
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+    plans: Arc<AtomicU32>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (server, registry, tasks) = (Server::new(), Registry::new(), Tasks::new());
+        let clock = Clock::starting_at(Timestamp::from_second(1_767_225_600).unwrap());
+        let client = server.client(&clock);
+        let caches = Caches::new(client.clone(), clock.clone(), &registry);
+        caches.start(&tasks);
+        let env = Env::new(client, caches, clock, &registry);
+        let (maps, pods) = (env.caches.of(), env.caches.of());
+        Self { server, env, registry, tasks, maps, pods, plans: Arc::default() }
+    }
+
+    fn planner(&self) -> Podder {
+        Podder { maps: self.maps.clone(), pods: self.pods.clone(), plans: Arc::clone(&self.plans) }
+    }
+
+    fn builder(&self) -> Builder {
+        Builder::new(&self.env, "podder", &self.maps)
+            .owns(&self.pods)
+            .workers(2)
+            .stale_skips_metric("podder_stale_sync_skips_total")
+    }
+
+    fn run(&self) {
+        self.run_with(self.builder());
+    }
+
+    fn run_with(&self, builder: Builder) {
+        let (controller, stop) = (builder.planned(self.planner()), self.tasks.token());
+        self.tasks.spawn("podder", controller.run(stop));
+    }
+
+    fn want(&self, name: &str, pods: u32) {
+        self.server.put(MAPS, map(name, pods));
+    }
+
+    fn n_pods(&self) -> usize {
+        self.server.all(PODS).len()
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let events = self.server.all("v1/events");
+        events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn count(&self, metric: &str) -> u64 {
+        let families = self.registry.gather();
+        let Some(family) = families.iter().find(|family| family.name() == metric) else {
+            return 0;
+        };
+        family.get_metric().iter().map(|metric| metric.get_counter().get_value() as u64).sum()
+    }
+}
+
+fn map(name: &str, pods: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"},
+        "data": {"want": pods.to_string()},
+    })
+}
+
+/// Creates or deletes pods until there are as many as wanted; tells how many creates succeeded in `data.made`.
+struct Podder {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+    plans: Arc<AtomicU32>,
+}
+
+struct Seen {
+    map: Arc<Full<ConfigMap>>,
+    pods: Vec<Arc<Full<Pod>>>,
+}
+
+impl Planner for Podder {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let map = self.maps.get(&key.namespace, &key.name)?;
+        let mut pods = self.pods.namespace(&key.namespace);
+        pods.retain(|pod| pod.meta().controlled_by(&map.meta().uid));
+        pods.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
+        Some(Seen { map, pods })
+    }
+
+    fn plan(&self, seen: &Seen, _now: Timestamp) -> Plan {
+        self.plans.fetch_add(1, Ordering::SeqCst);
+        let data = seen.map.data.clone().unwrap_or_default();
+        assert!(!data.contains_key("panic"), "deliberate");
+        let want: usize = data["want"].parse().unwrap();
+        let meta = seen.map.meta();
+        let owner = Target::of(<Full<ConfigMap> as View>::kind(), meta);
+        let mut plan = Plan::nothing();
+        if data.contains_key("adopt") {
+            let pod = Target::new(pods(), "ns", "orphan", "");
+            plan.push(Patch {
+                if_live: Some(owner.clone()),
+                ..Patch::new(pod, PatchForm::Merge, "{}")
+            });
+        }
+        if seen.pods.len() < want {
+            let body = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"generateName": format!("{}-", meta.name), "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": &*meta.name, "uid": &*meta.uid, "controller": true,
+                }]},
+            });
+            plan.push(Create {
+                count: u32::try_from(want - seen.pods.len()).unwrap(),
+                done: Some(Note::normal(owner.clone(), "SuccessfulCreate", "Created pod: {name}")),
+                failed: Some(Note::warning(
+                    owner.clone(),
+                    "FailedCreate",
+                    "Error creating: {error}",
+                )),
+                ..Create::new(pods(), "ns", body.to_string())
+            });
+        }
+        for pod in seen.pods.iter().skip(want) {
+            plan.push(Delete::new(Target::of(pods(), pod.meta())));
+        }
+        plan
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
+        let mut plan = Plan::nothing();
+        let told = seen.map.data.as_ref().and_then(|data| data.get("made"));
+        if (made > 0 || outcomes.first_error().is_some()) && told != Some(&made.to_string()) {
+            let mut object = seen.map.as_ref().clone().into_inner();
+            object.data.get_or_insert_default().insert("made".into(), made.to_string());
+            let target = Target::of(<Full<ConfigMap> as View>::kind(), seen.map.meta());
+            plan.push(Update::new(target, serde_json::to_vec(&object).unwrap()));
+        }
+        plan
+    }
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_cache_never_makes_a_pod_too_many_or_deletes_one_too_many() {
+    let world = World::new();
+    world.run();
+    settle().await;
+    world.server.hold_watches(PODS);
+    world.want("web", 10);
+    settle().await;
+    assert_eq!((world.n_pods(), world.plans.load(Ordering::SeqCst)), (10, 1));
+    // Others may touch the map as they like: until the pods show, nothing is decided.
+    world.want("web", 10);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((world.n_pods(), world.plans.load(Ordering::SeqCst)), (10, 1));
+    world.server.release_watches();
+    settle().await;
+    assert_eq!(world.n_pods(), 10);
+    assert!(world.count("podder_stale_sync_skips_total") > 0);
+
+    world.want("web", 4);
+    settle().await;
+    assert_eq!(world.n_pods(), 4);
+    let deletes = world.server.seen(&Method::DELETE, "pods").len();
+    assert_eq!(deletes, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletes_run_side_by_side_and_are_awaited() {
+    let world = World::new();
+    world.want("web", 8);
+    world.run();
+    settle().await;
+    world.server.latency(Duration::from_millis(10));
+    world.want("web", 0);
+    settle().await;
+    let deletes = world.server.seen(&Method::DELETE, "pods");
+    assert_eq!(deletes.len(), 8, "each pod once");
+    assert!(deletes.iter().all(|delete| delete.at == deletes[0].at));
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_start_slowly_and_stop_at_the_first_failing_batch() {
+    let world = World::new();
+    world.server.latency(Duration::from_millis(1));
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "pods",
+        times: 1,
+        code: 500,
+        reason: "InternalError",
+        cause: "",
+    });
+    world.want("web", 20);
+    world.run();
+    settle().await;
+    let posts = world.server.seen(&Method::POST, "pods");
+    let batches: Vec<usize> = posts.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect();
+    assert_eq!(batches, [1, 1, 2, 4, 8, 5], "the failed one alone, then all twenty");
+    assert_eq!(world.n_pods(), 20);
+    let reasons = world.reasons();
+    assert_eq!(reasons.iter().filter(|reason| *reason == "FailedCreate").count(), 1);
+    let combined = world
+        .server
+        .all("v1/events")
+        .iter()
+        .any(|event| event["message"].as_str().unwrap().starts_with("(c"));
+    assert!(combined, "twenty creates are too many to tell one by one");
+    let made = world.server.get(MAPS, "ns/web").unwrap()["data"]["made"].clone();
+    assert_eq!(made, "20", "status was computed in the same pass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_of_a_namespace_that_goes() {
+    let world = World::new();
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "pods",
+        times: usize::MAX,
+        code: 403,
+        reason: "Forbidden",
+        cause: "NamespaceTerminating",
+    });
+    world.want("web", 20);
+    world.run();
+    settle().await;
+    assert!(world.reasons().is_empty());
+    assert_eq!(world.count("controller_runtime_reconcile_errors_total"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_adopts_for_an_owner_that_was_replaced() {
+    let world = World::new();
+    let mut adopter = map("web", 3);
+    adopter["data"]["adopt"] = "yes".into();
+    world.server.put(MAPS, adopter);
+    world.maps.synced().await;
+    world.server.hold_watches(MAPS);
+    let mut other = map("web", 3);
+    other["metadata"]["uid"] = "another".into();
+    world.server.put(MAPS, other);
+    world.run_with(world.builder().max_retries(2));
+    settle().await;
+    assert_eq!(
+        world.server.seen(&Method::GET, "configmaps/web").len(),
+        3,
+        "once in each of three passes"
+    );
+    assert_eq!(world.server.seen(&Method::PATCH, "pods").len(), 0);
+    assert_eq!(
+        (world.n_pods(), world.server.seen(&Method::PUT, "configmaps").len()),
+        (0, 0),
+        "the pass ended there"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_key_only_and_is_retried() {
+    let world = World::new();
+    let mut bad = map("bad", 1);
+    bad["data"]["panic"] = "yes".into();
+    world.server.put(MAPS, bad);
+    world.want("good", 2);
+    world.run();
+    settle().await;
+    assert_eq!(world.n_pods(), 2);
+    let panics = world.count("controller_runtime_reconcile_panics_total");
+    assert!(panics > 2, "{panics}");
+    // Mended, it works.
+    world.server.put(MAPS, map("bad", 1));
+    settle().await;
+    assert_eq!(world.n_pods(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when_it_asks() {
+    let world = World::new();
+    let calls: Arc<std::sync::Mutex<Vec<(String, u32, Duration)>>> = Arc::default();
+    let (log, start) = (Arc::clone(&calls), Instant::now());
+    let controller = Builder::new(&world.env, "function", &world.maps).max_retries(3).reconcile(
+        move |request, _context| {
+            let name = request.key.name.to_string();
+            log.lock().unwrap().push((name.clone(), request.attempt, start.elapsed()));
+            async move {
+                match &*name {
+                    "fails" => Err(Error::message("deliberate")),
+                    "hopeless" => Err(Error::terminal("deliberate")),
+                    _ => Ok(Outcome::again(Duration::from_secs(60))),
+                }
+            }
+        },
+    );
+    for name in ["fails", "hopeless", "waits"] {
+        world.want(name, 0);
+    }
+    let stop = world.tasks.token();
+    world.tasks.spawn("function", controller.run(stop));
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    let calls = calls.lock().unwrap().clone();
+    let of = |name: &str| {
+        calls.iter().filter(|(n, ..)| n == name).map(|(_, attempt, _)| *attempt).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of("fails"), of("hopeless"), of("waits")),
+        (vec![0, 1, 2, 3], vec![0], vec![0, 0, 0])
+    );
+    let late: Vec<u64> =
+        calls.iter().filter(|(n, ..)| n == "waits").map(|(.., at)| at.as_secs()).collect();
+    assert_eq!(late, [0, 60, 120]);
+    assert!(world.tasks.shut_down(Duration::from_secs(5)).await.is_empty());
+}

@@ -1,0 +1,146 @@
+//! Recorders against a server that is not always there.
+
+use crate::server::{Fault, Server};
+use evenkeel_api::{Kind, time::Timestamp};
+use evenkeel_runtime::{
+    clock::Clock,
+    events::{Recorder, SeriesRecorder},
+    plan::{Note, Target},
+    tasks::Tasks,
+};
+use http::Method;
+use std::time::Duration;
+
+const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+const CORE: &str = "v1/events";
+const SERIES: &str = "events.k8s.io/v1/events";
+
+struct World {
+    server: Server,
+    clock: Clock,
+    tasks: Tasks,
+}
+
+fn world() -> World {
+    let clock = Clock::starting_at(Timestamp::from_second(1_767_225_600).unwrap());
+    World { server: Server::new(), clock, tasks: Tasks::new() }
+}
+
+impl World {
+    fn recorder(&self) -> Recorder {
+        Recorder::new(self.server.client(&self.clock), "replicaset-controller", self.clock.clone())
+    }
+}
+
+fn note(object: &str, message: &str) -> Note {
+    Note::normal(Target::new(PODS, "ns", object, "u"), "SuccessfulCreate", message)
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_is_a_patch_of_the_first_event() {
+    let world = world();
+    let recorder = world.recorder();
+    recorder.start(&world.tasks);
+    for _ in 0..3 {
+        recorder.record(&note("web", "Created pod: a"));
+        settle().await;
+    }
+    let events = world.server.all(CORE);
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["count"], &events[0]["source"]["component"]),
+        (&3.into(), &"replicaset-controller".into())
+    );
+    assert_eq!(world.server.seen(&Method::PATCH, "events").len(), 2);
+    // The event has expired on the server: the next repeat makes it anew, with its count.
+    let name = events[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    world.server.remove(CORE, &format!("ns/{name}"));
+    recorder.record(&note("web", "Created pod: a"));
+    settle().await;
+    assert_eq!(world.server.all(CORE)[0]["count"], 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_tried_again_when_there_is_no_answer_and_dropped_when_refused() {
+    let world = world();
+    let recorder = world.recorder();
+    recorder.start(&world.tasks);
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "events",
+        times: 2,
+        code: 0,
+        reason: "",
+        cause: "",
+    });
+    recorder.record(&note("web", "first"));
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(world.server.all(CORE).len(), 1);
+    assert_eq!(world.server.seen(&Method::POST, "events").len(), 3);
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "events",
+        times: 1,
+        code: 403,
+        reason: "Forbidden",
+        cause: "",
+    });
+    recorder.record(&note("web", "second"));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(world.server.seen(&Method::POST, "events").len(), 4, "an answer is an answer");
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "events",
+        times: 100,
+        code: 0,
+        reason: "",
+        cause: "",
+    });
+    recorder.record(&note("web", "third"));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(world.server.seen(&Method::POST, "events").len(), 16, "twelve tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn recording_never_blocks_and_stopping_writes_what_waits() {
+    let world = world();
+    let recorder = world.recorder();
+    for n in 0..1005 {
+        recorder.record(&note(&format!("web-{n}"), "Created"));
+    }
+    assert_eq!(recorder.dropped(), 5);
+    recorder.start(&world.tasks);
+    world.tasks.shut_down(Duration::from_secs(10)).await;
+    assert_eq!(world.server.all(CORE).len(), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_is_written_at_its_start_and_at_its_end() {
+    let world = world();
+    let client = world.server.client(&world.clock);
+    let recorder = SeriesRecorder::new(
+        client,
+        "default-scheduler",
+        "default-scheduler-host",
+        world.clock.clone(),
+    );
+    recorder.start(&world.tasks);
+    for n in 0..5 {
+        let message = format!("0/{n} nodes are available");
+        recorder.record(&note("web", &message), "Scheduling", None);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let events = world.server.all(SERIES);
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["series"]["count"], &events[0]["action"]),
+        (&2.into(), &"Scheduling".into())
+    );
+    tokio::time::sleep(Duration::from_secs(13 * 60)).await;
+    assert_eq!(world.server.all(SERIES)[0]["series"]["count"], 5);
+    assert_eq!(world.server.seen(&Method::PATCH, "events").len(), 2);
+}

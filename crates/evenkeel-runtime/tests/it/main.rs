@@ -1,0 +1,9 @@
+//! The runtime against a small scripted API server, in paused time.
+
+#![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
+
+mod controller;
+mod events;
+mod lease;
+mod manager;
+mod server;

@@ -1,0 +1,178 @@
+//! A manager's life: order of start and stop, loss of the lease, failures.
+
+use crate::server::{Fault, Server};
+use evenkeel_api::{View, time::Timestamp};
+use evenkeel_runtime::{
+    cache::Full,
+    clock::Clock,
+    controller::Outcome,
+    manager::{Group, Manager, ManagerError, Running},
+    plan::Key,
+};
+use http::Method;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::json;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+const LEASES: &str = "coordination.k8s.io/v1/leases";
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn manager(server: &Server) -> Manager {
+    let clock = Clock::starting_at(Timestamp::from_second(1_767_225_600).unwrap());
+    Manager::builder(server.kube())
+        .clock(clock)
+        .component("test")
+        .leader_election("kube-system", "test", "me")
+        .grace_period(seconds(30))
+        .build()
+        .unwrap()
+}
+
+/// Something that tells when it starts and stops, and takes a second for each.
+fn add(manager: &Manager, log: &Log, group: Group, name: &'static str) {
+    let log = Arc::clone(log);
+    manager.add(group, name, move |running: Running| async move {
+        log.lock().unwrap().push(format!("{name} up"));
+        tokio::time::sleep(seconds(1)).await;
+        running.ready();
+        running.stopped().await;
+        tokio::time::sleep(seconds(1)).await;
+        log.lock().unwrap().push(format!("{name} down"));
+        Ok(())
+    });
+}
+
+fn lines(log: &Log) -> Vec<String> {
+    log.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
+    let (server, log) = (Server::new(), Log::default());
+    let manager = manager(&server);
+    add(&manager, &log, Group::Leader, "leader");
+    add(&manager, &log, Group::Others, "other");
+    add(&manager, &log, Group::Serving, "http");
+    let (watched, at_shutdown) = (server.clone(), Arc::clone(&log));
+    manager
+        .run(async move {
+            tokio::time::sleep(seconds(30)).await;
+            assert_eq!(
+                watched.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"],
+                "me"
+            );
+            assert_eq!(lines(&at_shutdown), ["http up", "other up", "leader up"]);
+        })
+        .await
+        .unwrap();
+    assert_eq!(lines(&log)[3..], ["leader down", "other down", "http down"]);
+    assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
+    let told: Vec<String> = server
+        .all("v1/events")
+        .iter()
+        .map(|event| event["message"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(told, ["me became leader", "me stopped leading"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_an_error_and_cuts_work_short() {
+    let (server, log) = (Server::new(), Log::default());
+    let manager = manager(&server);
+    add(&manager, &log, Group::Leader, "leader");
+    add(&manager, &log, Group::Others, "other");
+    let saboteur = server.clone();
+    manager.add(Group::Others, "saboteur", move |running| async move {
+        tokio::time::sleep(seconds(10)).await;
+        for method in [Method::PUT, Method::GET] {
+            let times = usize::MAX;
+            saboteur.fail(Fault {
+                method,
+                path: "leases",
+                times,
+                code: 500,
+                reason: "InternalError",
+                cause: "",
+            });
+        }
+        running.stopped().await;
+        Ok(())
+    });
+    let ended = manager.run(std::future::pending()).await;
+    assert!(matches!(ended, Err(ManagerError::LeaderElectionLost)), "{ended:?}");
+    assert_eq!(
+        lines(&log),
+        ["other up", "leader up", "other down"],
+        "the leader's work was not finished in peace"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failing_part_stops_the_program_with_its_error() {
+    for panics in [false, true] {
+        let (server, log) = (Server::new(), Log::default());
+        let manager = manager(&server);
+        add(&manager, &log, Group::Serving, "http");
+        manager.add(Group::Leader, "bad", move |_| async move {
+            tokio::time::sleep(seconds(5)).await;
+            assert!(!panics, "deliberate");
+            Err("no luck".into())
+        });
+        let ended = manager.run(std::future::pending()).await;
+        let Err(ManagerError::Runnable { name, source }) = ended else { panic!("{ended:?}") };
+        let text = if panics { "panic: deliberate" } else { "no luck" };
+        assert_eq!((name.as_str(), source.to_string().as_str()), ("bad", text));
+        assert_eq!(lines(&log), ["http up", "http down"]);
+        assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_stop_in_time_is_aborted_and_named() {
+    let server = Server::new();
+    let manager = manager(&server);
+    manager.add(Group::Leader, "deaf", |_| std::future::pending());
+    let ended = manager.run(tokio::time::sleep(seconds(5))).await;
+    let Err(ManagerError::Late(names)) = ended else { panic!("{ended:?}") };
+    assert_eq!(names, ["deaf"]);
+    assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authors_controller_reconciles_roots_and_what_maps_to_them() {
+    let server = Server::new();
+    server.put("v1/configmaps", json!({"metadata": {"name": "a", "namespace": "ns"}}));
+    let manager = manager(&server);
+    let log = Log::default();
+    let seen = Arc::clone(&log);
+    manager
+        .controller::<ConfigMap>()
+        .watches::<Secret>(|secret: &Full<Secret>| {
+            vec![Key::new(&secret.meta().namespace, "from-secret")]
+        })
+        .max_concurrent(2)
+        .reconcile(move |request, _| {
+            seen.lock().unwrap().push(request.key.to_string());
+            async { Ok(Outcome::Settled) }
+        });
+    let actor = server.clone();
+    let shutdown = async move {
+        tokio::time::sleep(seconds(5)).await;
+        actor.put("v1/secrets", json!({"metadata": {"name": "s", "namespace": "ns"}}));
+        tokio::time::sleep(seconds(5)).await;
+        actor.remove("v1/configmaps", "ns/a");
+        tokio::time::sleep(seconds(5)).await;
+    };
+    assert_eq!(manager.health().answer("healthz", "").body(), "ok");
+    assert_eq!(manager.readiness().answer("readyz", "").status(), 500, "nothing is cached yet");
+    manager.run(shutdown).await.unwrap();
+    assert_eq!(lines(&log), ["ns/a", "ns/from-secret", "ns/a"]);
+}
