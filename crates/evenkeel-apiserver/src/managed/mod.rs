@@ -12,6 +12,7 @@ mod ignored;
 mod last_applied;
 mod merge;
 mod remove;
+mod scale;
 mod set;
 mod update;
 
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 
 pub(crate) use apply::apply;
 pub(crate) use entries::keep_times;
+pub(crate) use scale::{settle, view};
 pub(crate) use update::track;
 
 /// A write, as an entry names it.

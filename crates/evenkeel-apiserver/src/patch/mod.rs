@@ -82,6 +82,22 @@ pub(crate) fn apply(
     applied::apply(&schema, kind, current, body, &writer.write(), force, validation)
 }
 
+/// The `scale` view of an object with the managers of its replicas. `path` is the field of the replicas in the object.
+pub(crate) fn show_managers(object: &Value, path: &[&str], view: &mut Value) {
+    managed::view(object, &elements(path).iter().map(String::as_str).collect::<Vec<_>>()).write(view);
+}
+
+/// Sets the managers of `new`, an object of `kind` that was written through its `scale` view, from those that the view then had.
+pub(crate) fn settle_managers(kind: &GroupVersionKind, old: &Value, path: &[&str], view: &Value, new: &mut Value) {
+    let path = elements(path);
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    managed::settle(old, view, &kind.api_version(), &path).write(new);
+}
+
+fn elements(path: &[&str]) -> Vec<String> {
+    path.iter().map(|name| format!("f:{name}")).collect()
+}
+
 /// Brings `managedFields` of `new` up to date after a write that was no apply. `old` is the stored object, none on create.
 /// When nothing but times of `managedFields` would change, `new` is left with those of `old`.
 pub(crate) fn track(
