@@ -193,7 +193,7 @@ impl<'s> Decoder<'s> {
         if field.pointer || (&*field.name == "managedFields" && value.is_array()) {
             return Some(value);
         }
-        keep(field, at, value)
+        keep(field, at, stored(value, at))
     }
 
     fn map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], at: At<'s>) -> Value {
@@ -201,7 +201,10 @@ impl<'s> Decoder<'s> {
         for (key, json) in entries {
             let length = self.path.len();
             self.enter(key);
-            let value = self.value(json, at);
+            let value = match self.value(json, at) {
+                Value::Null if matches!(at.shape(), Shape::Bytes) => Value::String(String::new()),
+                value => value,
+            };
             self.path.truncate(length);
             if out.insert(key.clone().into_owned(), value).is_some() {
                 self.strict("duplicate", key);
@@ -260,6 +263,14 @@ impl<'s> Decoder<'s> {
         };
         self.findings.error =
             Some(format!("json: cannot unmarshal {form} into Go {place} of type {go}"));
+    }
+}
+
+/// Upstream's storage does not tell an empty list or map from none at all.
+fn stored(value: Value, at: At<'_>) -> Value {
+    match at.shape() {
+        Shape::List { .. } | Shape::Map { .. } if is_empty(&value) => Value::Null,
+        _ => value,
     }
 }
 
@@ -344,6 +355,10 @@ mod tests {
         let want = json!({"metadata": {}, "status": {}, "spec": {"replicas": 0, "selector": null, "strategy": {},
             "template": {"metadata": {}, "spec": {"containers": null}}}});
         assert_eq!(value, want);
+        let (value, _) = read("rbac.authorization.k8s.io", "Role", r#"{"rules":[]}"#);
+        assert_eq!(value, json!({"metadata": {}, "rules": null}));
+        let (value, _) = read("", "Secret", r#"{"data":{"k":null}}"#);
+        assert_eq!(value["data"], json!({"k": ""}));
         let (value, _) = read("", "Pod", r#"{"spec":{"containers":[{"name":"c"}]}}"#);
         assert_eq!(value["spec"], json!({"containers": [{"name": "c", "resources": {}}]}));
     }

@@ -6,6 +6,8 @@ mod json_patch;
 mod merge_patch;
 mod ordering;
 mod patched;
+#[cfg(test)]
+mod recorded;
 mod strategic;
 
 use jiff::Timestamp;
@@ -84,11 +86,18 @@ pub(crate) fn apply(
 
 /// The `scale` view of an object with the managers of its replicas. `path` is the field of the replicas in the object.
 pub(crate) fn show_managers(object: &Value, path: &[&str], view: &mut Value) {
-    managed::view(object, &elements(path).iter().map(String::as_str).collect::<Vec<_>>()).write(view);
+    managed::view(object, &elements(path).iter().map(String::as_str).collect::<Vec<_>>())
+        .write(view);
 }
 
 /// Sets the managers of `new`, an object of `kind` that was written through its `scale` view, from those that the view then had.
-pub(crate) fn settle_managers(kind: &GroupVersionKind, old: &Value, path: &[&str], view: &Value, new: &mut Value) {
+pub(crate) fn settle_managers(
+    kind: &GroupVersionKind,
+    old: &Value,
+    path: &[&str],
+    view: &Value,
+    new: &mut Value,
+) {
     let path = elements(path);
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     managed::settle(old, view, &kind.api_version(), &path).write(new);
