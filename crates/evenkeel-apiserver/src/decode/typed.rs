@@ -71,6 +71,11 @@ pub(crate) fn zero(at: At<'_>) -> Value {
     }
 }
 
+/// What Go writes for a named field of the type that was never set; `None` when it leaves it out.
+pub(crate) fn unset(at: At<'_>, field: &str) -> Option<Value> {
+    absent(at.as_struct()?.field(field)?, at)
+}
+
 /// What Go writes for a field that was never set; `None` when it leaves it out.
 fn absent(field: &Field, owner: At<'_>) -> Option<Value> {
     if field.pointer {

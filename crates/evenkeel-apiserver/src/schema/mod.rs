@@ -14,6 +14,7 @@ use node::{At, Id, Tree};
 use openapi::Builtin;
 use serde_json::Value;
 
+use crate::decode::typed;
 use crate::resource::GroupVersionKind;
 use crate::status::FieldError;
 
@@ -42,6 +43,16 @@ fn builtin() -> &'static Builtin {
 /// Fills in the defaults that the schema of `kind` states. Those of built-in kinds are upstream's code, not its schema:
 /// what the schema calls a default there is what an unset field looks like, and decoding has seen to that.
 pub(crate) fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
+
+/// Puts a top-level field back to what it is when nobody has set it.
+pub(crate) fn reset_field(kind: &GroupVersionKind, object: &mut Value, field: &str) {
+    let Some(map) = object.as_object_mut() else { return };
+    map.remove(field);
+    let unset = Schema::of(kind).and_then(|schema| typed::unset(schema.at(), field));
+    if let Some(value) = unset {
+        map.insert(field.to_owned(), value);
+    }
+}
 
 /// What is structurally wrong with an object of `kind`: all of `metadata` but names (labels, annotations, finalizers,
 /// owner references, managedFields), which is the same for every kind.

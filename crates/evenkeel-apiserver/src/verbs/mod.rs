@@ -8,6 +8,7 @@ mod list;
 mod meta;
 mod namespace;
 mod patch;
+mod scale;
 mod update;
 mod watch;
 mod write;

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Lost, TRIES, Write, Written};
-use super::{create, meta, update};
+use super::{create, meta, scale, update};
 use crate::api::key;
 use crate::patch::{self, PatchType, Patched, Writer};
 use crate::pipeline::Ask;
@@ -90,7 +90,7 @@ fn patched(
     patch::patch(&kind, form, current, body, write.options.validation)
 }
 
-fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
+pub(super) fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
     Writer {
         manager: &write.options.manager,
         subresource: write.ask.target.subresource,
@@ -108,7 +108,9 @@ async fn patch_part(
     part: Value,
 ) -> Result<Written, Lost> {
     let ask = write.ask;
-    let Patched { object: part, warnings } = patched(write, form, body, &part)?;
+    let mut before = part;
+    scale::show(&update::part_kind(ask), old, &mut before);
+    let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.warnings = warnings;
     checked(ask, &part)?;
     let mut new = old.clone();
@@ -120,8 +122,12 @@ async fn patch_part(
     }
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
+    if form != PatchType::Apply {
+        scale::track(&update::part_kind(ask), &before, &mut part, &writer(write));
+    }
+    let tracked = scale::settle(&update::part_kind(ask), &write.stored.gvk, old, &part, &mut new);
     write.convert_out(&mut new);
-    write.replace(entry, old, new, false).await
+    write.replace(entry, old, new, tracked).await
 }
 
 /// A patch may not rename.

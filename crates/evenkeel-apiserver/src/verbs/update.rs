@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Lost, TRIES, Write, Written};
-use super::{answer_value, create, meta};
+use super::{answer_value, create, meta, scale};
 use crate::api::key;
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
@@ -107,8 +107,16 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             result?;
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);
+            let kind = part_kind(ask);
+            let before = write.stored.hooks.read_part(ask.target.subresource, &old).transpose()?;
+            let mut part = object.clone();
+            if let Some(mut before) = before {
+                scale::show(&kind, &old, &mut before);
+                scale::track(&kind, &before, &mut part, &super::patch::writer(write));
+            }
+            let tracked = scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);
             write.convert_out(&mut new);
-            write.replace(&entry, &old, new, false).await
+            write.replace(&entry, &old, new, tracked).await
         }
     }
 }

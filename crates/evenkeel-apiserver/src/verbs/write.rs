@@ -133,7 +133,7 @@ impl<'a> Write<'a> {
             meta::metadata(&mut object).remove(field);
         }
         if self.has_status() {
-            crate::kinds::drop_field(&mut object, "status");
+            schema::reset_field(&self.stored.gvk, &mut object, "status");
         }
         if !tracked {
             patch::track(&self.stored.gvk, None, &mut object, &self.writer());
