@@ -71,6 +71,35 @@ pub(crate) fn zero(at: At<'_>) -> Value {
     }
 }
 
+/// Turns empty lists and maps into null: upstream's storage does not tell the one from the other. What may be left out
+/// when empty was left out by decoding; this is about the rest.
+pub(crate) fn forget_empty(value: &mut Value, at: At<'_>) {
+    match (at.shape(), value) {
+        (Shape::List { .. } | Shape::Map { .. }, value) if is_empty(value) => *value = Value::Null,
+        (Shape::Struct(s), Value::Object(entries)) => {
+            for (key, value) in entries {
+                // Managers are the server's own; an empty list of them has a meaning.
+                if let Some(field) = s.field(key).filter(|f| &*f.name != "managedFields") {
+                    forget_empty(value, at.to(field.node));
+                }
+            }
+        }
+        (Shape::Map { value, .. }, Value::Object(entries)) => {
+            let at = at.to(*value);
+            if matches!(at.shape(), Shape::Struct(_)) {
+                entries.values_mut().for_each(|value| forget_empty(value, at));
+            }
+        }
+        (Shape::List { item, .. }, Value::Array(items)) => {
+            let at = at.to(*item);
+            if matches!(at.shape(), Shape::Struct(_)) {
+                items.iter_mut().for_each(|value| forget_empty(value, at));
+            }
+        }
+        _ => {}
+    }
+}
+
 /// What Go writes for a named field of the type that was never set; `None` when it leaves it out.
 pub(crate) fn unset(at: At<'_>, field: &str) -> Option<Value> {
     absent(at.as_struct()?.field(field)?, at)
@@ -198,7 +227,7 @@ impl<'s> Decoder<'s> {
         if field.pointer || (&*field.name == "managedFields" && value.is_array()) {
             return Some(value);
         }
-        keep(field, at, stored(value, at))
+        keep(field, at, value)
     }
 
     fn map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], at: At<'s>) -> Value {
@@ -268,14 +297,6 @@ impl<'s> Decoder<'s> {
         };
         self.findings.error =
             Some(format!("json: cannot unmarshal {form} into Go {place} of type {go}"));
-    }
-}
-
-/// Upstream's storage does not tell an empty list or map from none at all.
-fn stored(value: Value, at: At<'_>) -> Value {
-    match at.shape() {
-        Shape::List { .. } | Shape::Map { .. } if is_empty(&value) => Value::Null,
-        _ => value,
     }
 }
 
@@ -360,7 +381,11 @@ mod tests {
         let want = json!({"metadata": {}, "status": {}, "spec": {"replicas": 0, "selector": null, "strategy": {},
             "template": {"metadata": {}, "spec": {"containers": null}}}});
         assert_eq!(value, want);
-        let (value, _) = read("rbac.authorization.k8s.io", "Role", r#"{"rules":[]}"#);
+        let (mut value, _) = read("rbac.authorization.k8s.io", "Role", r#"{"rules":[]}"#);
+        assert_eq!(value, json!({"metadata": {}, "rules": []}));
+        let role =
+            Schema::builtin("rbac.authorization.k8s.io", "v1", "Role").expect("a built-in kind");
+        forget_empty(&mut value, role.at());
         assert_eq!(value, json!({"metadata": {}, "rules": null}));
         let (value, _) = read("", "Secret", r#"{"data":{"k":null}}"#);
         assert_eq!(value["data"], json!({"k": ""}));

@@ -30,6 +30,7 @@ pub(super) fn apply(
         )));
     }
     let mut object = named(object, kind);
+    typed::forget_empty(&mut object, schema.at());
     if let Some(current) = current {
         managed::keep_times(current, &mut object);
     }

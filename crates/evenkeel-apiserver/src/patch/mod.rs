@@ -13,7 +13,7 @@ mod strategic;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::decode::FieldValidation;
+use crate::decode::{FieldValidation, typed};
 use crate::managed;
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
@@ -108,6 +108,7 @@ fn elements(path: &[&str]) -> Vec<String> {
 }
 
 /// Brings `managedFields` of `new` up to date after a write that was no apply. `old` is the stored object, none on create.
+/// From here on the object is as storage has it: empty lists and maps are null, where they are not left out.
 /// When nothing but times of `managedFields` would change, `new` is left with those of `old`.
 pub(crate) fn track(
     kind: &GroupVersionKind,
@@ -117,6 +118,7 @@ pub(crate) fn track(
 ) {
     let Some(schema) = Schema::of(kind) else { return };
     managed::track(&schema, old, new, &writer.write());
+    typed::forget_empty(new, schema.at());
     if let Some(old) = old {
         managed::keep_times(old, new);
     }
