@@ -4,11 +4,13 @@ use super::rows::{ROWS, Row};
 use super::validate::{self, Errors, Subject};
 use super::value::{self, text};
 use super::{
-    KindHooks, admission, autoscaling, defaults, pods, scale, services, strategy, warnings,
+    KindHooks, admission, autoscaling, binding, defaults, eviction, pods, proxies, scale, services,
+    strategy, warnings,
 };
 use crate::api::{Answer, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -135,7 +137,7 @@ impl KindHooks for Builtin {
 
     fn default_propagation(&self) -> super::Propagation {
         match (self.row.group, self.row.kind) {
-            ("", "ReplicationController") => super::Propagation::Orphan,
+            ("", "ReplicationController") | ("batch", "Job") => super::Propagation::Orphan,
             _ => super::Propagation::Background,
         }
     }
@@ -188,17 +190,31 @@ impl KindHooks for Builtin {
         (subresource == "scale").then(|| scale::write(cx, object, part))
     }
 
+    fn connects(&self, subresource: &str) -> bool {
+        match (self.row.group, self.row.kind) {
+            ("", "Pod") => {
+                matches!(
+                    subresource,
+                    "binding" | "eviction" | "log" | "exec" | "attach" | "portforward" | "proxy"
+                )
+            }
+            ("", "Node" | "Service") => subresource == "proxy",
+            _ => false,
+        }
+    }
+
     fn connect<'a>(
         &'a self,
         call: &'a Call<'a>,
     ) -> Option<BoxFuture<'a, Result<Answer, StatusError>>> {
-        match (self.row.kind, call.cx.subresource) {
-            (
-                "Pod",
-                "binding" | "eviction" | "log" | "exec" | "attach" | "portforward" | "proxy",
-            ) => pods::connect(call),
-            _ => None,
-        }
+        Some(match (self.row.kind, call.cx.subresource) {
+            ("Pod", "binding") => binding::bind(call).boxed(),
+            ("Pod", "eviction") => eviction::evict(call).boxed(),
+            ("Pod", _) => async { proxies::pod(call) }.boxed(),
+            ("Node", "proxy") => async { proxies::node(call) }.boxed(),
+            ("Service", "proxy") => async { proxies::service(call) }.boxed(),
+            _ => return None,
+        })
     }
 
     fn aborted(&self, object: &Value, old: Option<&Value>) {

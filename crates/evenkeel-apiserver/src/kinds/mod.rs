@@ -3,11 +3,15 @@
 mod admission;
 mod amount;
 mod autoscaling;
+mod binding;
 mod builtin;
+mod conditions;
 mod cron;
 mod defaults;
+mod eviction;
 mod jobs;
 mod pods;
+mod proxies;
 mod rows;
 pub(crate) mod scale;
 mod services;
@@ -15,6 +19,7 @@ mod strategy;
 pub(crate) mod validate;
 pub(crate) mod value;
 mod warnings;
+mod writes;
 
 use std::sync::Arc;
 

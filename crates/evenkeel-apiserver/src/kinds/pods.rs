@@ -3,19 +3,16 @@
 use super::amount::Amount;
 use super::keep_field;
 use super::value::{self, copy, int, list, object, set, text};
-use crate::api::{Answer, Call};
-use crate::status::StatusError;
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 /// A new pod is pending, and its class of service is known.
-pub(super) fn create(pod: &mut Value) {
+pub(super) fn create(pod: &mut Value, now: &str) {
     let class = quality(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if !list(pod, "spec.schedulingGates").is_empty() {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
-            "lastProbeTime": null, "lastTransitionTime": null}]);
+            "lastProbeTime": null, "lastTransitionTime": now}]);
     }
     set(pod, "status", status);
 }
@@ -97,11 +94,4 @@ pub(super) fn grace(pod: &Value, requested: Option<i64>) -> Option<i64> {
         return Some(0);
     }
     Some(if seconds < 0 { 1 } else { seconds })
-}
-
-/// Serves what is no plain verb on a pod.
-pub(super) fn connect<'a>(
-    _call: &'a Call<'a>,
-) -> Option<BoxFuture<'a, Result<Answer, StatusError>>> {
-    None
 }

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 /// Before a create, after `status` is what it is for new objects.
 pub(super) fn create(row: &Row, cx: &Context<'_>, object: &mut Value) {
     match (row.group, row.kind) {
-        ("", "Pod") => pods::create(object),
+        ("", "Pod") => pods::create(object, &crate::api::seconds(cx.now)),
         ("", "Namespace") => namespace(object),
         ("", "PersistentVolume") => {
             set(object, "status.lastPhaseTransitionTime", crate::api::seconds(cx.now));
         }
         ("apps", "DaemonSet") => template_generation(object, 1),
         ("batch", "Job") => jobs::create(object),
+        ("rbac.authorization.k8s.io", _) => empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => signing_request(cx, object),
         _ => {}
     }
@@ -54,6 +55,9 @@ pub(super) fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) 
         (_, _, "status") => status_update(row, new, old),
         _ if cx.has_status => keep_field(new, old, "status"),
         _ => {}
+    }
+    if row.group == "rbac.authorization.k8s.io" {
+        empty_rules(new);
     }
     if (row.group, row.kind, cx.subresource) == ("apps", "DaemonSet", "") {
         let before = generation_annotation(old);
@@ -110,6 +114,13 @@ fn generation_annotation(object: &Value) -> i64 {
 fn template_generation(object: &mut Value, generation: i64) {
     if let Some(annotations) = object_mut(object, "metadata.annotations") {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), Value::from(generation.to_string()));
+    }
+}
+
+/// An empty list of rules is stored as none, and shown as null.
+fn empty_rules(role: &mut Value) {
+    if role.get("rules").is_some_and(value::is_blank) {
+        set(role, "rules", Value::Null);
     }
 }
 

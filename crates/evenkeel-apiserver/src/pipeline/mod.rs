@@ -98,7 +98,10 @@ where
         "audit-id",
         HeaderValue::try_from(api.uid()).unwrap_or_else(|_| HeaderValue::from_static("-")),
     );
-    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    // What may be kept says so itself: discovery and OpenAPI.
+    headers
+        .entry(http::header::CACHE_CONTROL)
+        .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
     api.metrics.count(labels, response.status().as_u16());
     if head.method == Method::HEAD {
         *response.body_mut() = Body::empty();

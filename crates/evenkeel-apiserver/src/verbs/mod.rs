@@ -2,7 +2,7 @@
 
 mod connect;
 mod create;
-mod delete;
+pub(crate) mod delete;
 mod get;
 mod list;
 mod meta;

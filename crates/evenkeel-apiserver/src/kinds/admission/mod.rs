@@ -4,7 +4,8 @@ mod pods;
 mod service_accounts;
 
 use super::rows::Row;
-use super::value::{list, set, text};
+use super::value::{self, list, set, text};
+use super::writes;
 use crate::api::Context;
 use crate::status::StatusError;
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ pub(super) fn admit(
             Ok(())
         }
         ("", "PersistentVolumeClaim", "") if old.is_none() => {
+            default_storage_class(cx, object);
             add_finalizer(object, "kubernetes.io/pvc-protection");
             Ok(())
         }
@@ -59,5 +61,26 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
     if !finalizers.iter().any(|name| name == finalizer) {
         finalizers.push(Value::from(finalizer));
         set(object, "metadata.finalizers", finalizers);
+    }
+}
+
+/// DefaultStorageClass: a claim that names no class gets the newest of those marked as the default.
+fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
+    if value::at(claim, "spec.storageClassName").is_some() {
+        return;
+    }
+    let is_default = |class: &Value| {
+        value::object(class, "metadata.annotations")
+            .and_then(|all| all.get("storageclass.kubernetes.io/is-default-class"))
+            .is_some_and(|value| value == "true")
+    };
+    let mut classes = writes::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
+    classes.retain(is_default);
+    let newest = classes.iter().max_by(|a, b| {
+        let key = |class: &Value| text(class, "metadata.creationTimestamp").to_owned();
+        key(a).cmp(&key(b)).then_with(|| text(b, "metadata.name").cmp(text(a, "metadata.name")))
+    });
+    if let Some(class) = newest {
+        set(claim, "spec.storageClassName", text(class, "metadata.name"));
     }
 }

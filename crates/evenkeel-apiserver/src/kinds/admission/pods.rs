@@ -1,7 +1,8 @@
 //! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority.
 
 use crate::api::Context;
-use crate::kinds::value::{at, int, list, set, text};
+use crate::kinds::value::{at, flag, int, list, set, text};
+use crate::kinds::writes;
 use crate::status::StatusError;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ pub(super) fn default_tolerations(pod: &mut Value) {
 /// The number of a pod's priority class, and whether it may push others out.
 pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let name = text(pod, "spec.priorityClassName").to_owned();
-    let class = if name.is_empty() { None } else { Some(named_class(cx, &name)?) };
+    let class = if name.is_empty() { default_class(cx) } else { Some(named_class(cx, &name)?) };
     let (value, policy) = match &class {
         Some(class) => {
             let policy = text(class, "preemptionPolicy");
@@ -57,6 +58,9 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
         );
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     }
+    if let Some(class) = class.as_ref().filter(|_| name.is_empty()) {
+        set(pod, "spec.priorityClassName", text(class, "metadata.name"));
+    }
     set(pod, "spec.priority", value);
     if at(pod, "spec.preemptionPolicy").is_none() {
         set(pod, "spec.preemptionPolicy", policy);
@@ -73,4 +77,12 @@ fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
         let why = format!("no PriorityClass with name {name} was found");
         StatusError::forbidden(&cx.resource.name, cx.name, why)
     })
+}
+
+/// The class for pods that name none: of those marked, the one with the lowest value.
+fn default_class(cx: &Context<'_>) -> Option<Value> {
+    writes::all(cx.api, "scheduling.k8s.io/v1", "priorityclasses", "")
+        .into_iter()
+        .filter(|class| flag(class, "globalDefault"))
+        .min_by_key(|class| int(class, "value").unwrap_or_default())
 }

@@ -58,6 +58,7 @@ pub(super) fn apply(kind: &str, object: &mut Value) {
         "ReplicaSet" => fill(object, &[("spec.replicas", Int(1))]),
         "DaemonSet" => {
             fill(object, DAEMON_SET);
+            template_generation(object);
             if text(object, "spec.updateStrategy.type") == "RollingUpdate" {
                 fill(object, DAEMON_SET_ROLLING);
             }
@@ -110,4 +111,11 @@ fn job(job: &mut Value) {
         }
         fill(spec, JOB_SPEC);
     });
+}
+
+/// A field of a DaemonSet's internal form that shows as an annotation, also in what is managed by whom.
+fn template_generation(set: &mut Value) {
+    if let Some(annotations) = value::object_mut(set, "metadata.annotations") {
+        annotations.entry("deprecated.daemonset.template.generation").or_insert_with(|| json!("0"));
+    }
 }

@@ -65,6 +65,11 @@ fn namespace(namespace: &mut Value) {
 /// `stringData` is a write-only convenience: its values go into `data` and win over what is there.
 fn secret(secret: &mut Value) {
     fill(secret, &[("type", Text("Opaque"))]);
+    each(secret, "data.*", &mut |value| {
+        if value.is_null() {
+            *value = Value::from("");
+        }
+    });
     let Some(Value::Object(strings)) = value::remove(secret, "stringData") else { return };
     if strings.is_empty() {
         return;
@@ -77,7 +82,15 @@ fn secret(secret: &mut Value) {
     }
 }
 
+/// What a node that has not spoken yet says of itself.
+const UNHEARD: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"","bootID":"",
+    "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
+    "operatingSystem":"","osImage":"","systemUUID":""}}"#;
+
 fn node(node: &mut Value) {
+    if is_empty(node, "status") {
+        value::set(node, "status", serde_json::from_str::<Value>(UNHEARD).unwrap_or_default());
+    }
     if at(node, "status.allocatable").is_none()
         && let Some(capacity) = at(node, "status.capacity").cloned()
     {

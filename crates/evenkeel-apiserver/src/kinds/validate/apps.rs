@@ -340,7 +340,9 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.non_negative(&path.field(field), int(spec, field));
     }
     let mode = text(spec, "completionMode");
-    errors.one_of(&path.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
+    if !mode.is_empty() {
+        errors.one_of(&path.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
+    }
     if mode == "Indexed" && at(spec, "completions").is_none() {
         errors.required(&path.field("completions"), "when completion mode is Indexed");
     }

@@ -80,10 +80,12 @@ fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         return;
     };
-    for (_, field) in METRICS {
-        if let Some(source) = at(metric, field) {
-            metric_source(field, source, &path.field(field), errors);
-        }
+    // Only the first source is looked into, in this order.
+    let first = ["object", "external", "pods", "resource", "containerResource"]
+        .into_iter()
+        .find_map(|field| at(metric, field).map(|source| (field, source)));
+    if let Some((field, source)) = first {
+        metric_source(field, source, &path.field(field), errors);
     }
     if at(metric, wanted).is_none() {
         errors

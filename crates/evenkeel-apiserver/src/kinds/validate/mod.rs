@@ -15,6 +15,7 @@ mod service;
 mod volume;
 
 pub(crate) use errors::{Errors, Path};
+pub(crate) use meta::selects;
 pub(crate) use names::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 
 use serde_json::Value;

@@ -77,6 +77,8 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
     match subject.kind {
         "Ingress" => ingress(new, false, errors),
+        // Addresses that do not fit another type are beside the point when the type may not change.
+        "EndpointSlice" if new.get("addressType") != old.get("addressType") => {}
         kind => create(subject.group, kind, new, errors),
     }
     let frozen: &[&str] = match subject.kind {

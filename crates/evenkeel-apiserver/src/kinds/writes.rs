@@ -1,0 +1,67 @@
+//! Reads and writes of stored objects from within hooks.
+
+use super::value::text;
+use crate::api::{Api, key};
+use crate::resource::ResourceType;
+use crate::status::StatusError;
+use crate::store::{Encoded, Expect, Facets, WriteError};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a write is tried again when others write to the same object.
+const TRIES: usize = 16;
+
+/// All stored objects of a resource in a namespace (in all, where that is empty).
+pub(super) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
+    let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
+    api.store
+        .all(&resource.shelf)
+        .iter()
+        .filter_map(|entry| entry.decode().ok())
+        .filter(|object| namespace.is_empty() || text(object, "metadata.namespace") == namespace)
+        .collect()
+}
+
+/// A stored object by its name.
+pub(super) fn one(
+    api: &Api,
+    api_version: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, StatusError> {
+    match api.table.get(api_version, resource) {
+        Some(resource) => api.read(&resource, namespace, name),
+        None => Ok(None),
+    }
+}
+
+/// Changes a stored object, again on its newest state when someone else wrote meanwhile. Gives the changed object.
+pub(super) async fn change(
+    api: &Arc<Api>,
+    resource: &ResourceType,
+    namespace: &str,
+    name: &str,
+    dry_run: bool,
+    edit: impl Fn(&mut Value) -> Result<(), StatusError>,
+) -> Result<Value, StatusError> {
+    let key = key(resource, namespace, name);
+    for _ in 0..TRIES {
+        let Some(entry) = api.store.peek(&resource.shelf, &key) else {
+            return Err(StatusError::not_found(&resource.name, name));
+        };
+        let mut object = entry.decode().map_err(StatusError::internal)?;
+        edit(&mut object)?;
+        if dry_run {
+            return Ok(object);
+        }
+        let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
+        let encoded = Encoded::new(&object, facets);
+        match api.store.put(&resource.shelf, &key, Expect::At(entry.revision), encoded).await {
+            Ok(_) => return Ok(object),
+            Err(WriteError::Mismatch) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StatusError::modified(&resource.name, name))
+}
