@@ -47,16 +47,27 @@ pub(crate) struct Document<'a> {
 /// Reads the body of a create or an update of `resource` (or one of its parts). `expected` is the kind that the path stands for;
 /// a body without apiVersion and kind is taken to be of it, another kind is a 400.
 pub(crate) fn object(
-    _resource: &ResourceType,
+    resource: &ResourceType,
     expected: &GroupVersionKind,
     content_type: &str,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
+    if body.starts_with(evenkeel_api::protobuf::MAGIC.as_slice()) {
+        let json = from_protobuf(expected, body)?;
+        return object(resource, expected, "application/json", &json, validation);
+    }
     match Schema::of(expected) {
         Some(schema) => with_schema(&schema, expected, content_type, body, validation),
         None => untyped(expected, content_type, body),
     }
+}
+
+/// The JSON of a protobuf body, which is then read as any other.
+fn from_protobuf(expected: &GroupVersionKind, body: &[u8]) -> Result<Vec<u8>, StatusError> {
+    let object = evenkeel_api::protobuf::Transcoder::decode_envelope(body)
+        .map_err(|error| unrecognized(expected, &error.to_string(), body))?;
+    serde_json::to_vec(&object).map_err(StatusError::internal)
 }
 
 /// [`object`] for a schema at hand.

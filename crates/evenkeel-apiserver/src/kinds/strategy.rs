@@ -165,6 +165,11 @@ pub(super) fn event_to_new(object: &mut Value) {
     for (core, new) in EVENT_FIELDS {
         rename(object, core, new);
     }
+    for field in ["reportingController", "reportingInstance", "note", "reason", "type"] {
+        if text(object, field).is_empty() {
+            value::remove(object, field);
+        }
+    }
 }
 
 /// An event of `events.k8s.io` in its core form.

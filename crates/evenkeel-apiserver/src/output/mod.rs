@@ -213,7 +213,11 @@ impl Format {
             if resource.stored {
                 out.extend_from_slice(&item);
             } else {
-                let item = self.shaped(resource, parse(&item)?)?;
+                let mut item = self.shaped(resource, parse(&item)?)?;
+                if let Some(fields) = item.as_object_mut() {
+                    fields.remove("kind");
+                    fields.remove("apiVersion");
+                }
                 serde_json::to_writer(&mut out, &item).map_err(StatusError::internal)?;
             }
         }
