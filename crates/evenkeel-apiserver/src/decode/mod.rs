@@ -1,5 +1,6 @@
 //! Request bodies into objects: JSON and YAML as Go's decoders read them, with field validation.
 
+pub(crate) mod custom;
 mod duration;
 pub(crate) mod json;
 pub(crate) mod kinds;
@@ -94,7 +95,7 @@ pub(crate) fn with_schema(
         return Err(kinds::other_version(&given, expected)
             .map_or_else(StatusError::bad_request, |error| refuse(&error)));
     }
-    let (object, findings) = typed::decode(&document.json, schema.at());
+    let (object, findings) = read_as(typed::Source::Text, &document.json, schema);
     if let Some(error) = findings.error {
         return Err(refuse(&error));
     }
@@ -141,8 +142,21 @@ pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a
 /// Makes an object canonical again after something other than decoding has changed it, or before it is first stored.
 /// The error is the first value of a wrong type.
 pub(crate) fn canonical(schema: &Schema, object: &Value) -> Result<Value, String> {
-    let (value, findings) = typed::decode(&Json::from(object), schema.at());
+    let (value, findings) = read_as(typed::Source::Text, &Json::from(object), schema);
     findings.error.map_or(Ok(value), Err)
+}
+
+/// Reads a value as an object of a kind: a built-in one as Go does, a custom one as it is but for what its schema does not know.
+pub(crate) fn read_as(
+    source: typed::Source,
+    json: &Json<'_>,
+    schema: &Schema,
+) -> (Value, typed::Findings) {
+    if schema.is_custom() {
+        custom::decode(json, schema.at())
+    } else {
+        typed::decode_from(source, json, schema.at())
+    }
 }
 
 /// A kind that no schema is known of: JSON as it is.

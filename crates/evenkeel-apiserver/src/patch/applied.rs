@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Patched;
 use crate::decode::json::{self, Json};
 use crate::decode::typed::{self, Source};
-use crate::decode::{FieldValidation, named, yaml};
+use crate::decode::{FieldValidation, named, read_as, yaml};
 use crate::managed::{self, Write};
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
@@ -23,14 +23,16 @@ pub(super) fn apply(
 ) -> Result<Patched, StatusError> {
     let (patch, repeated) = read(body)?;
     let object = managed::apply(schema, kind, current, &patch, write, force)?;
-    let (object, findings) = typed::decode_from(Source::Tree, &Json::from(&object), schema.at());
+    let (object, findings) = read_as(Source::Tree, &Json::from(&object), schema);
     if let Some(error) = findings.error {
         return Err(StatusError::plain_internal(format!(
             "failed to convert new object to proper version: {error}"
         )));
     }
     let mut object = named(object, kind);
-    typed::forget_empty(&mut object, schema.at());
+    if !schema.is_custom() {
+        typed::forget_empty(&mut object, schema.at());
+    }
     if let Some(current) = current {
         managed::keep_times(current, &mut object);
     }

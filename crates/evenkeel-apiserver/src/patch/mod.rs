@@ -118,7 +118,9 @@ pub(crate) fn track(
 ) {
     let Some(schema) = Schema::of(kind) else { return };
     managed::track(&schema, old, new, &writer.write());
-    typed::forget_empty(new, schema.at());
+    if !schema.is_custom() {
+        typed::forget_empty(new, schema.at());
+    }
     if let Some(old) = old {
         managed::keep_times(old, new);
     }

@@ -8,7 +8,7 @@ use super::strategic::Refused;
 use super::{PatchType, Patched, json_patch, merge_patch, strategic};
 use crate::decode::json::{self, Json};
 use crate::decode::typed::{self, Source};
-use crate::decode::{FieldValidation, judge, kinds, named};
+use crate::decode::{FieldValidation, judge, kinds, named, read_as};
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
 use crate::schema::node::At;
@@ -122,7 +122,7 @@ fn finish(
     if given != *kind {
         return Err(other_kind(&given, kind, &json));
     }
-    let (object, findings) = typed::decode_from(source, &json, schema.at());
+    let (object, findings) = read_as(source, &json, schema);
     if let Some(error) = findings.error {
         return Err(error);
     }

@@ -3,10 +3,10 @@
 //! The built-in tree is made once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
 //! `data/go-fields.tsv` (which fields are pointers and which are left out when empty: the server's JSON depends on it).
 
+mod custom;
 mod metadata;
 pub(crate) mod node;
 mod openapi;
-pub(crate) mod rules;
 
 use std::sync::{Arc, OnceLock};
 
@@ -78,6 +78,25 @@ impl Schema {
             kind: kind.into(),
             custom: false,
         })
+    }
+
+    /// The schema of a custom resource's version, from its `openAPIV3Schema`.
+    pub(crate) fn custom(kind: &GroupVersionKind, doc: &Value) -> Self {
+        let all = builtin();
+        let metadata = all
+            .names
+            .get("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+            .copied()
+            .unwrap_or_default();
+        let tree = custom::build(doc, At { tree: &all.tree, id: metadata });
+        Self {
+            tree: Arc::new(tree),
+            root: 0,
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            kind: kind.kind.clone(),
+            custom: true,
+        }
     }
 
     /// The API group; empty for the core group.

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::rules::Rules;
-
 /// An index into a [`Tree`].
 pub(crate) type Id = u32;
 
@@ -21,8 +19,6 @@ pub(crate) struct Node {
     pub shape: Shape,
     /// Go's name for the type, which decoding errors print: `int32`, `v1.ObjectMeta`, `map[string]string`.
     pub go: Arc<str>,
-    /// What a custom resource's schema demands beyond the type; built-in kinds are validated by code.
-    pub rules: Option<Arc<Rules>>,
 }
 
 /// The form of a type's values.

@@ -114,7 +114,7 @@ struct Builder<'d, 'a> {
 impl<'a> Builder<'_, 'a> {
     fn push(&mut self, key: String, shape: Shape, go: &str) -> Id {
         let id = self.tree.nodes.len() as Id;
-        self.tree.nodes.push(Node { shape, go: go.into(), rules: None });
+        self.tree.nodes.push(Node { shape, go: go.into() });
         self.ids.insert(key, id);
         id
     }

@@ -1,0 +1,139 @@
+//! Custom resources: kept as they are written but for their metadata, and for fields that the schema does not know.
+
+use serde_json::{Map, Value};
+
+use super::json::{self, Json};
+use super::typed::{self, Findings};
+use crate::schema::node::{At, Rest, Shape};
+
+/// Reads a custom resource: metadata as Go reads it, the rest as it is without unknown fields. Wrong types are for validation.
+pub(super) fn decode(body: &Json<'_>, at: At<'_>) -> (Value, Findings) {
+    let mut findings = Findings { strict: json::repeated(body), error: None };
+    let mut value = body.to_value();
+    prune(&mut value, at, "", &mut findings);
+    (value, findings)
+}
+
+fn prune(value: &mut Value, at: At<'_>, path: &str, findings: &mut Findings) {
+    match (at.shape(), value) {
+        (Shape::Struct(s), Value::Object(entries)) => {
+            for (key, mut value) in std::mem::take(entries) {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match (s.field(&key), s.rest) {
+                    (Some(field), _) if s.embedded && key == "metadata" => {
+                        value = metadata(&value, at.to(field.node), &path, findings);
+                    }
+                    (Some(field), _) => prune(&mut value, at.to(field.node), &path, findings),
+                    (None, Rest::Keep) => {}
+                    (None, Rest::Typed(id)) => prune(&mut value, at.to(id), &path, findings),
+                    (None, Rest::Drop) => {
+                        findings.strict.push(format!("unknown field {}", typed::quoted(&path)));
+                        continue;
+                    }
+                }
+                entries.insert(key, value);
+            }
+        }
+        (Shape::Map { value: of, .. }, Value::Object(entries)) => {
+            for (key, value) in entries {
+                prune(value, at.to(*of), &format!("{path}.{key}"), findings);
+            }
+        }
+        (Shape::List { item, .. }, Value::Array(items)) => {
+            for (i, value) in items.iter_mut().enumerate() {
+                prune(value, at.to(*item), &format!("{path}[{i}]"), findings);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn metadata(value: &Value, at: At<'_>, path: &str, findings: &mut Findings) -> Value {
+    let (read, found) = typed::decode(&Json::from(value), at);
+    let placed = |problem: String| match problem.split_once('"') {
+        Some((what, rest)) => format!("{what}\"{path}.{rest}"),
+        None => problem,
+    };
+    findings.strict.extend(found.strict.into_iter().map(placed));
+    findings.error = findings.error.take().or(found.error);
+    read
+}
+
+/// Fills in the defaults that a custom resource's schema states, in what is there and in what it thereby makes.
+pub(crate) fn apply_defaults(value: &mut Value, at: At<'_>) {
+    match (at.shape(), value) {
+        (Shape::Struct(s), Value::Object(entries)) => {
+            for field in s.fields.iter() {
+                if let (None, Some(default)) = (entries.get(&*field.name), &field.default) {
+                    entries.insert(field.name.to_string(), default.clone());
+                }
+            }
+            each(entries, |key, value| {
+                if let Some(child) = at.child(key) {
+                    apply_defaults(value, child);
+                }
+            });
+        }
+        (Shape::Map { value: of, .. }, Value::Object(entries)) => {
+            each(entries, |_, value| apply_defaults(value, at.to(*of)))
+        }
+        (Shape::List { item, .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|value| apply_defaults(value, at.to(*item)));
+        }
+        _ => {}
+    }
+}
+
+fn each(entries: &mut Map<String, Value>, mut visit: impl FnMut(&str, &mut Value)) {
+    for (key, value) in entries {
+        visit(key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::resource::GroupVersionKind;
+    use crate::schema::Schema;
+
+    fn widget() -> Schema {
+        let kind = GroupVersionKind {
+            group: "example.com".into(),
+            version: "v1".into(),
+            kind: "Widget".into(),
+        };
+        let text = json!({"type": "string"});
+        let port = json!({"type": "object", "properties": {"port": {"type": "integer"}, "name": {"type": "string", "default": "p"}}});
+        let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 1}, "free": {"type": "object",
+            "x-kubernetes-preserve-unknown-fields": true}, "labels": {"type": "object", "additionalProperties": text},
+            "ports": {"type": "array", "items": port, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"]}}});
+        Schema::custom(&kind, &json!({"type": "object", "properties": {"spec": spec}}))
+    }
+
+    #[test]
+    fn drops_what_the_schema_does_not_know() {
+        let schema = widget();
+        let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "nope": 1}, "x": 1,
+            "spec": {"size": "big", "y": 2, "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80, "w": 4}]}});
+        let (value, findings) = decode(&Json::from(&body), schema.at());
+        let want = ["metadata.nope", "spec.ports[0].w", "spec.y", "x"]
+            .map(|f| format!("unknown field \"{f}\""));
+        assert_eq!(findings.strict, want);
+        let want = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+            "spec": {"size": "big", "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80}]}});
+        assert_eq!(value, want);
+    }
+
+    #[test]
+    fn fills_in_defaults() {
+        let schema = widget();
+        let mut value = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
+        apply_defaults(&mut value, schema.at());
+        assert_eq!(
+            value,
+            json!({"metadata": {"name": "a"}, "spec": {"size": 1, "ports": [{"port": 80, "name": "p"}]}})
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The tree of a custom resource's version, from its `openAPIV3Schema`; its metadata is that of every object.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::node::{At, Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree};
+
+/// Builds the tree; `metadata` is the built-in type of an object's metadata. The root comes first.
+pub(super) fn build(doc: &Value, metadata: At<'_>) -> Tree {
+    let mut builder = Builder { tree: Tree::default(), metadata, grafted: HashMap::new() };
+    builder.object(doc, true);
+    builder.tree
+}
+
+struct Builder<'a> {
+    tree: Tree,
+    metadata: At<'a>,
+    grafted: HashMap<Id, Id>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, shape: Shape) -> Id {
+        self.tree.nodes.push(Node { shape, go: "interface {}".into() });
+        (self.tree.nodes.len() - 1) as Id
+    }
+
+    fn node(&mut self, doc: &Value) -> Id {
+        if is(doc, "x-kubernetes-int-or-string") {
+            return self.push(Shape::IntOrString);
+        }
+        match doc.get("type").and_then(Value::as_str) {
+            Some("object") => self.object(doc, is(doc, "x-kubernetes-embedded-resource")),
+            Some("array") => {
+                let item = self.node(doc.get("items").unwrap_or(&Value::Null));
+                self.push(Shape::List { item, kind: list_kind(doc) })
+            }
+            Some("string") => self.push(Shape::String),
+            Some("integer") => self.push(Shape::Int { bits: 64 }),
+            Some("number") => self.push(Shape::Float),
+            Some("boolean") => self.push(Shape::Bool),
+            _ => self.push(Shape::Any),
+        }
+    }
+
+    fn object(&mut self, doc: &Value, embedded: bool) -> Id {
+        let atomic = doc.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
+        let properties = doc.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty());
+        let id = self.push(Shape::Any);
+        let additional = match doc.get("additionalProperties") {
+            Some(Value::Object(_)) => doc.get("additionalProperties").map(|value| self.node(value)),
+            Some(Value::Bool(true)) => Some(self.push(Shape::Any)),
+            _ => None,
+        };
+        if let (None, Some(value), false) = (properties, additional, embedded) {
+            self.tree.nodes[id as usize].shape = Shape::Map { value, atomic };
+            return id;
+        }
+        let mut fields: Vec<Field> = Vec::new();
+        for (name, property) in properties.into_iter().flatten() {
+            let node = self.node(property);
+            fields.push(field(name, node, property.get("default").cloned()));
+        }
+        if embedded {
+            fields.retain(|f| !matches!(&*f.name, "apiVersion" | "kind" | "metadata"));
+            let text = self.push(Shape::String);
+            let metadata = self.graft(self.metadata.id);
+            fields.extend(
+                [("apiVersion", text), ("kind", text), ("metadata", metadata)]
+                    .map(|(n, id)| field(n, id, None)),
+            );
+        }
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        let rest = match additional {
+            _ if is(doc, "x-kubernetes-preserve-unknown-fields") => Rest::Keep,
+            Some(id) => Rest::Typed(id),
+            None => Rest::Drop,
+        };
+        self.tree.nodes[id as usize].shape =
+            Shape::Struct(Struct { fields: fields.into(), atomic, rest, embedded });
+        id
+    }
+
+    /// Copies a built-in type into this tree.
+    fn graft(&mut self, from: Id) -> Id {
+        if let Some(id) = self.grafted.get(&from) {
+            return *id;
+        }
+        let node = self.metadata.to(from).node();
+        self.tree.nodes.push(node.clone());
+        let id = (self.tree.nodes.len() - 1) as Id;
+        self.grafted.insert(from, id);
+        let shape = match &node.shape {
+            Shape::Struct(s) => {
+                let fields =
+                    s.fields.iter().map(|f| Field { node: self.graft(f.node), ..f.clone() });
+                Shape::Struct(Struct { fields: fields.collect(), ..s.clone() })
+            }
+            Shape::Map { value, atomic } => {
+                Shape::Map { value: self.graft(*value), atomic: *atomic }
+            }
+            Shape::List { item, kind } => {
+                Shape::List { item: self.graft(*item), kind: kind.clone() }
+            }
+            other => other.clone(),
+        };
+        self.tree.nodes[id as usize].shape = shape;
+        id
+    }
+}
+
+/// A field that is left out unless it was given.
+fn field(name: &str, node: Id, default: Option<Value>) -> Field {
+    Field {
+        name: name.into(),
+        node,
+        pointer: true,
+        omit_empty: true,
+        omit_zero: false,
+        required: false,
+        default,
+        patch: PatchRule::default(),
+    }
+}
+
+fn is(doc: &Value, flag: &str) -> bool {
+    doc.get(flag) == Some(&Value::Bool(true))
+}
+
+fn list_kind(doc: &Value) -> ListKind {
+    match doc.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => ListKind::Set,
+        Some("map") => {
+            let keys = doc.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            ListKind::Map(
+                keys.into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect(),
+            )
+        }
+        _ => ListKind::Atomic,
+    }
+}
