@@ -1,0 +1,3 @@
+//! Evenkeel's parts put together: what `evenkeel up` runs beside an API server, for programs and tests.
+
+pub mod plane;

@@ -1,0 +1,157 @@
+//! Controllers, scheduler and nodes over one connection to an API server.
+
+use evenkeel_api::Kind;
+use evenkeel_controllers::{
+    core::root_ca,
+    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
+    options::Options,
+};
+use evenkeel_nodes::{NodeOptions, NodesOptions};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{Client, RestMetrics},
+    clock::Clock,
+    controller::Env,
+    tasks::Tasks,
+};
+use evenkeel_scheduler::SchedulerOptions;
+use prometheus::Registry;
+use std::{sync::Arc, time::Duration};
+
+/// How long parts that are told to stop may take.
+const STOP: Duration = Duration::from_secs(5);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct PlaneOptions {
+    /// Which controllers.
+    pub controllers: Vec<Descriptor>,
+    /// What they are told.
+    pub controller_options: Options,
+    /// The scheduler, if any.
+    pub scheduler: Option<SchedulerOptions>,
+    /// The nodes; none where their list is empty.
+    pub nodes: NodesOptions,
+}
+
+impl PlaneOptions {
+    /// Everything, with this many nodes.
+    pub fn all(nodes: u32) -> Self {
+        Self {
+            controllers: descriptors(),
+            controller_options: Options::default(),
+            scheduler: Some(SchedulerOptions::default()),
+            nodes: NodesOptions {
+                nodes: NodeOptions::several(nodes, "node-", &["zone-a", "zone-b", "zone-c"]),
+                ..NodesOptions::default()
+            },
+        }
+    }
+
+    /// The same, publishing this CA (PEM) to pods.
+    #[must_use]
+    pub fn with_ca(mut self, ca: &str) -> Self {
+        self.controller_options.root_ca = root_ca::Options { ca: Some(ca.into()) };
+        self
+    }
+}
+
+/// Running parts of a control plane.
+pub struct Plane {
+    caches: Caches,
+    registry: Registry,
+    /// In the order of their start; stopped in reverse.
+    parts: Vec<Tasks>,
+}
+
+impl Plane {
+    /// Starts the parts. They wait for their caches themselves; see [`Plane::synced`].
+    ///
+    /// # Errors
+    /// When a controller cannot start with its options.
+    pub fn start(
+        kube: &kube::Client,
+        clock: &Clock,
+        options: PlaneOptions,
+    ) -> Result<Self, StartError> {
+        let registry = Registry::new();
+        let metrics = RestMetrics::new(&registry);
+        let client = |name: &str| {
+            Client::builder(kube.clone(), clock.clone())
+                .qps(-1.0)
+                .user_agent(name)
+                .metrics(metrics.clone())
+                .build()
+        };
+        let caches = Caches::new(client("evenkeel-caches"), clock.clone(), &registry);
+        let (reflectors, nodes, scheduler, controllers) =
+            (Tasks::new(), Tasks::new(), Tasks::new(), Tasks::new());
+        if !options.nodes.nodes.is_empty() {
+            let stop = nodes.token();
+            let run = evenkeel_nodes::run(
+                client("kubelet"),
+                caches.clone(),
+                clock.clone(),
+                options.nodes,
+                stop,
+            );
+            nodes.spawn("nodes", run);
+        }
+        if let Some(scheduler_options) = options.scheduler {
+            let stop = scheduler.token();
+            let (caches, clock, registry) = (caches.clone(), clock.clone(), registry.clone());
+            let run = evenkeel_scheduler::run(
+                client("kube-scheduler"),
+                caches,
+                clock,
+                registry,
+                scheduler_options,
+                stop,
+            );
+            scheduler.spawn("scheduler", run);
+        }
+        let base = client("kube-controller-manager");
+        let context = ControllerContext {
+            env: Env::new(base.clone(), caches.clone(), clock.clone(), &registry),
+            clients: Arc::new(move |_| base.clone()),
+            tasks: controllers.clone(),
+            registry: registry.clone(),
+            options: Arc::new(options.controller_options),
+        };
+        for descriptor in &options.controllers {
+            (descriptor.start)(&context)?;
+        }
+        caches.start(&reflectors);
+        Ok(Self { caches, registry, parts: vec![reflectors, nodes, scheduler, controllers] })
+    }
+
+    /// What the parts read.
+    pub fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    /// The parts' metrics.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Waits until all caches are filled.
+    pub async fn synced(&self) {
+        self.caches.synced().await;
+    }
+
+    /// Kinds whose caches are not filled yet.
+    pub fn unsynced(&self) -> Vec<Kind> {
+        self.caches.unsynced()
+    }
+
+    /// Stops controllers, scheduler, nodes and caches, in this order; each may finish what it is at. Returns the names of
+    /// what did not stop in time.
+    pub async fn stop(self) -> Vec<String> {
+        let mut late = Vec::new();
+        for part in self.parts.iter().rev() {
+            late.extend(part.shut_down(STOP).await.into_iter().map(String::from));
+        }
+        late
+    }
+}

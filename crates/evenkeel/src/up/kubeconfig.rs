@@ -1,0 +1,153 @@
+//! Where the kubeconfig goes.
+
+use anyhow::{Context, Result};
+use kube::config::Kubeconfig;
+use std::{
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// What the environment says of the user's files.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// `$HOME`.
+    pub(crate) home: Option<PathBuf>,
+    /// `$KUBECONFIG`.
+    pub(crate) kubeconfig: Option<String>,
+    /// `$XDG_STATE_HOME`.
+    pub(crate) state: Option<PathBuf>,
+}
+
+impl Home {
+    /// Reads the environment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program's edge, where the environment is read"
+    )]
+    pub(crate) fn from_env() -> Self {
+        let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            home: var("HOME").map(PathBuf::from),
+            kubeconfig: var("KUBECONFIG"),
+            state: var("XDG_STATE_HOME").map(PathBuf::from),
+        }
+    }
+
+    /// Where a cluster's own kubeconfig is put: in its data folder, else among the user's state, one file a port.
+    pub(super) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
+        if let Some(folder) = data_dir {
+            return folder.join("kubeconfig");
+        }
+        let state = self.state.clone().or_else(|| Some(self.home.as_ref()?.join(".local/state")));
+        let folder = state.unwrap_or_else(std::env::temp_dir).join("evenkeel");
+        folder.join(if port == 6443 {
+            "kubeconfig".to_owned()
+        } else {
+            format!("kubeconfig-{port}")
+        })
+    }
+
+    /// The kubeconfig that kubectl writes to.
+    pub(super) fn users(&self) -> Result<PathBuf> {
+        if let Some(first) =
+            self.kubeconfig.as_ref().and_then(|paths| std::env::split_paths(paths).next())
+        {
+            return Ok(first);
+        }
+        let home = self.home.as_ref().context("neither KUBECONFIG nor HOME is set")?;
+        Ok(home.join(".kube/config"))
+    }
+}
+
+/// Writes a file that only its owner may read, as a whole or not at all.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("it has no folder")?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let new = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .with_context(|| format!("cannot write {}", new.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", new.display()))?;
+    std::fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Adds what `ours` has to the kubeconfig at `path`, replacing entries of the same names, and makes it current.
+pub(super) fn merge_into(path: &Path, ours: &str) -> Result<()> {
+    let ours =
+        Kubeconfig::from_yaml(ours).context("the cluster's own kubeconfig cannot be read")?;
+    let mut theirs = if path.exists() {
+        Kubeconfig::read_from(path)
+            .with_context(|| format!("{} cannot be read as a kubeconfig", path.display()))?
+    } else {
+        Kubeconfig {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Config".to_owned()),
+            ..Kubeconfig::default()
+        }
+    };
+    theirs.clusters.retain(|entry| ours.clusters.iter().all(|new| new.name != entry.name));
+    theirs.auth_infos.retain(|entry| ours.auth_infos.iter().all(|new| new.name != entry.name));
+    theirs.contexts.retain(|entry| ours.contexts.iter().all(|new| new.name != entry.name));
+    theirs.clusters.extend(ours.clusters);
+    theirs.auth_infos.extend(ours.auth_infos);
+    theirs.contexts.extend(ours.contexts);
+    theirs.current_context = ours.current_context;
+    let text = serde_saphyr::to_string(&theirs)
+        .context("the merged kubeconfig cannot be written as YAML")?;
+    write_private(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "apiVersion: v1\nkind: Config\ncurrent-context: evenkeel\nclusters:\n- name: evenkeel\n  cluster: {server: \"https://127.0.0.1:6443\"}\n\
+        users:\n- name: evenkeel\n  user: {token: secret}\ncontexts:\n- name: evenkeel\n  context: {cluster: evenkeel, user: evenkeel}\n";
+
+    #[test]
+    fn what_the_user_has_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config");
+        std::fs::write(&path, OURS.replace("evenkeel", "work").replace("6443", "1"))
+            .expect("written");
+        merge_into(&path, OURS).expect("merged");
+        merge_into(&path, OURS).expect("merged again");
+        let merged = Kubeconfig::read_from(&path).expect("read");
+        let names: Vec<_> = merged.clusters.iter().map(|cluster| &*cluster.name).collect();
+        assert_eq!(names, ["work", "evenkeel"]);
+        assert_eq!(merged.current_context.as_deref(), Some("evenkeel"));
+        assert_eq!(merged.auth_infos.len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_no_kubeconfig_is_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config");
+        std::fs::write(&path, "{ not yaml").expect("written");
+        let error = merge_into(&path, OURS).expect_err("refused");
+        assert!(error.to_string().contains("config"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("still there"), "{ not yaml");
+    }
+
+    #[test]
+    fn files_are_found_where_kubectl_finds_them() {
+        let home = Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), state: None };
+        assert_eq!(home.users().expect("found"), Path::new("/a"));
+        assert_eq!(home.own(None, 6443), Path::new("/h/.local/state/evenkeel/kubeconfig"));
+        assert_eq!(home.own(None, 7000), Path::new("/h/.local/state/evenkeel/kubeconfig-7000"));
+        assert_eq!(home.own(Some(Path::new("/d")), 7000), Path::new("/d/kubeconfig"));
+        assert_eq!(
+            Home::default().users().map_err(|e| e.to_string()),
+            Err("neither KUBECONFIG nor HOME is set".to_owned())
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! `evenkeel up`: a control plane in one process.
+
+mod kubeconfig;
+mod options;
+mod remote;
+mod server;
+mod tell;
+
+use anyhow::{Context, Result, bail};
+use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
+use kubeconfig::Home;
+pub(crate) use options::Args;
+use std::{process::ExitCode, time::Duration};
+use tell::Teller;
+
+/// How long open requests may take when the server stops.
+const STOP: Duration = Duration::from_secs(5);
+
+/// Runs `evenkeel up` and says how it ended.
+pub(crate) fn main(args: Args) -> ExitCode {
+    let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
+    evenkeel_controller_manager::logging::start(verbosity, false);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended =
+        runtime.context("the runtime cannot start").and_then(|runtime| runtime.block_on(run(args)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<()> {
+    // Taken first: a signal during the start stops it in order, too.
+    let shutdown = shutdown_signal();
+    let clock = Clock::system();
+    let teller = Teller::start(clock.clone());
+    if args.is_remote() {
+        on_remote(&args, clock, &teller, shutdown).await
+    } else {
+        embedded(&args, clock, &teller, shutdown).await
+    }
+}
+
+/// The server in this process, and everything around it.
+async fn embedded(
+    args: &Args,
+    clock: Clock,
+    teller: &Teller,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
+    let home = Home::from_env();
+    let listener = server::listen(args).await?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    let url = server::url(address);
+    let server = server::build(args, address).await?;
+    let serving = Tasks::new();
+    let (of_server, stop) = (server.clone(), serving.token());
+    serving.spawn("API server", async move {
+        if let Err(error) = of_server.serve(listener, stop.cancelled_owned()).await {
+            tracing::error!(%error, "API server stopped");
+        }
+    });
+    let path = home.own(args.data_dir.as_deref(), address.port());
+    let text = server.kubeconfig(&url);
+    kubeconfig::write_private(&path, &text).context("the kubeconfig cannot be written")?;
+    teller.served(&url, args.data_dir.as_deref());
+    if args.write_kubeconfig {
+        let users = home.users()?;
+        kubeconfig::merge_into(&users, &text).context("your kubeconfig was not changed")?;
+        teller.merged(&users);
+    }
+
+    let kube = kube::Client::new(server.service(), "default");
+    let plane = Plane::start(&kube, &clock, plane_options(args).with_ca(server.ca_pem()))?;
+    tokio::pin!(shutdown);
+    tokio::select! {
+        () = plane.synced() => {
+            teller.ready(&path, args);
+            shutdown.as_mut().await;
+        }
+        () = shutdown.as_mut() => {}
+    }
+    teller.stopping();
+    let mut late = plane.stop().await;
+    late.extend(serving.shut_down(STOP).await.into_iter().map(String::from));
+    end(&late)
+}
+
+/// Controllers, scheduler and nodes for somebody else's API server.
+async fn on_remote(
+    args: &Args,
+    clock: Clock,
+    teller: &Teller,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
+    let remote = remote::connect(args, &clock).await?;
+    teller.connected(&remote.url, &remote.version);
+    let mut options = plane_options(args);
+    if let Some(ca) = &remote.ca {
+        options = options.with_ca(ca);
+    }
+    let plane = Plane::start(&remote.kube, &clock, options)?;
+    tokio::pin!(shutdown);
+    tokio::select! {
+        () = plane.synced() => {
+            teller.running(args);
+            shutdown.as_mut().await;
+        }
+        () = shutdown.as_mut() => {}
+    }
+    teller.stopping();
+    end(&plane.stop().await)
+}
+
+fn plane_options(args: &Args) -> PlaneOptions {
+    let mut options = PlaneOptions::all(args.nodes);
+    if args.no_controllers {
+        options.controllers.clear();
+    }
+    if args.no_scheduler {
+        options.scheduler = None;
+    }
+    options
+}
+
+fn end(late: &[String]) -> Result<()> {
+    if late.is_empty() { Ok(()) } else { bail!("did not stop in time: {}", late.join(", ")) }
+}

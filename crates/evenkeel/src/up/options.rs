@@ -1,0 +1,58 @@
+//! What `evenkeel up` is told.
+
+use std::{net::IpAddr, path::PathBuf};
+
+/// Flags of `evenkeel up`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// Keep the cluster's state in this folder; without it, everything is gone when the program stops.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+
+    /// Port of the API server; 0 takes any that is free.
+    #[arg(long, default_value_t = 6443)]
+    pub(super) port: u16,
+
+    /// Address the API server listens on.
+    #[arg(long, default_value = "127.0.0.1", value_name = "IP")]
+    pub(super) bind_address: IpAddr,
+
+    /// How many nodes are simulated.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(super) nodes: u32,
+
+    /// Do not schedule pods.
+    #[arg(long)]
+    pub(super) no_scheduler: bool,
+
+    /// Do not run controllers.
+    #[arg(long)]
+    pub(super) no_controllers: bool,
+
+    /// Use the API server at this address instead of an embedded one.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["data_dir", "port", "bind_address"])]
+    pub(super) apiserver: Option<String>,
+
+    /// Use the cluster of this kubeconfig instead of an embedded API server.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "port", "bind_address"])]
+    pub(super) kubeconfig: Option<PathBuf>,
+
+    /// Add the cluster to your own kubeconfig ($KUBECONFIG, else ~/.kube/config) and make it the current one.
+    #[arg(long)]
+    pub(super) write_kubeconfig: bool,
+
+    /// Users with tokens, one a line: token,name,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_auth_file: Option<PathBuf>,
+
+    /// Say more: once for what is done, twice for every request.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+impl Args {
+    /// Whether somebody else's API server is used.
+    pub(super) fn is_remote(&self) -> bool {
+        self.apiserver.is_some() || self.kubeconfig.is_some()
+    }
+}

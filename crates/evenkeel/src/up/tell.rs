@@ -1,0 +1,84 @@
+//! What `evenkeel up` tells the user.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this module is the program's voice"
+)]
+
+use super::Args;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::clock::Clock;
+use std::path::Path;
+
+/// Tells progress, with the time since the start.
+pub(super) struct Teller {
+    clock: Clock,
+    started: Timestamp,
+}
+
+impl Teller {
+    /// Begins to count.
+    pub(super) fn start(clock: Clock) -> Self {
+        Self { started: clock.now(), clock }
+    }
+
+    fn since(&self) -> i128 {
+        self.clock.now().duration_since(self.started).as_millis()
+    }
+
+    /// The API server serves.
+    pub(super) fn served(&self, url: &str, data_dir: Option<&Path>) {
+        println!("API server     {url}");
+        match data_dir {
+            Some(folder) => println!("state          {}", folder.display()),
+            None => println!("state          in memory (--data-dir DIR keeps it)"),
+        }
+    }
+
+    /// The user's kubeconfig has the cluster now.
+    pub(super) fn merged(&self, path: &Path) {
+        println!("added to       {} (context evenkeel)", path.display());
+    }
+
+    /// Somebody else's server answered.
+    pub(super) fn connected(&self, url: &str, version: &str) {
+        println!("API server     {url} ({version})");
+    }
+
+    /// Everything runs beside somebody else's server.
+    pub(super) fn running(&self, args: &Args) {
+        self.parts(args);
+        println!("Ready in {} ms. Ctrl-C stops.", self.since());
+    }
+
+    /// Everything runs.
+    pub(super) fn ready(&self, kubeconfig: &Path, args: &Args) {
+        self.parts(args);
+        println!("kubeconfig     {}", kubeconfig.display());
+        println!("Ready in {} ms. Ctrl-C stops. Try:", self.since());
+        println!();
+        if !args.write_kubeconfig {
+            println!("    export KUBECONFIG={}", kubeconfig.display());
+        }
+        println!("    kubectl create deployment web --image=nginx --replicas=3");
+        println!("    kubectl rollout status deployment/web");
+        println!("    kubectl get all");
+    }
+
+    fn parts(&self, args: &Args) {
+        let on = |off: bool| if off { "no" } else { "yes" };
+        println!("controllers    {}", on(args.no_controllers));
+        println!("scheduler      {}", on(args.no_scheduler));
+        println!("nodes          {} (simulated)", args.nodes);
+    }
+
+    /// The end has begun.
+    pub(super) fn stopping(&self) {
+        println!("Stopping. Once more Ctrl-C stops at once.");
+    }
+}
+
+/// Why it ended.
+pub(super) fn error(error: &anyhow::Error) {
+    eprintln!("Error: {error:#}");
+}
