@@ -1,0 +1,147 @@
+//! A server, the controllers of workloads, and a hand that plays the kubelets.
+
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{Metadata, Pod},
+};
+use evenkeel_apiserver::Server;
+use evenkeel_controllers::{
+    descriptor::{ControllerContext, descriptors},
+    options::Options,
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{Client, List, ListOptions},
+    clock::Clock,
+    controller::Env,
+    plan::PatchForm,
+    tasks::Tasks,
+};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+const CONTROLLERS: [&str; 3] = ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+
+/// All of it.
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) server: Server,
+    tasks: Tasks,
+    clock: Clock,
+}
+
+impl World {
+    /// An empty cluster with the namespace `ns`, and the controllers running.
+    pub(crate) async fn start() -> Self {
+        let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
+        let told = clock.clone();
+        let time = evenkeel_apiserver::Clock::new(move || told.now());
+        let server = Server::builder().clock(time).seed(7).build().await.unwrap();
+        let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
+        let world = Self { client, server, tasks: Tasks::new(), clock };
+        world.create("/api/v1/namespaces", &json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": "ns" } })).await;
+        let account = json!({ "kind": "ServiceAccount", "apiVersion": "v1", "metadata": { "name": "default" } });
+        world.create("/api/v1/namespaces/ns/serviceaccounts", &account).await;
+        world.run_controllers();
+        world
+    }
+
+    fn run_controllers(&self) {
+        let registry = Registry::new();
+        let caches = Caches::new(self.client.clone(), self.clock.clone(), &registry);
+        let env = Env::new(self.client.clone(), caches.clone(), self.clock.clone(), &registry);
+        let client = self.client.clone();
+        let context = ControllerContext {
+            env,
+            clients: Arc::new(move |_| client.clone()),
+            tasks: self.tasks.clone(),
+            registry,
+            options: Arc::new(Options::default()),
+        };
+        for descriptor in descriptors().iter().filter(|d| CONTROLLERS.contains(&d.name)) {
+            (descriptor.start)(&context).unwrap();
+        }
+        caches.start(&self.tasks);
+    }
+
+    /// POSTs an object.
+    #[track_caller]
+    pub(crate) fn create(&self, path: &str, object: &Value) -> impl Future<Output = Value> {
+        self.ask("POST", path, "application/json", object)
+    }
+
+    /// PATCHes an object by merge.
+    pub(crate) fn merge(&self, path: &str, patch: &Value) -> impl Future<Output = Value> {
+        self.ask("PATCH", path, "application/merge-patch+json", patch)
+    }
+
+    fn ask(&self, method: &str, path: &str, media: &str, body: &Value) -> impl Future<Output = Value> {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+        let request = request.body(body.to_string().into()).unwrap();
+        let client = self.client.clone();
+        let what = format!("{method} {path}");
+        async move {
+            let answer = client.raw(request).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            serde_json::from_slice(answer.body()).unwrap()
+        }
+    }
+
+    /// All objects of a kind in `ns`.
+    pub(crate) async fn list<V: View>(&self) -> Vec<V> {
+        let list: List<V> = self.client.list("ns", &ListOptions::default()).await.unwrap();
+        list.items
+    }
+
+    /// Reasons and messages of all events in `ns`.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let request = http::Request::get("/api/v1/namespaces/ns/events").body(Default::default()).unwrap();
+        let answer = self.client.raw(request).await.unwrap();
+        let list: Value = serde_json::from_slice(answer.body()).unwrap();
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let mut events: Vec<String> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| format!("{} {}: {}", text(event, "type"), text(event, "reason"), text(event, "message")))
+            .collect();
+        events.sort();
+        events
+    }
+
+    /// Lets every pod run and be ready that is not yet.
+    pub(crate) async fn run_pods(&self) {
+        for pod in self.list::<Pod>().await {
+            if &*pod.status.phase != "Running" && !pod.meta.deleting() {
+                let since = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
+                let status = json!({ "status": { "phase": "Running", "conditions": [ready] } });
+                let kind = Pod::kind();
+                let patched = self.client.patch::<Metadata>(
+                    &kind,
+                    "ns",
+                    &pod.meta.name,
+                    "status",
+                    PatchForm::Merge,
+                    status.to_string().into(),
+                );
+                // It may just have been deleted.
+                drop(patched.await);
+            }
+        }
+    }
+
+    /// Runs pods and waits until nothing has been written for a virtual minute but what they were made to write.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..100 {
+            let before = self.server.revision();
+            self.run_pods().await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            if self.server.revision() == before {
+                return;
+            }
+        }
+        panic!("it never settles");
+    }
+}
