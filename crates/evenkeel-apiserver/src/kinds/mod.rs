@@ -241,6 +241,20 @@ pub(crate) fn keep_field(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Restores everything but `metadata` and `status`.
+pub(crate) fn keep_spec_of(new: &mut Value, old: &Value) {
+    let fields: Vec<String> = [&*new, old]
+        .iter()
+        .filter_map(|object| object.as_object())
+        .flat_map(|fields| fields.keys())
+        .filter(|name| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+        .cloned()
+        .collect();
+    for field in fields {
+        keep_field(new, old, &field);
+    }
+}
+
 /// Everything but `status` (and what of `metadata` a status update may change: labels and the like stay old, managedFields are new) is as in `old`.
 pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));

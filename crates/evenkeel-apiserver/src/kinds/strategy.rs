@@ -2,7 +2,7 @@
 
 use super::rows::Row;
 use super::value::{self, at, list, object_mut, set, text};
-use super::{jobs, keep_all_but_status, keep_field, pods};
+use super::{jobs, keep_all_but_status, keep_field, keep_spec_of, pods};
 use crate::api::Context;
 use serde_json::{Value, json};
 
@@ -77,20 +77,6 @@ fn status_update(row: &Row, new: &mut Value, old: &Value) {
     keep_spec_of(new, old);
     if new.get("status").is_none() {
         keep_all_but_status(new, old);
-    }
-}
-
-/// Restores everything but `metadata` and `status`.
-fn keep_spec_of(new: &mut Value, old: &Value) {
-    let fields: Vec<String> = [&*new, old]
-        .iter()
-        .filter_map(|object| object.as_object())
-        .flat_map(|fields| fields.keys())
-        .filter(|name| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
-        .cloned()
-        .collect();
-    for field in fields {
-        keep_field(new, old, &field);
     }
 }
 

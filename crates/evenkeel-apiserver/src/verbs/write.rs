@@ -239,7 +239,8 @@ impl<'a> Write<'a> {
         }
         let status = self.ask.target.subresource == "status";
         if status {
-            crate::kinds::keep_all_but_status(&mut new, old);
+            // Whether metadata may change through this path, too, is the kind's to say.
+            crate::kinds::keep_spec_of(&mut new, old);
         } else if self.has_status() {
             crate::kinds::keep_field(&mut new, old, "status");
         }

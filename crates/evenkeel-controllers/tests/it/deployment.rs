@@ -21,7 +21,12 @@ fn image(image: &str) -> Value {
 
 async fn sizes(world: &World) -> Vec<i32> {
     let mut sets: Vec<ReplicaSet> = world.list().await;
-    sets.sort_by_key(|set| (set.meta.creation, set.meta.annotations.get("deployment.kubernetes.io/revision").map(str::to_owned)));
+    sets.sort_by_key(|set| {
+        (
+            set.meta.creation,
+            set.meta.annotations.get("deployment.kubernetes.io/revision").map(str::to_owned),
+        )
+    });
     sets.iter().map(|set| set.spec.replicas.unwrap()).collect()
 }
 
@@ -52,26 +57,33 @@ async fn a_deployment_runs_rolls_out_and_scales() {
     world.settle().await;
     assert_eq!(sizes(&world).await, [0, 1]);
     assert_eq!(world.list::<Pod>().await.len(), 1);
-    let scaled = world.events().await.iter().filter(|event| event.contains("ScalingReplicaSet")).count();
-    assert_eq!(scaled, 7);
+    let scaled =
+        world.events().await.iter().filter(|event| event.contains("ScalingReplicaSet")).count();
+    assert_eq!(scaled, 8);
 }
 
 #[tokio::test(start_paused = true)]
 async fn recreate_and_rollback() {
     let world = World::start().await;
-    world.create("/apis/apps/v1/namespaces/ns/deployments", &web(2, &json!({ "type": "Recreate" }))).await;
+    world
+        .create("/apis/apps/v1/namespaces/ns/deployments", &web(2, &json!({ "type": "Recreate" })))
+        .await;
     world.settle().await;
     world.merge(WEB, &image("two")).await;
     world.settle().await;
     assert_eq!(sizes(&world).await, [0, 2]);
-    let back = json!({ "metadata": { "annotations": { "deprecated.deployment.rollback.to": "1" } } });
+    let back =
+        json!({ "metadata": { "annotations": { "deprecated.deployment.rollback.to": "1" } } });
     world.merge(WEB, &back).await;
     world.settle().await;
     assert_eq!(sizes(&world).await.len(), 2);
     let pods = world.list::<Pod>().await;
     assert!(pods.iter().all(|pod| &*pod.spec.containers[0].image == "one") && pods.len() == 2);
     let annotations = deployment(&world).await.meta.annotations;
-    assert_eq!(annotations.iter().collect::<Vec<_>>(), [("deployment.kubernetes.io/revision", "3")]);
+    assert_eq!(
+        annotations.iter().collect::<Vec<_>>(),
+        [("deployment.kubernetes.io/revision", "3")]
+    );
     let told = "Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1".to_owned();
     assert!(world.events().await.contains(&told));
 }
@@ -85,7 +97,12 @@ async fn a_rollout_that_stands_still_is_told_of_and_a_paused_one_is_not() {
     // No pod ever runs.
     tokio::time::sleep(std::time::Duration::from_secs(120)).await;
     let reason = |deployment: &Deployment| {
-        deployment.status.conditions.iter().find(|c| &*c.type_ == "Progressing").map(|c| c.reason.to_string())
+        deployment
+            .status
+            .conditions
+            .iter()
+            .find(|c| &*c.type_ == "Progressing")
+            .map(|c| c.reason.to_string())
     };
     assert_eq!(reason(&deployment(&world).await).as_deref(), Some("ProgressDeadlineExceeded"));
     world.settle().await;

@@ -26,7 +26,12 @@ async fn a_replication_controller_adopts_makes_and_releases() {
     assert_eq!(pods.len(), 2);
     assert!(pods.iter().all(|pod| pod.meta.controller().is_some()));
 
-    world.merge("/api/v1/namespaces/ns/pods/orphan", &json!({ "metadata": { "labels": { "app": "other" } } })).await;
+    world
+        .merge(
+            "/api/v1/namespaces/ns/pods/orphan",
+            &json!({ "metadata": { "labels": { "app": "other" } } }),
+        )
+        .await;
     world.settle().await;
     let pods = world.list::<Pod>().await;
     let orphan = pods.iter().find(|pod| &*pod.meta.name == "orphan").unwrap();
@@ -61,10 +66,14 @@ async fn the_cheapest_pod_goes_first() {
     let cheap = world.list::<Pod>().await.remove(2).meta.name;
     let cost = json!({ "metadata": { "annotations": { "controller.kubernetes.io/pod-deletion-cost": "-5" } } });
     world.merge(&format!("/api/v1/namespaces/ns/pods/{cheap}"), &cost).await;
-    world.merge("/apis/apps/v1/namespaces/ns/replicasets/web", &json!({ "spec": { "replicas": 3 } })).await;
+    world
+        .merge("/apis/apps/v1/namespaces/ns/replicasets/web", &json!({ "spec": { "replicas": 3 } }))
+        .await;
     world.settle().await;
     let pods = world.list::<Pod>().await;
     assert_eq!(pods.len(), 3);
     assert!(pods.iter().all(|pod| pod.meta.name != cheap));
-    assert!(world.events().await.contains(&format!("Normal SuccessfulDelete: Deleted pod: {cheap}")));
+    assert!(
+        world.events().await.contains(&format!("Normal SuccessfulDelete: Deleted pod: {cheap}"))
+    );
 }

@@ -22,7 +22,8 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-const CONTROLLERS: [&str; 3] = ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+const CONTROLLERS: [&str; 3] =
+    ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
 
 /// All of it.
 pub(crate) struct World {
@@ -41,7 +42,12 @@ impl World {
         let server = Server::builder().clock(time).seed(7).build().await.unwrap();
         let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
         let world = Self { client, server, tasks: Tasks::new(), clock };
-        world.create("/api/v1/namespaces", &json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": "ns" } })).await;
+        world
+            .create(
+                "/api/v1/namespaces",
+                &json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": "ns" } }),
+            )
+            .await;
         let account = json!({ "kind": "ServiceAccount", "apiVersion": "v1", "metadata": { "name": "default" } });
         world.create("/api/v1/namespaces/ns/serviceaccounts", &account).await;
         world.run_controllers();
@@ -77,13 +83,21 @@ impl World {
         self.ask("PATCH", path, "application/merge-patch+json", patch)
     }
 
-    fn ask(&self, method: &str, path: &str, media: &str, body: &Value) -> impl Future<Output = Value> {
-        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: &Value,
+    ) -> impl Future<Output = Value> {
+        let request =
+            http::Request::builder().method(method).uri(path).header("content-type", media);
         let request = request.body(body.to_string().into()).unwrap();
         let client = self.client.clone();
         let what = format!("{method} {path}");
         async move {
-            let answer = client.raw(request).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let answer =
+                client.raw(request).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             serde_json::from_slice(answer.body()).unwrap()
         }
     }
@@ -96,15 +110,24 @@ impl World {
 
     /// Reasons and messages of all events in `ns`.
     pub(crate) async fn events(&self) -> Vec<String> {
-        let request = http::Request::get("/api/v1/namespaces/ns/events").body(Default::default()).unwrap();
+        let request =
+            http::Request::get("/api/v1/namespaces/ns/events").body(Default::default()).unwrap();
         let answer = self.client.raw(request).await.unwrap();
         let list: Value = serde_json::from_slice(answer.body()).unwrap();
-        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let text =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
         let mut events: Vec<String> = list["items"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|event| format!("{} {}: {}", text(event, "type"), text(event, "reason"), text(event, "message")))
+            .map(|event| {
+                format!(
+                    "{} {}: {}",
+                    text(event, "type"),
+                    text(event, "reason"),
+                    text(event, "message")
+                )
+            })
             .collect();
         events.sort();
         events
@@ -115,7 +138,8 @@ impl World {
         for pod in self.list::<Pod>().await {
             if &*pod.status.phase != "Running" && !pod.meta.deleting() {
                 let since = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-                let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
+                let ready =
+                    json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
                 let status = json!({ "status": { "phase": "Running", "conditions": [ready] } });
                 let kind = Pod::kind();
                 let patched = self.client.patch::<Metadata>(

@@ -6,7 +6,7 @@ use super::{
     wire,
 };
 use crate::{client::Client, clock::Clock, plan::Note, tasks::Tasks};
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
@@ -31,6 +31,18 @@ struct Shared {
     /// Taken by the writer when it starts.
     receiver: Mutex<Option<mpsc::Receiver<(Note, Timestamp)>>>,
     dropped: AtomicU64,
+    /// Time of the last event. Names are made of times, so that two events never have the same.
+    last: Mutex<Timestamp>,
+}
+
+impl Shared {
+    /// The time, or a nanosecond after the last event's where that is later.
+    fn unique_time(&self) -> Timestamp {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = last.checked_add(SignedDuration::from_nanos(1)).unwrap_or(*last);
+        *last = self.clock.now().max(next);
+        *last
+    }
 }
 
 impl Recorder {
@@ -44,13 +56,14 @@ impl Recorder {
             sender,
             receiver: Mutex::new(Some(receiver)),
             dropped: AtomicU64::new(0),
+            last: Mutex::new(Timestamp::MIN),
         };
         Self { shared: Arc::new(shared) }
     }
 
     /// Records an event. Never blocks; with a thousand waiting already the event is dropped and counted.
     pub fn record(&self, note: &Note) {
-        let at = self.shared.clock.now();
+        let at = self.shared.unique_time();
         if self.shared.sender.try_send((note.clone(), at)).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(
