@@ -267,8 +267,10 @@ impl Format {
     /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON.
     pub(crate) fn status(headers: &HeaderMap, status: &[u8]) -> (HeaderValue, Bytes) {
         let pretty = wants_pretty(headers, &[]);
-        let encoding =
-            accept::clauses(headers).iter().find_map(|clause| encoding(clause, pretty, || true));
+        // A Table has no protobuf form; who asks for one so is refused in JSON.
+        let encoding = accept::clauses(headers)
+            .iter()
+            .find_map(|clause| encoding(clause, pretty, || clause.param("as") != "Table"));
         let format = Self { encoding: encoding.unwrap_or(Encoding::Json), shape: Shape::Whole };
         let bytes = match format.encoding {
             Encoding::Json => None,

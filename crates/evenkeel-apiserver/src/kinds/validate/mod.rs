@@ -48,3 +48,6 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         _ => objects::update(subject, new, old, errors),
     }
 }
+
+#[cfg(test)]
+mod tests;
