@@ -84,6 +84,8 @@ pub(crate) struct Call<'a> {
 pub(crate) enum Answer {
     /// An object, to be encoded as the client asked.
     Object(StatusCode, Value),
+    /// A Status of success.
+    Status(StatusCode, Value),
     /// Bytes of a media type of their own, such as a log.
     Raw(StatusCode, &'static str, Bytes),
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use jiff::Timestamp;
 
-use super::User;
+use super::{Accounts, ISSUER, User};
 use crate::status::StatusError;
+use crate::store::Store;
 
 /// Knows tokens.
 #[derive(Default)]
 pub(crate) struct Authenticator {
     tokens: HashMap<Box<str>, Arc<User>>,
+    accounts: Option<Accounts>,
 }
 
 impl Authenticator {
@@ -36,9 +39,21 @@ impl Authenticator {
         }
     }
 
+    /// Believes tokens of service accounts.
+    pub(crate) fn set_accounts(&mut self, accounts: Accounts) {
+        self.accounts = Some(accounts);
+    }
+
+    /// What signs tokens of service accounts.
+    pub(crate) fn accounts(&self) -> Option<&Accounts> {
+        self.accounts.as_ref()
+    }
+
     /// The user of a request. `peer` is whom the connection stands for (a client certificate's user, or the caller in process).
     pub(crate) fn user(
         &self,
+        store: &Store,
+        now: Timestamp,
         headers: &HeaderMap,
         peer: Option<&Arc<User>>,
     ) -> Result<Arc<User>, StatusError> {
@@ -48,15 +63,28 @@ impl Authenticator {
                 scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
             });
             if let Some(token) = token.filter(|t| !t.is_empty()) {
-                return self.token(token).ok_or_else(StatusError::unauthorized);
+                let known = self.token(store, now, token, &[]);
+                return known.map(|(user, _)| user).ok_or_else(StatusError::unauthorized);
             }
         }
         Ok(peer.cloned().unwrap_or_else(|| Arc::new(User::anonymous())))
     }
 
-    /// The user of a token.
-    pub(crate) fn token(&self, token: &str) -> Option<Arc<User>> {
-        self.tokens.get(token).cloned()
+    /// The user of a token, and for which of the wanted audiences it is good.
+    pub(crate) fn token(
+        &self,
+        store: &Store,
+        now: Timestamp,
+        token: &str,
+        audiences: &[String],
+    ) -> Option<(Arc<User>, Vec<String>)> {
+        if let Some(user) = self.tokens.get(token) {
+            return Some((
+                user.clone(),
+                if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences.to_vec() },
+            ));
+        }
+        self.accounts.as_ref()?.user(store, now, token, audiences)
     }
 }
 
@@ -87,19 +115,19 @@ mod tests {
     fn reads_tokens() {
         let mut known = Authenticator::default();
         known.add_csv("t1,alice,1,\"dev,ops\"\nt2,bob,2\n\n");
+        let store = Store::in_memory();
+        let who =
+            |headers: &HeaderMap, peer| known.user(&store, Timestamp::UNIX_EPOCH, headers, peer);
         let headers = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, http::HeaderValue::from_static(value));
             headers
         };
-        let alice = known.user(&headers("Bearer t1"), None).expect("a known token");
+        let alice = who(&headers("Bearer t1"), None).expect("a known token");
         assert_eq!(&*alice.name, "alice");
         assert!(alice.is_in("ops") && alice.is_in("system:authenticated"));
-        assert!(known.user(&headers("Bearer nope"), None).is_err());
-        assert_eq!(
-            &*known.user(&headers("Basic x"), None).expect("nobody").name,
-            "system:anonymous"
-        );
-        assert_eq!(&*known.user(&HeaderMap::new(), Some(&alice)).expect("the peer").name, "alice");
+        assert!(who(&headers("Bearer nope"), None).is_err());
+        assert_eq!(&*who(&headers("Basic x"), None).expect("nobody").name, "system:anonymous");
+        assert_eq!(&*who(&HeaderMap::new(), Some(&alice)).expect("the peer").name, "alice");
     }
 }

@@ -1,8 +1,10 @@
 //! Who asks, and whether they may.
 
+mod accounts;
 mod authn;
 mod rbac;
 
+pub(crate) use accounts::{Accounts, Grant, ISSUER};
 pub(crate) use authn::Authenticator;
 pub(crate) use rbac::{Attributes, Rules};
 

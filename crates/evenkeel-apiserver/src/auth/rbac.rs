@@ -51,6 +51,8 @@ struct Compiled {
 struct Grant {
     namespace: Option<Box<str>>,
     rules: Arc<[Rule]>,
+    /// Which binding of which role.
+    by: Arc<str>,
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -98,27 +100,44 @@ impl Rules {
     pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
         user.is_in("system:masters")
             || self
-                .grants(store, user, what.namespace)
-                .iter()
-                .flat_map(|rules| rules.iter())
-                .any(|rule| rule.covers(what))
+                .compiled(store)
+                .grants(user, what.namespace)
+                .any(|(_, grant)| grant.rules.iter().any(|rule| rule.covers(what)))
+    }
+
+    /// Why `user` may; `None`: he may not. Empty for who may everything.
+    pub(crate) fn reason(
+        &self,
+        store: &Store,
+        user: &User,
+        what: &Attributes<'_>,
+    ) -> Option<String> {
+        if user.is_in("system:masters") {
+            return Some(String::new());
+        }
+        let compiled = self.compiled(store);
+        compiled
+            .grants(user, what.namespace)
+            .find(|(_, g)| g.rules.iter().any(|rule| rule.covers(what)))
+            .map(|(subject, grant)| {
+                let to = match subject
+                    .strip_prefix("system:serviceaccount:")
+                    .and_then(|s| s.split_once(':'))
+                {
+                    Some((namespace, name)) => format!("ServiceAccount \"{name}/{namespace}\""),
+                    None if *subject == *user.name => format!("User \"{subject}\""),
+                    None => format!("Group \"{subject}\""),
+                };
+                format!("RBAC: allowed by {} to {to}", grant.by)
+            })
     }
 
     /// Every rule that holds for a user in a namespace (and everywhere).
     pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Rule> {
-        self.grants(store, user, namespace).iter().flat_map(|rules| rules.iter().cloned()).collect()
-    }
-
-    fn grants(&self, store: &Store, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
         let compiled = self.compiled(store);
-        let subjects = compiled.users.get(&user.name).into_iter();
-        subjects
-            .chain(user.groups.iter().filter_map(|g| compiled.groups.get(g)))
-            .flatten()
-            .filter(|grant| {
-                grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace)
-            })
-            .map(|grant| grant.rules.clone())
+        compiled
+            .grants(user, namespace)
+            .flat_map(|(_, grant)| grant.rules.iter().cloned())
             .collect()
     }
 
@@ -132,6 +151,26 @@ impl Rules {
         let compiled = Arc::new(compile(store, version));
         *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = Some(compiled.clone());
         compiled
+    }
+}
+
+impl Compiled {
+    /// What a user has in a namespace, each with the name by which he has it.
+    fn grants<'a>(
+        &'a self,
+        user: &'a User,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a Grant)> {
+        let named =
+            self.users.get(&user.name).into_iter().flatten().map(|grant| (&*user.name, grant));
+        let grouped = user
+            .groups
+            .iter()
+            .filter_map(|group| Some((group, self.groups.get(group)?)))
+            .flat_map(|(group, grants)| grants.iter().map(move |grant| (&**group, grant)));
+        named.chain(grouped).filter(move |(_, grant)| {
+            grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace)
+        })
     }
 }
 
@@ -168,8 +207,10 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                 _ => binding.role_ref.name.clone(),
             };
             let Some(rules) = roles.get(&(of_cluster, key)) else { continue };
+            let by: Arc<str> = describe(&entry.key, cluster, &binding.role_ref).into();
             for subject in binding.subjects.unwrap_or_default() {
-                let grant = Grant { namespace: namespace.clone(), rules: rules.clone() };
+                let grant =
+                    Grant { namespace: namespace.clone(), rules: rules.clone(), by: by.clone() };
                 match &*subject.kind {
                     "User" => compiled.users.entry(subject.name).or_default().push(grant),
                     "Group" => compiled.groups.entry(subject.name).or_default().push(grant),
@@ -188,6 +229,15 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         }
     }
     compiled
+}
+
+/// `RoleBinding "name/namespace" of Role "role"`.
+fn describe(key: &str, cluster: bool, role: &RoleRef) -> String {
+    let binding = match key.split_once('/') {
+        Some((namespace, name)) if !cluster => format!("RoleBinding \"{name}/{namespace}\""),
+        _ => format!("ClusterRoleBinding \"{key}\""),
+    };
+    format!("{binding} of {} \"{}\"", role.kind, role.name)
 }
 
 impl Rule {

@@ -7,6 +7,7 @@ mod nonresource;
 pub(crate) mod query;
 
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -77,6 +78,7 @@ where
     B::Error: std::fmt::Display,
 {
     let (head, body) = request.into_parts();
+    let mut body = std::pin::pin!(body);
     let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
     let query = Query::parse(head.uri.query());
     let path: Cow<'_, str> = match path.find("//") {
@@ -87,11 +89,12 @@ where
     let query = if old_watch { with_watch(query) } else { query };
     let info = Info::new(&head.method, &path, &query);
     let labels = labels(&info, head.method.as_str());
-    let mut response =
-        match route(api, peer, &head.method, &path, &query, &info, &head.headers, body).await {
-            Ok(response) => response,
-            Err(error) => refusal(&error, &head.headers),
-        };
+    let routed =
+        route(api, peer, &head.method, &path, &query, &info, &head.headers, body.as_mut()).await;
+    let mut response = routed.unwrap_or_else(|error| refusal(&error, &head.headers));
+    if !response.status().is_success() && !body::drain(body).await {
+        response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    }
     compress::apply(&head.headers, &mut response);
     let headers = response.headers_mut();
     headers.insert(
@@ -118,13 +121,13 @@ async fn route<B>(
     query: &Query,
     info: &Info<'_>,
     headers: &HeaderMap,
-    body: B,
+    body: Pin<&mut B>,
 ) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let user = api.authenticator.user(headers, peer)?;
+    let user = api.authenticator.user(&api.store, api.clock.now(), headers, peer)?;
     let user = impersonate(api, user, headers)?;
     authorize(api, &user, info, path)?;
     let rows = api.table.rows();

@@ -140,10 +140,10 @@ fn version() -> serde_json::Value {
         "minCompatibilityMinor": "36",
         "gitVersion": "v1.37.1",
         "gitCommit": "",
-        "gitTreeState": "",
+        "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
-        "compiler": "",
+        "compiler": "gc",
         "platform": format!("{}/{}", std::env::consts::OS, match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",

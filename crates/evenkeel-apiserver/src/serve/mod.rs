@@ -16,7 +16,7 @@ pub use service::Service;
 pub use tls::ServeError;
 
 use crate::api::{Api, Clock};
-use crate::auth::{Authenticator, Rules, User};
+use crate::auth::{Accounts, Authenticator, Rules, User};
 use crate::bootstrap;
 use crate::metrics::Metrics;
 use crate::resource::Table;
@@ -107,6 +107,8 @@ impl Builder {
         let mut authenticator = self.authenticator;
         authenticator
             .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
+        authenticator
+            .set_accounts(Accounts::new(pki.account_key()).map_err(BuildError::Certificates)?);
         let started = self.clock.now();
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {

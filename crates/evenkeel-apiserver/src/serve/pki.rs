@@ -26,6 +26,8 @@ pub(super) struct Pki {
     serving: (String, String),
     admin: (String, String),
     token: String,
+    /// Signs tokens of service accounts.
+    accounts: KeyPair,
     /// Whether the listener's certificate is by the server's own authority.
     own: bool,
 }
@@ -79,11 +81,23 @@ impl Pki {
             let bytes: [u8; 24] = rand::random();
             Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
         })?;
-        Ok(Self { ca, serving, admin: (admin, admin_key.serialize_pem()), token, own })
+        Ok(Self {
+            ca,
+            serving,
+            admin: (admin, admin_key.serialize_pem()),
+            token,
+            accounts: key(&files, "service-accounts.key")?,
+            own,
+        })
     }
 
     pub(super) fn ca_pem(&self) -> &str {
         &self.ca
+    }
+
+    /// The key for tokens of service accounts, PKCS#8.
+    pub(super) fn account_key(&self) -> &[u8] {
+        self.accounts.serialized_der()
     }
 
     pub(super) fn admin_token(&self) -> &str {

@@ -1,12 +1,12 @@
-//! What is no plain verb on a stored object: bindings, evictions, tokens, logs, reviews. The kind's hooks serve it.
+//! What is no plain verb on a stored object: bindings, evictions, tokens, reviews; and what a kind's hooks serve by themselves.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Response};
 use serde_json::Value;
 
-use super::write::{Write, stored_type};
-use super::{answer_value, update};
+use super::write::Write;
+use super::{answer_status, answer_value, meta, reviews, token, update};
 use crate::api::{Answer, Call};
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
@@ -19,43 +19,49 @@ pub(super) fn takes_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Serves it by the hooks, where they want to.
-pub(super) async fn serve(
-    ask: &Ask<'_>,
-    body: &Bytes,
-) -> Result<Option<Response<Body>>, StatusError> {
-    let stored = stored_type(ask.api, ask.resource());
-    let plain =
-        ask.target.subresource.is_empty() && ask.resource().verbs.has(crate::resource::Verb::Get);
-    if plain || !stored.hooks.connects(ask.target.subresource) {
+/// Serves it, unless it is a plain verb after all.
+pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response<Body>>, StatusError> {
+    let resource = ask.resource();
+    let (plural, part) = (resource.plural(), ask.target.subresource);
+    let posted = *ask.method == Method::POST;
+    let review = part.is_empty() && reviews::is_review(plural);
+    let binding = plural == "bindings" && resource.group().is_empty();
+    let token = posted && part == "token" && plural == "serviceaccounts";
+    if !review && !binding && !token && !resource.hooks.connects(part) {
         return Ok(None);
     }
     let options = WriteOptions::parse(ask.query, ask.user_agent(), "CreateOptions", false)?;
-    let (body, warnings) = if body.is_empty() {
+    // What goes on to a kubelet or a pod has a body that is not ours to read.
+    let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
+    let (body, warnings) = if !posted || passed_on {
         (Value::Null, Vec::new())
     } else {
         let kind = update::part_kind(ask);
-        let decoded = decode::object(
-            ask.resource(),
-            &kind,
-            ask.header(CONTENT_TYPE),
-            body,
-            options.validation,
-        )?;
+        let decoded = decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
         (decoded.object, decoded.warnings)
     };
     let write = Write::new(ask, options);
-    let call = Call {
-        cx: write.context(ask.target.name),
-        method: ask.method,
-        headers: ask.headers,
-        query: &ask.query.0,
-        body,
-        rest: ask.target.rest,
+    let answered = if token {
+        token::serve(ask, &body, &write)?
+    } else if review {
+        reviews::serve(ask, body, &write)?
+    } else {
+        let pods = if binding { ask.api.table.get("v1", "pods") } else { None };
+        let name = meta::text(&body, "name").to_owned();
+        let mut cx = write.context(if binding { &name } else { ask.target.name });
+        if let Some(pods) = &pods {
+            (cx.resource, cx.subresource) = (pods, "binding");
+        }
+        let hooks = pods.as_ref().map_or(&write.stored.hooks, |pods| &pods.hooks);
+        let call = Call { cx, method: ask.method, headers: ask.headers, query: &ask.query.0, body, rest: ask.target.rest };
+        match hooks.connect(&call) {
+            Some(answered) => answered.await?,
+            None => return Ok(None),
+        }
     };
-    let Some(answered) = stored.hooks.connect(&call) else { return Ok(None) };
-    let mut response = match answered.await? {
+    let mut response = match answered {
         Answer::Object(code, object) => answer_value(ask, code, &object)?,
+        Answer::Status(code, status) => answer_status(ask, code, &status),
         Answer::Raw(code, content_type, bytes) => {
             answer(code, HeaderValue::from_static(content_type), Body::whole(bytes))
         }

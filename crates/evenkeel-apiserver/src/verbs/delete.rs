@@ -400,22 +400,14 @@ pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<B
     let format = ask.format(Purpose::List)?;
     let stored = stored_type(ask.api, ask.resource());
     let (entries, mut meta_of_list) = list::found(ask).await?;
-    let mut items: Vec<Bytes> = Vec::with_capacity(entries.len());
-    for entry in entries {
+    for entry in &entries {
         match delete(ask.api, &stored, &entry.key, ask.user, &options).await {
-            Ok(Deleted::Marked(object) | Deleted::Gone(object)) => {
-                items.push(Encoded::plain(&object).into());
-            }
-            Err(error) if error.code() == StatusCode::NOT_FOUND => items.push(entry.object()),
-            Err(error) => return Err(error),
+            Err(error) if error.code() != StatusCode::NOT_FOUND => return Err(error),
+            _ => {}
         }
     }
     meta_of_list.token.clear();
     meta_of_list.remaining = None;
-    let bytes = format.list(ask.resource(), &mut items.into_iter(), &meta_of_list)?;
-    Ok(crate::pipeline::answer(
-        StatusCode::OK,
-        format.content_type(Purpose::List),
-        Body::whole(bytes),
-    ))
+    // As upstream: what was listed, as it was.
+    list::respond(ask, &format, entries, &meta_of_list)
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use crate::output::{ListMeta, Purpose};
+use crate::output::{Format, ListMeta, Purpose};
 use crate::pipeline::query::{Query, refuse};
 use crate::pipeline::{Ask, answer, compress};
 use crate::resource::ResourceType;
@@ -219,18 +219,27 @@ pub(super) async fn found(ask: &Ask<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), 
 /// Serves it.
 pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
     let format = ask.format(Purpose::List)?;
+    let (entries, meta) = found(ask).await?;
+    respond(ask, &format, entries, &meta)
+}
+
+/// Answers a list of stored objects.
+pub(super) fn respond(
+    ask: &Ask<'_>,
+    format: &Format,
+    entries: Vec<Arc<Entry>>,
+    meta: &ListMeta,
+) -> Result<Response<Body>, StatusError> {
     let resource = ask.resource();
-    let options = ListOptions::parse(resource, ask.query)?;
-    let Page { entries, meta } = page(ask, &options).await?;
     let content_type = format.content_type(Purpose::List);
     if !format.is_stored_form(resource) {
         let mut items = entries.iter().map(|entry| entry.object());
-        let bytes = format.list(resource, &mut items, &meta)?;
+        let bytes = format.list(resource, &mut items, meta)?;
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     }
     let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();
     let mut pieces = Pieces {
-        head: Some(head(resource, &meta)),
+        head: Some(head(resource, meta)),
         items: entries.into_iter(),
         first: true,
         done: false,

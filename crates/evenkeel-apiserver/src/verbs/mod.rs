@@ -9,9 +9,13 @@ mod meta;
 mod namespace;
 mod patch;
 mod scale;
+mod reviews;
+mod token;
 mod update;
 mod watch;
 mod write;
+
+use std::pin::Pin;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
@@ -25,7 +29,10 @@ use crate::status::StatusError;
 use crate::store::Encoded;
 
 /// Serves a request for a resource.
-pub(crate) async fn dispatch<B>(ask: Ask<'_>, body: B) -> Result<Response<Body>, StatusError>
+pub(crate) async fn dispatch<B>(
+    ask: Ask<'_>,
+    body: Pin<&mut B>,
+) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,

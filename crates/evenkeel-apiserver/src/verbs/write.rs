@@ -94,6 +94,12 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Gives an object that is answered and never stored its managers.
+    pub(super) fn track_new(&self, object: &mut Value) {
+        let writer = Writer { subresource: "", ..self.writer() };
+        patch::track(&super::update::part_kind(self.ask), None, object, &writer);
+    }
+
     /// From the request's version, with the schema's defaults, into the stored one.
     fn convert_in(&self, object: &mut Value) {
         schema::apply_defaults(&self.ask.resource().gvk, object);

@@ -1,0 +1,108 @@
+//! POST on `serviceaccounts/NAME/token`: a signed token for a service account.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::meta;
+use super::write::Write;
+use crate::api::{Answer, key, seconds};
+use crate::auth::{Grant, ISSUER};
+use crate::pipeline::Ask;
+use crate::resource::GroupKind;
+use crate::status::{FieldError, StatusError};
+
+/// Shortest and longest life of a token, and what it is when nobody says.
+const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
+
+/// Signs a token.
+pub(super) fn serve(ask: &Ask<'_>, request: &Value, write: &Write<'_>) -> Result<Answer, StatusError> {
+    let resource = ask.resource();
+    let (namespace, name) = (ask.target.namespace, ask.target.name);
+    let Some(entry) = ask.api.store.peek(&resource.shelf, &key(resource, namespace, name)) else {
+        return Err(StatusError::not_found(&resource.name, name));
+    };
+    let account = entry.decode().map_err(StatusError::internal)?;
+    let uid = meta::text(&account, "uid");
+    let seconds_of_life =
+        request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(LIFE.2);
+    let mut errors = Vec::new();
+    if seconds_of_life < LIFE.0 {
+        let why = "may not specify a duration less than 10 minutes";
+        errors.push(FieldError::invalid("spec.expirationSeconds", seconds_of_life, why));
+    } else if seconds_of_life > LIFE.1 {
+        let why = "may not specify a duration larger than 2^32 seconds";
+        errors.push(FieldError::invalid("spec.expirationSeconds", seconds_of_life, why));
+    }
+    if !errors.is_empty() {
+        let kind = GroupKind { group: "authentication.k8s.io".into(), kind: "TokenRequest".into() };
+        return Err(StatusError::invalid(&kind, name, &errors));
+    }
+    let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array)
+    {
+        Some(list) if !list.is_empty() => {
+            list.iter().filter_map(Value::as_str).map(Into::into).collect()
+        }
+        _ => vec![ISSUER.to_owned()],
+    };
+    let bound = bound(ask, request)?;
+    let id = ask.api.uid();
+    let grant = Grant {
+        namespace,
+        name,
+        uid,
+        bound: bound.as_ref().map(|(kind, name, uid)| (kind.as_str(), name.as_str(), uid.as_str())),
+        audiences: &audiences,
+        id: &id,
+        issued: ask.now,
+        seconds: seconds_of_life,
+    };
+    let token = ask.api.authenticator.accounts().and_then(|accounts| accounts.sign(&grant));
+    let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
+    let until = seconds(ask.now + jiff::SignedDuration::from_secs(seconds_of_life));
+    let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
+    let mut given = request.clone();
+    given["spec"]["expirationSeconds"] = Value::from(seconds_of_life);
+    write.track_new(&mut given);
+    let mut answer = json!({
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(ask.now)},
+        "spec": {"audiences": audiences, "expirationSeconds": seconds_of_life, "boundObjectRef": reference},
+        "status": {"token": token, "expirationTimestamp": until},
+    });
+    answer["metadata"]["managedFields"] = given["metadata"]["managedFields"].take();
+    Ok(Answer::Object(StatusCode::CREATED, answer))
+}
+
+/// The object that the token goes with: its kind, name and uid.
+fn bound(ask: &Ask<'_>, request: &Value) -> Result<Option<(String, String, String)>, StatusError> {
+    let Some(reference) = request.pointer("/spec/boundObjectRef").filter(|r| r.is_object()) else {
+        return Ok(None);
+    };
+    let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (plural, namespace) = match text("kind") {
+        "Pod" => ("pods", ask.target.namespace),
+        "Secret" => ("secrets", ask.target.namespace),
+        "Node" => ("nodes", ""),
+        kind => {
+            return Err(StatusError::bad_request(format!(
+                "cannot bind token for serviceaccount to object of type {}, Kind={kind}",
+                text("apiVersion")
+            )));
+        }
+    };
+    let Some(resource) = ask.api.table.get("v1", plural) else {
+        return Err(StatusError::resource_not_found());
+    };
+    let object = ask.api.read(&resource, namespace, text("name"))?;
+    let object = object.ok_or_else(|| StatusError::not_found(&resource.name, text("name")))?;
+    let uid = meta::text(&object, "uid").to_owned();
+    let wanted = text("uid");
+    if !wanted.is_empty() && wanted != uid {
+        let why = format!(
+            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(StatusError::conflict(&resource.name, text("name"), why));
+    }
+    Ok(Some((text("kind").to_owned(), text("name").to_owned(), uid)))
+}
