@@ -206,7 +206,7 @@ impl Parser {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(String::new()),
             Token::Word(_) => Ok(Self::shown(&self.next())),
-            other => {
+            other @ Token::Sign(_) => {
                 Err(unparsable(&format!("found '{}', expected: identifier", Self::shown(other))))
             }
         }

@@ -85,8 +85,11 @@ struct Row {
     verbs: Vec<Box<str>>,
     subresources: Vec<SubRow>,
     #[serde(default)]
-    columns: Vec<(Arc<str>, Arc<str>, Arc<str>, i64)>,
+    columns: Vec<ColumnRow>,
 }
+
+/// Name, type, format and priority.
+type ColumnRow = (Arc<str>, Arc<str>, Arc<str>, i64);
 
 #[derive(Deserialize)]
 struct SubRow {

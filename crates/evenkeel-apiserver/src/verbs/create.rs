@@ -30,7 +30,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     let mut write = Write::new(ask, options);
     write.warnings = decoded.warnings;
     let written = write.create(object, false).await?;
-    write.respond(written)
+    write.respond(&written)
 }
 
 /// Gives the object the namespace of the path; another one is refused.

@@ -24,7 +24,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     let mut write = Write::new(ask, options);
     for _ in 0..TRIES {
         match once(&mut write, form, body).await {
-            Ok(written) => return update::respond(&write, written),
+            Ok(written) => return update::respond(&write, &written),
             Err(Lost::Race) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }

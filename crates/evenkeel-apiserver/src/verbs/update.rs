@@ -30,7 +30,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     write.warnings = decoded.warnings;
     for _ in 0..TRIES {
         match once(&mut write, &object).await {
-            Ok(written) => return respond(&write, written),
+            Ok(written) => return respond(&write, &written),
             Err(Lost::Race) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
@@ -47,9 +47,9 @@ pub(super) fn part_kind(ask: &Ask<'_>) -> GroupVersionKind {
 }
 
 /// Answers the object, or the part that was written.
-pub(super) fn respond(write: &Write<'_>, written: Written) -> Result<Response<Body>, StatusError> {
+pub(super) fn respond(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
     let ask = write.ask;
-    match write.stored.hooks.read_part(ask.target.subresource, &with_version(&written)) {
+    match write.stored.hooks.read_part(ask.target.subresource, &with_version(written)) {
         Some(part) => {
             let mut response = answer_value(ask, http::StatusCode::OK, &part?)?;
             warn(&mut response, &write.warnings);

@@ -351,7 +351,7 @@ impl<'a> Write<'a> {
     }
 
     /// Answers what was written.
-    pub(super) fn respond(&self, written: Written) -> Result<Response<Body>, StatusError> {
+    pub(super) fn respond(&self, written: &Written) -> Result<Response<Body>, StatusError> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let format = self.ask.format(Purpose::Object)?;
         let mut response = match &written.entry {
