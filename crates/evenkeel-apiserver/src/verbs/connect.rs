@@ -20,7 +20,10 @@ pub(super) fn takes_body(method: &Method) -> bool {
 }
 
 /// Serves it, unless it is a plain verb after all.
-pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response<Body>>, StatusError> {
+pub(super) async fn serve(
+    ask: &Ask<'_>,
+    body: &Bytes,
+) -> Result<Option<Response<Body>>, StatusError> {
     let resource = ask.resource();
     let (plural, part) = (resource.plural(), ask.target.subresource);
     let posted = *ask.method == Method::POST;
@@ -37,7 +40,8 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response
         (Value::Null, Vec::new())
     } else {
         let kind = update::part_kind(ask);
-        let decoded = decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
+        let decoded =
+            decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
         (decoded.object, decoded.warnings)
     };
     let write = Write::new(ask, options);
@@ -53,7 +57,14 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Option<Response
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let hooks = pods.as_ref().map_or(&write.stored.hooks, |pods| &pods.hooks);
-        let call = Call { cx, method: ask.method, headers: ask.headers, query: &ask.query.0, body, rest: ask.target.rest };
+        let call = Call {
+            cx,
+            method: ask.method,
+            headers: ask.headers,
+            query: &ask.query.0,
+            body,
+            rest: ask.target.rest,
+        };
         match hooks.connect(&call) {
             Some(answered) => answered.await?,
             None => return Ok(None),

@@ -27,7 +27,11 @@ pub(super) fn is_review(plural: &str) -> bool {
 }
 
 /// Answers a review.
-pub(super) fn serve(ask: &Ask<'_>, mut review: Value, write: &Write<'_>) -> Result<Answer, StatusError> {
+pub(super) fn serve(
+    ask: &Ask<'_>,
+    mut review: Value,
+    write: &Write<'_>,
+) -> Result<Answer, StatusError> {
     write.track_new(&mut review);
     let status = match ask.resource().plural() {
         "selfsubjectreviews" => {

@@ -15,7 +15,11 @@ use crate::status::{FieldError, StatusError};
 const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
 
 /// Signs a token.
-pub(super) fn serve(ask: &Ask<'_>, request: &Value, write: &Write<'_>) -> Result<Answer, StatusError> {
+pub(super) fn serve(
+    ask: &Ask<'_>,
+    request: &Value,
+    write: &Write<'_>,
+) -> Result<Answer, StatusError> {
     let resource = ask.resource();
     let (namespace, name) = (ask.target.namespace, ask.target.name);
     let Some(entry) = ask.api.store.peek(&resource.shelf, &key(resource, namespace, name)) else {
