@@ -75,7 +75,7 @@ pub(crate) fn apply_defaults(value: &mut Value, at: At<'_>) {
             });
         }
         (Shape::Map { value: of, .. }, Value::Object(entries)) => {
-            each(entries, |_, value| apply_defaults(value, at.to(*of)))
+            each(entries, |_, value| apply_defaults(value, at.to(*of)));
         }
         (Shape::List { item, .. }, Value::Array(items)) => {
             items.iter_mut().for_each(|value| apply_defaults(value, at.to(*item)));

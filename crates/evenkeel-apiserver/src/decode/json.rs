@@ -150,6 +150,9 @@ impl<'a> Reader<'a> {
             None => "unexpected end of JSON input".to_owned(),
             Some(b'\'') => format!(r"invalid character '\'' {context}"),
             Some(b'"') => format!("invalid character '\"' {context}"),
+            Some(c @ (0..=8 | 11 | 12 | 14..=31 | 127..)) => {
+                format!("invalid character '\\x{c:02x}' {context}")
+            }
             Some(c) => {
                 let c = char::from(c);
                 format!("invalid character '{}' {context}", c.escape_debug())

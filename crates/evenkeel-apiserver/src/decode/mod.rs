@@ -130,8 +130,7 @@ pub(crate) fn judge(
 /// Reads a body by its media type; errors are worded as the readers upstream word them.
 pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a>, String> {
     if content_type.contains("yaml") {
-        let document =
-            yaml::parse(body).map_err(|e| format!("error converting YAML to JSON: {e}"))?;
+        let document = yaml::parse(body)?;
         return Ok(Document { json: document.json, repeated: document.repeated });
     }
     let json = json::parse(body)

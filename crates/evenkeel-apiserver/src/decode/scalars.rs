@@ -19,6 +19,8 @@ pub(crate) enum Problem {
     Form,
     /// A number that the type cannot hold, as written.
     Number(String),
+    /// JSON of another form, for a type whose reader expects this Go type.
+    As(&'static str),
     /// Words of the type's own reader.
     Text(String),
 }
@@ -41,13 +43,9 @@ pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
         (Shape::Quantity, Json::String(s)) => quantity(s),
         (Shape::Quantity, Json::Number(s)) => quantity(s),
         (Shape::IntOrString, Json::String(s)) => Ok(Value::String(s.clone().into_owned())),
-        (Shape::IntOrString, Json::Number(text)) => int(text, 32).map_err(|_| {
-            Problem::Text(format!(
-                "json: cannot unmarshal number {text} into Go value of type int32"
-            ))
-        }),
-        (Shape::Time | Shape::MicroTime | Shape::Duration, other) => Err(custom(other, "string")),
-        (Shape::IntOrString, other) => Err(custom(other, "int32")),
+        (Shape::IntOrString, Json::Number(text)) => int(text, 32),
+        (Shape::Time | Shape::MicroTime | Shape::Duration, _) => Err(Problem::As("string")),
+        (Shape::IntOrString, _) => Err(Problem::As("int32")),
         (Shape::Quantity, _) => Err(Problem::Text(NO_QUANTITY.to_owned())),
         _ => Err(Problem::Form),
     }
@@ -55,11 +53,6 @@ pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
 
 const NO_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-
-/// Types with a reader of their own complain without naming the field.
-fn custom(json: &Json<'_>, go: &str) -> Problem {
-    Problem::Text(format!("json: cannot unmarshal {} into Go value of type {go}", json.form()))
-}
 
 fn int(text: &str, bits: u8) -> Result<Value, Problem> {
     let int = i64::from_str(text).ok().filter(|n| bits == 64 || i32::try_from(*n).is_ok());

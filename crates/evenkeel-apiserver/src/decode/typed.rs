@@ -281,15 +281,24 @@ impl<'s> Decoder<'s> {
             self.findings.error = Some(no_conversion(json, at));
             return;
         }
+        let as_type = match &problem {
+            scalars::Problem::As(go) => Some(*go),
+            _ => None,
+        };
         let form = match problem {
             scalars::Problem::Text(text) => {
                 self.findings.error = Some(text);
                 return;
             }
-            scalars::Problem::Form => json.form().to_owned(),
+            scalars::Problem::Form | scalars::Problem::As(_) => json.form().to_owned(),
             scalars::Problem::Number(text) => format!("number {text}"),
         };
-        let (go, owner) = (&at.node().go, self.owner.rsplit('.').next().unwrap_or(""));
+        let expected = match (as_type, at.shape()) {
+            (Some(go), _) => go,
+            (None, Shape::IntOrString) => "int32",
+            _ => &at.node().go,
+        };
+        let (go, owner) = (expected, self.owner.rsplit('.').next().unwrap_or(""));
         let place = if self.fields.is_empty() {
             "value".to_owned()
         } else {

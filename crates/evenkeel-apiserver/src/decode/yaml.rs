@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
-                Err(format!("yaml: line {}: {}", error.marker().line(), error.kind()))
+                Err(format!("yaml: line {}: {}", error.marker().line(), error.info()))
             }
             None => Ok((Event::StreamEnd, Span::default())),
         }

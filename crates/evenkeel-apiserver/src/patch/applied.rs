@@ -49,7 +49,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
         }
         Err(_) => {
             let document = yaml::parse(body)
-                .map_err(|e| refuse(format!("error converting YAML to JSON: {e}")))?;
+                .map_err(|e| StatusError::bad_request(format!("error encoding patch: {e}")))?;
             (document.json.to_value(), document.repeated)
         }
     };

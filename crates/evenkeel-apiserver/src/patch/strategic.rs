@@ -165,7 +165,7 @@ fn list_rule<'a>(at: Option<At<'a>>, key: &str) -> Result<(PatchRule, Option<At<
     let Some(at) = at else { return Ok((PatchRule::default(), None)) };
     let Some(owner) = at.as_struct() else { return Ok((PatchRule::default(), None)) };
     let Some(field) = owner.field(key) else {
-        let go = &at.node().go;
+        let go = at.node().go.rsplit('.').next().unwrap_or("");
         return Err(Refused::Internal(format!(
             "unable to find api field in struct {go} for the json field \"{key}\""
         )));

@@ -8,6 +8,7 @@ mod metadata;
 pub(crate) mod node;
 mod openapi;
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use node::{At, Id, Tree};
@@ -60,6 +61,27 @@ pub(crate) fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldErr
     metadata::validate(object)
 }
 
+/// The built-in kinds by name; a name stands for few of them.
+fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
+    static KINDS: OnceLock<HashMap<Box<str>, Vec<Schema>>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let all = builtin();
+        let mut kinds: HashMap<Box<str>, Vec<Schema>> = HashMap::new();
+        for ((group, version, kind), root) in &all.kinds {
+            let schema = Schema {
+                tree: all.tree.clone(),
+                root: *root,
+                group: (**group).into(),
+                version: (**version).into(),
+                kind: (**kind).into(),
+                custom: false,
+            };
+            kinds.entry(kind.clone()).or_default().push(schema);
+        }
+        kinds
+    })
+}
+
 impl Schema {
     /// The schema of a built-in kind, or `None` for a kind that the document lacks.
     pub(crate) fn of(kind: &GroupVersionKind) -> Option<Self> {
@@ -68,16 +90,8 @@ impl Schema {
 
     /// The schema of a built-in kind by its parts.
     pub(crate) fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
-        let all = builtin();
-        let root = *all.kinds.get(&(group.into(), version.into(), kind.into()))?;
-        Some(Self {
-            tree: all.tree.clone(),
-            root,
-            group: group.into(),
-            version: version.into(),
-            kind: kind.into(),
-            custom: false,
-        })
+        let named = kinds().get(kind)?;
+        named.iter().find(|s| *s.group == *group && *s.version == *version).cloned()
     }
 
     /// The schema of a custom resource's version, from its `openAPIV3Schema`.
