@@ -48,16 +48,19 @@ pub(crate) struct Document<'a> {
 /// Reads the body of a create or an update of `resource` (or one of its parts). `expected` is the kind that the path stands for;
 /// a body without apiVersion and kind is taken to be of it, another kind is a 400.
 pub(crate) fn object(
-    resource: &ResourceType,
+    _resource: &ResourceType,
     expected: &GroupVersionKind,
     content_type: &str,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
-    if body.starts_with(evenkeel_api::protobuf::MAGIC.as_slice()) {
-        let json = from_protobuf(expected, body)?;
-        return object(resource, expected, "application/json", &json, validation);
-    }
+    let json;
+    let (content_type, body) = if body.starts_with(evenkeel_api::protobuf::MAGIC.as_slice()) {
+        json = from_protobuf(expected, body)?;
+        ("application/json", json.as_slice())
+    } else {
+        (content_type, body)
+    };
     match Schema::of(expected) {
         Some(schema) => with_schema(&schema, expected, content_type, body, validation),
         None => untyped(expected, content_type, body),
