@@ -106,7 +106,9 @@ impl GarbageCollector {
     /// Runs until `stop`, then finishes what is under way.
     async fn run(self, stop: CancellationToken) {
         let tasks = Tasks::new();
-        self.0.events.start(&tasks);
+        // Ends after the workers: their last events are still written.
+        let late = Tasks::new();
+        self.0.events.start(&late);
         let monitoring = self.clone();
         let stopping = stop.clone();
         tasks
@@ -121,6 +123,8 @@ impl GarbageCollector {
         self.0.delete.shut_down_now();
         self.0.orphan.shut_down_now();
         tasks.join().await;
+        late.token().cancel();
+        late.join().await;
     }
 
     async fn work(&self, job: Job) {

@@ -1,0 +1,224 @@
+//! What a case is given: a cluster of one backend or the other, and namespaces in it.
+
+use bytes::Bytes;
+use evenkeel_runtime::{
+    client::{ApiError, Client},
+    clock::Clock,
+};
+use http::Request;
+use serde_json::{Value, json};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// How long anything may take that a case waits for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster whose controllers, scheduler and nodes are ours.
+pub(crate) struct Cluster {
+    client: Client,
+    clock: Clock,
+    pause: Duration,
+    namespaces: AtomicU32,
+}
+
+impl Cluster {
+    /// A cluster that is reached through this client; what is waited for is looked at every `pause`.
+    pub(crate) fn new(client: Client, clock: Clock, pause: Duration) -> Self {
+        Self { client, clock, pause, namespaces: AtomicU32::new(1) }
+    }
+
+    /// A namespace of its own, ready for pods.
+    pub(crate) async fn namespace(&self, prefix: &str) -> Namespace<'_> {
+        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{prefix}-{number}");
+        self.create("namespaces", json!({"metadata": {"name": name}})).await;
+        let namespace = Namespace { cluster: self, name };
+        namespace.until("serviceaccounts/default", |account| !account.is_null()).await;
+        namespace
+    }
+
+    /// Waits.
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+
+    /// The time on the controllers' clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The transport, for watches.
+    pub(crate) fn kube(&self) -> &kube::Client {
+        self.client.kube()
+    }
+
+    /// One request. `path` is relative to the server for a full path, else it is a cluster-scoped resource.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> Result<Value, ApiError> {
+        let media =
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        let request = Request::builder()
+            .method(method)
+            .uri(absolute(path))
+            .header("content-type", media)
+            .header("accept", "application/json")
+            .body(bytes)
+            .expect("a request");
+        let answer = self.client.raw(request).await?;
+        Ok(serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
+    }
+
+    /// An object or a list; `Null` where there is none.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        match self.ask("GET", path, Value::Null).await {
+            Ok(value) => value,
+            Err(error) if error.is_not_found() => Value::Null,
+            Err(error) => panic!("GET {path}: {error}"),
+        }
+    }
+
+    /// Makes an object.
+    pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
+        done("POST", path, self.ask("POST", path, object).await)
+    }
+
+    /// Changes an object by a merge patch.
+    pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
+        done("PATCH", path, self.ask("PATCH", path, change).await)
+    }
+
+    /// Deletes an object; `policy` is `Background`, `Foreground` or `Orphan`.
+    pub(crate) async fn delete(&self, path: &str, policy: &str) -> Value {
+        done("DELETE", path, self.ask("DELETE", path, json!({"propagationPolicy": policy})).await)
+    }
+
+    /// Waits until the object or list at `path` is as wanted, and returns it.
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let deadline = self.clock.now() + PATIENCE;
+        loop {
+            let value = self.get(path).await;
+            if is_so(&value) {
+                return value;
+            }
+            assert!(
+                self.clock.now() < deadline,
+                "{path} did not become as wanted; it is {value:#}"
+            );
+            self.sleep(self.pause).await;
+        }
+    }
+}
+
+/// A namespace of a case.
+pub(crate) struct Namespace<'a> {
+    cluster: &'a Cluster,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Namespace<'_> {
+    /// The cluster.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// The path of `resource`, `resource/name`, … in this namespace.
+    pub(crate) fn path(&self, path: &str) -> String {
+        let resource = path.split(['/', '?']).next().unwrap_or_default();
+        format!("{}/namespaces/{}/{path}", group(resource), self.name)
+    }
+
+    /// As [`Cluster::ask`].
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> Result<Value, ApiError> {
+        self.cluster.ask(method, &self.path(path), body).await
+    }
+
+    /// As [`Cluster::get`].
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.cluster.get(&self.path(path)).await
+    }
+
+    /// What [`Namespace::get`] answers has as its items.
+    pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
+        items(&self.get(path).await).to_vec()
+    }
+
+    /// As [`Cluster::create`].
+    pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
+        self.cluster.create(&self.path(path), object).await
+    }
+
+    /// As [`Cluster::patch`].
+    pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
+        self.cluster.patch(&self.path(path), change).await
+    }
+
+    /// As [`Cluster::delete`].
+    pub(crate) async fn delete(&self, path: &str, policy: &str) -> Value {
+        self.cluster.delete(&self.path(path), policy).await
+    }
+
+    /// As [`Cluster::until`].
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        self.cluster.until(&self.path(path), is_so).await
+    }
+
+    /// Waits until nothing is at `path`.
+    pub(crate) async fn until_gone(&self, path: &str) {
+        self.until(path, Value::is_null).await;
+    }
+
+    /// Waits until a list is empty.
+    pub(crate) async fn until_none(&self, path: &str) {
+        self.until(path, |list| items(list).is_empty()).await;
+    }
+}
+
+/// The items of a list.
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// An object's name.
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The condition of this type; `Null` where there is none.
+pub(crate) fn condition<'a>(object: &'a Value, which: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().find(|condition| condition["type"] == which).unwrap_or(&Value::Null)
+}
+
+fn done(method: &str, path: &str, answer: Result<Value, ApiError>) -> Value {
+    answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    format!("{}/{path}", group(path.split(['/', '?']).next().unwrap_or_default()))
+}
+
+/// Where a resource is served.
+fn group(resource: &str) -> &'static str {
+    match resource {
+        "deployments" | "replicasets" => "/apis/apps/v1",
+        "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
+        "widgets" => "/apis/e2e.evenkeel.dev/v1",
+        _ => "/api/v1",
+    }
+}

@@ -1,0 +1,214 @@
+//! A Deployment that is made, scaled and described.
+
+use crate::{
+    cluster::{Cluster, Namespace, condition, items, name},
+    objects::{deployment, replicas},
+    pods::{is_active, is_ready},
+};
+use serde_json::{Value, json};
+
+/// It has this many pods, and its controllers have nothing left to do about it.
+pub(crate) fn is_settled(deployment: &Value, count: u32) -> bool {
+    let status = &deployment["status"];
+    let is = |field: &str, wanted: u32| status[field].as_u64().unwrap_or(0) == u64::from(wanted);
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"]
+            .iter()
+            .all(|field| is(field, count))
+        && is("unavailableReplicas", 0)
+        && is("terminatingReplicas", 0)
+}
+
+/// Waits until it is so.
+pub(crate) async fn settled(namespace: &Namespace<'_>, name: &str, count: u32) -> Value {
+    namespace
+        .until(&format!("deployments/{name}"), |deployment| is_settled(deployment, count))
+        .await
+}
+
+/// Messages of the events about an object, by count.
+pub(crate) async fn events(
+    namespace: &Namespace<'_>,
+    about: &str,
+    reason: &str,
+) -> Vec<(String, u64)> {
+    let path = format!("events?fieldSelector=involvedObject.name={about},reason={reason}");
+    let events = namespace.list(&path).await;
+    let mut told: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event["message"].as_str().unwrap_or_default().to_owned(),
+                event["count"].as_u64().unwrap_or(1),
+            )
+        })
+        .collect();
+    told.sort_unstable();
+    told
+}
+
+/// Waits until an event about the object has such a message.
+pub(crate) async fn told(
+    namespace: &Namespace<'_>,
+    about: &str,
+    reason: &str,
+    part: &str,
+) -> Value {
+    let path = format!("events?fieldSelector=involvedObject.name={about},reason={reason}");
+    let says =
+        |event: &&Value| event["message"].as_str().is_some_and(|message| message.contains(part));
+    let list = namespace.until(&path, |list| items(list).iter().any(|event| says(&event))).await;
+    items(&list).iter().find(says).cloned().unwrap_or(Value::Null)
+}
+
+pub(crate) async fn becomes_ready(cluster: &Cluster) {
+    let namespace = cluster.namespace("ready").await;
+    let mut made = deployment("web", 3, "app:v1");
+    made["metadata"]["annotations"] = json!({"note": "copied"});
+    namespace.create("deployments", made).await;
+    let web = settled(&namespace, "web", 3).await;
+
+    let web = if condition(&web, "Progressing")["reason"] == "NewReplicaSetAvailable" {
+        web
+    } else {
+        namespace
+            .until("deployments/web", |web| {
+                condition(web, "Progressing")["reason"] == "NewReplicaSetAvailable"
+            })
+            .await
+    };
+    let sets = namespace.list("replicasets").await;
+    assert_eq!(sets.len(), 1, "{sets:#?}");
+    let (set, set_name) = (&sets[0], name(&sets[0]));
+    let mut status = web["status"].clone();
+    for condition in status["conditions"].as_array_mut().expect("conditions") {
+        for time in ["lastUpdateTime", "lastTransitionTime"] {
+            let at = condition.as_object_mut().and_then(|condition| condition.remove(time));
+            assert!(
+                at.is_some_and(|at| at.as_str().is_some_and(|at| at.ends_with('Z'))),
+                "{time}: {condition}"
+            );
+        }
+    }
+    assert_eq!(
+        status,
+        json!({
+            "observedGeneration": 1,
+            "replicas": 3,
+            "updatedReplicas": 3,
+            "readyReplicas": 3,
+            "availableReplicas": 3,
+            "terminatingReplicas": 0,
+            "conditions": [
+                {
+                    "type": "Available",
+                    "status": "True",
+                    "reason": "MinimumReplicasAvailable",
+                    "message": "Deployment has minimum availability.",
+                },
+                {
+                    "type": "Progressing",
+                    "status": "True",
+                    "reason": "NewReplicaSetAvailable",
+                    "message": format!("ReplicaSet \"{set_name}\" has successfully progressed."),
+                },
+            ],
+        })
+    );
+    assert_eq!(web["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
+    assert_eq!(web["metadata"]["generation"], 1, "status writes are no new generation");
+
+    let hash = set["metadata"]["labels"]["pod-template-hash"].as_str().expect("a hash");
+    assert_eq!(set_name, format!("web-{hash}"));
+    assert_eq!(
+        set["spec"]["selector"]["matchLabels"],
+        json!({"app": "web", "pod-template-hash": hash})
+    );
+    assert_eq!(
+        set["metadata"]["annotations"],
+        json!({
+            "note": "copied",
+            "deployment.kubernetes.io/desired-replicas": "3",
+            "deployment.kubernetes.io/max-replicas": "4",
+            "deployment.kubernetes.io/revision": "1",
+        })
+    );
+    assert_eq!(
+        set["metadata"]["ownerReferences"],
+        json!([{
+            "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": web["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true,
+        }])
+    );
+    let set = namespace
+        .until(&format!("replicasets/{set_name}"), |set| set["status"]["availableReplicas"] == 3)
+        .await;
+    assert_eq!(
+        set["status"],
+        json!({
+            "observedGeneration": 1, "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3,
+            "availableReplicas": 3, "terminatingReplicas": 0,
+        })
+    );
+
+    let pods = namespace.list("pods").await;
+    assert_eq!(pods.len(), 3);
+    let nodes: std::collections::BTreeSet<_> =
+        pods.iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
+    assert_eq!(nodes.len(), 3, "pods of a set are spread over nodes");
+    for pod in &pods {
+        assert!(name(pod).starts_with(&format!("{set_name}-")), "{}", name(pod));
+        assert_eq!(pod["metadata"]["labels"], json!({"app": "web", "pod-template-hash": hash}));
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
+        assert!(is_ready(pod) && pod["status"]["podIP"].is_string(), "{pod:#}");
+        told(&namespace, name(pod), "Scheduled", "Successfully assigned").await;
+        told(&namespace, set_name, "SuccessfulCreate", &format!("Created pod: {}", name(pod)))
+            .await;
+    }
+    told(
+        &namespace,
+        "web",
+        "ScalingReplicaSet",
+        &format!("Scaled up replica set {set_name} from 0 to 3"),
+    )
+    .await;
+    assert_eq!(events(&namespace, "web", "ScalingReplicaSet").await.len(), 1);
+}
+
+pub(crate) async fn is_scaled_up_and_down(cluster: &Cluster) {
+    let namespace = cluster.namespace("scale").await;
+    namespace.create("deployments", deployment("web", 2, "app:v1")).await;
+    settled(&namespace, "web", 2).await;
+    // By the sub-resource, as autoscalers do it.
+    namespace.patch("deployments/web/scale", replicas(6)).await;
+    settled(&namespace, "web", 6).await;
+    let set = name(&namespace.list("replicasets").await[0]).to_owned();
+    told(
+        &namespace,
+        "web",
+        "ScalingReplicaSet",
+        &format!("Scaled up replica set {set} from 2 to 6"),
+    )
+    .await;
+    namespace.patch("deployments/web", replicas(1)).await;
+    settled(&namespace, "web", 1).await;
+    told(
+        &namespace,
+        "web",
+        "ScalingReplicaSet",
+        &format!("Scaled down replica set {set} from 6 to 1"),
+    )
+    .await;
+    namespace.until("pods", |pods| items(pods).len() == 1).await;
+    assert!(namespace.list("pods").await.iter().all(is_active));
+    namespace.patch("deployments/web", replicas(0)).await;
+    let web = settled(&namespace, "web", 0).await;
+    assert_eq!(
+        condition(&web, "Available")["status"],
+        "True",
+        "none is enough when none is wanted"
+    );
+    namespace.until_none("pods").await;
+    assert_eq!(namespace.list("replicasets").await.len(), 1, "scaling makes no revision");
+    assert_eq!(web["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
+}

@@ -1,0 +1,28 @@
+//! The embedded API server in this process, without a socket, in virtual time.
+
+use crate::cluster::Cluster;
+use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_apiserver::Server;
+use evenkeel_runtime::{client::Client, clock::Clock};
+use futures::future::LocalBoxFuture;
+use std::time::Duration;
+
+/// Runs a case on a cluster of its own.
+pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture<'a, ()>) {
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+    let time = clock.clone();
+    let server = Server::builder()
+        .clock(evenkeel_apiserver::Clock::new(move || time.now()))
+        .seed(1)
+        .build()
+        .await
+        .expect("a server in memory");
+    let kube = kube::Client::new(server.service(), "default");
+    let options = PlaneOptions::all(3).with_ca(server.ca_pem());
+    let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
+    plane.synced().await;
+    let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
+    let cluster = Cluster::new(client, clock, Duration::from_millis(20));
+    case(&cluster).await;
+    assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
+}

@@ -1,0 +1,98 @@
+//! Pods seen at every moment, in the order in which the server changed them.
+
+use crate::cluster::{Namespace, PATIENCE, items, name};
+use futures::{StreamExt, stream::LocalBoxStream};
+use kube::core::WatchEvent;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The pods of a namespace, as a watch tells of them.
+pub(crate) struct Pods {
+    now: BTreeMap<String, Value>,
+    events: LocalBoxStream<'static, Result<WatchEvent<Value>, kube::Error>>,
+}
+
+impl Pods {
+    /// Lists the pods, and watches from there.
+    pub(crate) async fn watch(namespace: &Namespace<'_>) -> Self {
+        let list = namespace.get("pods").await;
+        let version = list["metadata"]["resourceVersion"].as_str().expect("a version");
+        let path = namespace.path(&format!("pods?watch=true&resourceVersion={version}"));
+        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let events = namespace.cluster().kube().request_events::<Value>(request).await;
+        let now = items(&list).iter().map(|pod| (name(pod).to_owned(), pod.clone())).collect();
+        Self { now, events: events.expect("a watch").boxed_local() }
+    }
+
+    /// Lets `look` see the pods now and after each change, until it says that all is done.
+    pub(crate) async fn until(&mut self, what: &str, mut look: impl FnMut(&View) -> bool) {
+        let watching = async {
+            while !look(&View(&self.now)) {
+                let event = self.events.next().await.expect("the watch goes on").expect("an event");
+                match event {
+                    WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                        self.now.insert(name(&pod).to_owned(), pod);
+                    }
+                    WatchEvent::Deleted(pod) => {
+                        self.now.remove(name(&pod));
+                    }
+                    WatchEvent::Bookmark(_) => {}
+                    WatchEvent::Error(status) => panic!("watch of pods: {status:?}"),
+                }
+            }
+        };
+        if tokio::time::timeout(PATIENCE, watching).await.is_err() {
+            panic!("{what}: not within {PATIENCE:?}; the pods are {:#?}", self.now);
+        }
+    }
+}
+
+/// Pods at one moment.
+pub(crate) struct View<'a>(&'a BTreeMap<String, Value>);
+
+impl View<'_> {
+    /// How many there are, whatever becomes of them.
+    pub(crate) fn all(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many are neither ended nor being deleted.
+    pub(crate) fn active(&self) -> usize {
+        self.count(is_active)
+    }
+
+    /// How many of those are ready.
+    pub(crate) fn ready(&self) -> usize {
+        self.count(|pod| is_active(pod) && is_ready(pod))
+    }
+
+    /// How many active ones run this image.
+    pub(crate) fn of_image(&self, image: &str) -> usize {
+        self.count(|pod| is_active(pod) && self::image(pod) == image)
+    }
+
+    /// How many run this image, whatever becomes of them.
+    pub(crate) fn ever_of_image(&self, image: &str) -> usize {
+        self.count(|pod| self::image(pod) == image)
+    }
+
+    fn count(&self, counts: impl Fn(&Value) -> bool) -> usize {
+        self.0.values().filter(|pod| counts(pod)).count()
+    }
+}
+
+/// Neither ended nor being deleted.
+pub(crate) fn is_active(pod: &Value) -> bool {
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    !ended && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Its condition Ready is true.
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    crate::cluster::condition(pod, "Ready")["status"] == "True"
+}
+
+/// The image of its first container.
+pub(crate) fn image(pod: &Value) -> &str {
+    pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
+}
