@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::{Api, key, seconds};
+use crate::patch::{self, Writer};
 use crate::resource::{Path, ResourceType, parse_path};
 use crate::status::StatusError;
 use crate::store::{Encoded, Expect, Facets, WriteError};
@@ -45,6 +46,8 @@ fn put(
 ) -> Result<(), StatusError> {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
+    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+    patch::track(&resource.gvk, None, &mut object, &writer);
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::api::Api;
@@ -10,7 +11,28 @@ use crate::api::Api;
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
-    watches: std::sync::atomic::AtomicI64,
+    watches: AtomicI64,
+    inflight: [AtomicI64; 2],
+    durations: Mutex<BTreeMap<&'static str, Histogram>>,
+}
+
+/// Upper bounds of the buckets of durations, in seconds.
+const BOUNDS: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 2.0, 5.0, 20.0, 60.0];
+
+#[derive(Clone, Copy, Default)]
+struct Histogram {
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    sum: f64,
+}
+
+/// A request that is being served; it is counted as such until this goes.
+pub(crate) struct InFlight<'a>(&'a AtomicI64);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +65,27 @@ impl Metrics {
         *self.requests.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
     }
 
+    /// Counts a request as being served.
+    pub(crate) fn in_flight(&self, mutating: bool) -> InFlight<'_> {
+        let gauge = &self.inflight[usize::from(mutating)];
+        gauge.fetch_add(1, Ordering::Relaxed);
+        InFlight(gauge)
+    }
+
+    /// Records how long a request took.
+    pub(crate) fn took(&self, verb: &'static str, seconds: f64) {
+        let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
+        let histogram = durations.entry(verb).or_default();
+        for (bucket, bound) in histogram.buckets.iter_mut().zip(BOUNDS) {
+            *bucket += u64::from(seconds <= bound);
+        }
+        histogram.count += 1;
+        histogram.sum += seconds;
+    }
+
     /// One watch more, or less.
     pub(crate) fn watches(&self, by: i64) {
-        self.watches.fetch_add(by, std::sync::atomic::Ordering::Relaxed);
+        self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
     /// Everything as text.
@@ -67,7 +107,7 @@ impl Metrics {
             );
         }
         out.push_str("# HELP apiserver_longrunning_requests [STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.\n# TYPE apiserver_longrunning_requests gauge\n");
-        let watches = self.watches.load(std::sync::atomic::Ordering::Relaxed);
+        let watches = self.watches.load(Ordering::Relaxed);
         let _ = writeln!(
             out,
             "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"WATCH\"}} {watches}"
@@ -84,6 +124,52 @@ impl Metrics {
                 );
             }
         }
+        self.render_requests(&mut out);
         out
     }
+
+    fn render_requests(&self, out: &mut String) {
+        out.push_str("# HELP apiserver_current_inflight_requests [STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.\n# TYPE apiserver_current_inflight_requests gauge\n");
+        for (gauge, kind) in self.inflight.iter().zip(["readOnly", "mutating"]) {
+            let now = gauge.load(Ordering::Relaxed);
+            let _ = writeln!(
+                out,
+                "apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {now}"
+            );
+        }
+        out.push_str("# HELP apiserver_request_duration_seconds [STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.\n# TYPE apiserver_request_duration_seconds histogram\n");
+        const NAME: &str = "apiserver_request_duration_seconds";
+        for (verb, histogram) in
+            self.durations.lock().unwrap_or_else(PoisonError::into_inner).iter()
+        {
+            for (bucket, bound) in histogram.buckets.iter().zip(BOUNDS) {
+                let _ = writeln!(
+                    out,
+                    "{NAME}_bucket{{component=\"apiserver\",verb=\"{verb}\",le=\"{bound}\"}} {bucket}"
+                );
+            }
+            let Histogram { count, sum, .. } = histogram;
+            let _ = writeln!(
+                out,
+                "{NAME}_bucket{{component=\"apiserver\",verb=\"{verb}\",le=\"+Inf\"}} {count}"
+            );
+            let _ = writeln!(out, "{NAME}_sum{{component=\"apiserver\",verb=\"{verb}\"}} {sum}");
+            let _ =
+                writeln!(out, "{NAME}_count{{component=\"apiserver\",verb=\"{verb}\"}} {count}");
+        }
+        // Families that readers of upstream's metrics look for; there is no etcd and no queue here to fill them.
+        out.push_str("# HELP etcd_request_duration_seconds [ALPHA] Etcd request latency in seconds for each operation and object type.\n# TYPE etcd_request_duration_seconds histogram\n# HELP workqueue_depth [BETA] Current depth of workqueue\n# TYPE workqueue_depth gauge\n");
+        if let Some(seconds) = cpu_seconds() {
+            out.push_str("# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.\n# TYPE process_cpu_seconds_total counter\n");
+            let _ = writeln!(out, "process_cpu_seconds_total {seconds}");
+        }
+    }
+}
+
+/// CPU time of this process where the system tells it in Linux' way: the 14th and 15th fields of its stat, in hundredths.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).take(2).map(|f| f.parse::<f64>().ok());
+    Some((ticks.next()?? + ticks.next()??) / 100.0)
 }

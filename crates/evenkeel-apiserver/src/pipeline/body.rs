@@ -11,7 +11,7 @@ use crate::status::StatusError;
 const LIMIT: usize = 3 * 1024 * 1024;
 
 /// What is left of a refused request is read up to here, so that the connection can go on.
-const DRAIN: usize = 256 * 1024;
+const DRAIN: usize = 8 * 1024 * 1024;
 
 /// The whole body.
 pub(crate) async fn read<B>(mut body: Pin<&mut B>) -> Result<Bytes, StatusError>

@@ -89,6 +89,8 @@ where
     let query = if old_watch { with_watch(query) } else { query };
     let info = Info::new(&head.method, &path, &query);
     let labels = labels(&info, head.method.as_str());
+    let started = tokio::time::Instant::now();
+    let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
     let routed =
         route(api, peer, &head.method, &path, &query, &info, &head.headers, body.as_mut()).await;
     let mut response = routed.unwrap_or_else(|error| refusal(&error, &head.headers));
@@ -105,6 +107,10 @@ where
     headers
         .entry(http::header::CACHE_CONTROL)
         .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
+    drop(in_flight);
+    if labels.verb != "WATCH" {
+        api.metrics.took(labels.verb, started.elapsed().as_secs_f64());
+    }
     api.metrics.count(labels, response.status().as_u16());
     if head.method == Method::HEAD {
         *response.body_mut() = Body::empty();

@@ -21,6 +21,7 @@ use crate::status::{FieldError, StatusError};
 use crate::store::{Encoded, Entry, Expect, WriteError};
 
 const ORPHAN: &str = "orphan";
+const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// `metav1.DeleteOptions`.
@@ -143,7 +144,29 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     let stored = stored_type(ask.api, ask.resource());
     let key = key(&stored, ask.target.namespace, ask.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
-    match delete(ask.api, &stored, &key, ask.user, &options).await? {
+    let deleted = delete(ask.api, &stored, &key, ask.user, &options).await?;
+    let mut response = answer_deleted(ask, &stored, deleted, orphans_refused)?;
+    if warns_of_orphans(&stored, &options) {
+        crate::pipeline::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
+    }
+    Ok(response)
+}
+
+/// Jobs of batch/v1 leave their pods behind when nobody says otherwise, which surprises.
+fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
+    stored.plural() == "jobs"
+        && stored.group() == "batch"
+        && options.propagation_policy.is_none()
+        && options.orphan_dependents.is_none()
+}
+
+fn answer_deleted(
+    ask: &Ask<'_>,
+    stored: &Arc<ResourceType>,
+    deleted: Deleted,
+    orphans_refused: bool,
+) -> Result<Response<Body>, StatusError> {
+    match deleted {
         Deleted::Marked(mut object) => {
             if !ask.resource().stored {
                 stored.hooks.convert_out(ask.resource(), &mut object);

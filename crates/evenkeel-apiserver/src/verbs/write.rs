@@ -96,8 +96,7 @@ impl<'a> Write<'a> {
 
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
-        let writer = Writer { subresource: "", ..self.writer() };
-        patch::track(&super::update::part_kind(self.ask), None, object, &writer);
+        patch::track(&super::update::part_kind(self.ask), None, object, &self.writer());
     }
 
     /// From the request's version, with the schema's defaults, into the stored one.
