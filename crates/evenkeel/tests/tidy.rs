@@ -1,0 +1,153 @@
+//! Rules of the workspace that the compiler does not know: who may depend on whom, that every file is compiled, and that
+//! what decides does nothing else.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Each crate, and what it may depend on besides libraries; as in ARCHITECTURE.md.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("evenkeel-api", &[]),
+    ("evenkeel-runtime", &["evenkeel-api"]),
+    ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-controller-manager", &["evenkeel-api", "evenkeel-runtime", "evenkeel-controllers"]),
+    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-apiserver", &["evenkeel-api"]),
+    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
+    (
+        "evenkeel-sim",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-controllers", "evenkeel-scheduler", "evenkeel-apiserver", "evenkeel-nodes", "evenkeel"],
+    ),
+    (
+        "evenkeel",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-controller-manager",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+        ],
+    ),
+];
+
+/// What must not stand in a file that decides.
+const IMPURE: [&str; 10] =
+    ["async ", ".await", "tokio::", "tracing::", "Client", "Clock", "Mutex", "RwLock", "spawn(", "Instant"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn crates() -> Vec<(String, PathBuf)> {
+    let folders = fs::read_dir(root().join("crates")).expect("crates");
+    let mut crates: Vec<_> = folders
+        .map(|folder| folder.expect("a folder").path())
+        .map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), path))
+        .collect();
+    crates.sort();
+    crates
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    let found: BTreeSet<String> = crates().into_iter().map(|(name, _)| name).collect();
+    let listed: BTreeSet<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, listed, "every crate stands in the table");
+    for (name, allowed) in ARROWS {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+        for line in dependencies.lines() {
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if dependency.starts_with("evenkeel") {
+                assert!(allowed.contains(&dependency), "{name} must not depend on {dependency}");
+            }
+        }
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} inherits the workspace's lints");
+    }
+}
+
+#[test]
+fn every_file_is_compiled() {
+    for (name, path) in crates() {
+        for file in sources(&path.join("src")) {
+            let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
+            let folder = file.parent().expect("a folder");
+            if matches!(&*stem, "lib" | "main") || folder.ends_with("bin") {
+                continue;
+            }
+            let (module, parents) = if stem == "mod" {
+                let above = folder.parent().expect("a folder");
+                (folder.file_name().expect("a name").to_string_lossy().into_owned(), above.to_path_buf())
+            } else {
+                (stem, folder.to_path_buf())
+            };
+            let beside = parents.with_extension("rs");
+            let candidates = [parents.join("mod.rs"), parents.join("lib.rs"), parents.join("main.rs"), beside];
+            let declared = candidates.iter().filter(|candidate| candidate.exists()).any(|candidate| {
+                let text = read(candidate);
+                text.lines().any(|line| {
+                    let line = line.trim();
+                    line.ends_with(&format!("mod {module};")) || line.ends_with(&format!("mod {module} {{"))
+                })
+            });
+            assert!(declared, "{name}: no `mod` reaches {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn what_decides_does_nothing_else() {
+    let mut seen = 0;
+    for name in ["evenkeel-controllers", "evenkeel-nodes"] {
+        for file in sources(&root().join("crates").join(name).join("src")) {
+            let is_plan = file.ends_with("plan.rs") || file.parent().is_some_and(|folder| folder.ends_with("plan"));
+            if !is_plan {
+                continue;
+            }
+            seen += 1;
+            let text = read(&file);
+            let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let code = production.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for (number, line) in code.enumerate() {
+                for word in IMPURE {
+                    assert!(!line.contains(word), "{}, line {}: {word:?} in a plan: {line}", file.display(), number + 1);
+                }
+            }
+        }
+    }
+    assert!(seen >= 7, "the plans are where they are looked for ({seen} found)");
+}
+
+#[test]
+fn the_api_crate_does_no_io() {
+    for file in sources(&root().join("crates/evenkeel-api/src")) {
+        let text = read(&file);
+        let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for word in ["std::fs", "std::net", "tokio", ".await", "SystemTime", "Timestamp::now"] {
+            assert!(!production.contains(word), "{}: {word}", file.display());
+        }
+    }
+}
