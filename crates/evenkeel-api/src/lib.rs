@@ -17,6 +17,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod requests;
 pub mod selector;
+pub mod status;
 pub mod template;
 pub mod time;
 pub mod view;

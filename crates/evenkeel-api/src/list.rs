@@ -1,4 +1,4 @@
-//! Lists, taken apart without building them.
+//! Lists, taken apart item by item.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use crate::decode::{Field, Reader, Seed, WireError, message};
-use crate::{DecodeError, Encoding};
+use crate::{DecodeError, Encoding, View};
 
 message! {
     /// What a list says of itself.
@@ -17,6 +17,36 @@ message! {
         continue_: Box<str> = 3 "continue",
         /// How many items the following pages have, where the server knows.
         remaining_item_count: Option<i64> = 4 "remainingItemCount",
+    }
+}
+
+/// A collection, or a page of one.
+#[derive(Debug, Clone)]
+pub struct List<V> {
+    /// The objects.
+    pub items: Vec<V>,
+    /// The collection's version.
+    pub resource_version: Box<str>,
+    /// Token for the rest, empty when this is all.
+    pub continue_: Box<str>,
+    /// Objects that could not be decoded; they are missing in `items`.
+    pub skipped: Vec<DecodeError>,
+}
+
+impl<V: View> List<V> {
+    /// Reads a list as [`items`] does. Items that cannot be decoded are reported beside the others, by their names as far
+    /// as those can be read.
+    ///
+    /// # Errors
+    /// When the bytes are no list.
+    pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
+        let (mut objects, mut skipped) = (Vec::new(), Vec::new());
+        let ListMeta { resource_version, continue_, .. } =
+            items(bytes, encoding, &mut |item| match V::decode(item, encoding) {
+                Ok(object) => objects.push(object),
+                Err(error) => skipped.push(error.naming(item, encoding)),
+            })?;
+        Ok(Self { items: objects, resource_version, continue_, skipped })
     }
 }
 
@@ -111,5 +141,48 @@ impl<'a> Visitor<'a> for JsonItems<'_, 'a> {
             (self.each)(item.get().as_bytes());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protobuf::Transcoder;
+    use crate::views::Metadata;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_with_one_bad_item_keeps_the_others() {
+        let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#;
+        let list = List::<Metadata>::decode(body, Encoding::Json).unwrap();
+        assert_eq!(&*list.resource_version, "9");
+        assert_eq!(list.items.len(), 1);
+        assert_eq!(list.skipped.len(), 1);
+    }
+
+    #[test]
+    fn null_items_are_none() {
+        let body = br#"{"metadata":{},"items":null}"#;
+        assert!(List::<Metadata>::decode(body, Encoding::Json).unwrap().items.is_empty());
+    }
+
+    #[test]
+    fn what_is_skipped_is_named() {
+        let body = br#"{"items":[{"metadata":{"name":"a","namespace":"ns"},"spec":7}]}"#;
+        let list = List::<crate::views::Pod>::decode(body, Encoding::Json).unwrap();
+        assert_eq!((&*list.skipped[0].kind, &*list.skipped[0].field), ("Pod ns/a", "spec"));
+    }
+
+    #[test]
+    fn a_protobuf_list_is_taken_apart() {
+        let list = json!({
+            "apiVersion": "v1", "kind": "PodList", "metadata": { "resourceVersion": "17", "continue": "more" },
+            "items": [{ "metadata": { "name": "a" } }, { "metadata": { "name": "b" } }],
+        });
+        let bytes = Transcoder::encode("v1", "PodList", &list).unwrap();
+        let list = List::<Metadata>::decode(&bytes, Encoding::Protobuf).unwrap();
+        assert_eq!((&*list.resource_version, &*list.continue_), ("17", "more"));
+        assert_eq!(list.items.iter().map(|item| &*item.meta.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(List::<Metadata>::decode(b"\x12\x7fx", Encoding::Protobuf).is_err());
     }
 }

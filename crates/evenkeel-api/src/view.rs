@@ -1,6 +1,6 @@
 //! How an object is read from the wire.
 
-use crate::{Kind, Meta};
+use crate::{Kind, Meta, views::Metadata};
 
 /// How bytes from the API server are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,4 +34,17 @@ pub struct DecodeError {
     pub field: Box<str>,
     /// What is wrong with it.
     pub reason: Box<str>,
+}
+
+impl DecodeError {
+    /// The error with the name of the object that `bytes` are, as far as that can be read.
+    #[must_use]
+    pub fn naming(self, bytes: &[u8], encoding: Encoding) -> Self {
+        let Ok(Metadata { meta }) = Metadata::decode(bytes, encoding) else { return self };
+        let slash = if meta.namespace.is_empty() { "" } else { "/" };
+        Self {
+            kind: format!("{} {}{slash}{}", self.kind, meta.namespace, meta.name).into(),
+            ..self
+        }
+    }
 }

@@ -1,6 +1,8 @@
-//! Watch events on the wire.
+//! Watch events on the wire: frames cut from the byte stream as it arrives, and the events in them.
 
 use std::borrow::Cow;
+
+use bytes::{Buf, Bytes, BytesMut};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,6 +11,11 @@ use crate::decode::{Reader, WireError};
 use crate::protobuf::envelope::push_field;
 use crate::protobuf::{Envelope, MAGIC};
 use crate::{DecodeError, Encoding};
+
+/// Larger than any object that etcd can hold; a longer frame is a broken stream.
+const MAX_FRAME: usize = 64 << 20;
+/// Bytes of a protobuf frame's length.
+const PREFIX: usize = 4;
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,10 +149,209 @@ fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     Ok((type_, raw))
 }
 
-/// Takes one frame off the front of a stream of protobuf frames: its contents, and how many bytes it took. `None` when
-/// it is not all there yet.
-pub fn next_frame(stream: &[u8]) -> Option<(&[u8], usize)> {
-    let (length, rest) = stream.split_first_chunk::<4>()?;
-    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-    Some((rest.get(..length)?, length + 4))
+/// Cuts a watch's frames out of the chunks that its stream comes in. A frame within one chunk is not copied, one that
+/// begins in an earlier chunk once.
+#[derive(Debug)]
+pub struct Frames {
+    encoding: Encoding,
+    /// The start of a frame whose end is still to come.
+    carry: BytesMut,
+    /// What has not been looked at.
+    chunk: Bytes,
+}
+
+impl Frames {
+    /// Before the first chunk.
+    pub fn new(encoding: Encoding) -> Self {
+        Self { encoding, carry: BytesMut::new(), chunk: Bytes::new() }
+    }
+
+    /// How frames and their objects are encoded.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Takes the next chunk, best when [`Frames::cut`] has nothing left: then it is kept as it is.
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            self.chunk = [&*self.chunk, &*chunk].concat().into();
+        }
+    }
+
+    /// The next frame: a line of JSON, or a protobuf frame without its length. `None` when it is not all there yet.
+    ///
+    /// # Errors
+    /// When it is longer than any frame can be: what follows cannot be read either.
+    pub fn cut(&mut self) -> Result<Option<Bytes>, DecodeError> {
+        while let Some(end) = self.end()? {
+            let mut frame = self.take(end);
+            match self.encoding {
+                // Blank lines may keep a connection alive.
+                Encoding::Json if frame.trim_ascii().is_empty() => continue,
+                Encoding::Json => {}
+                Encoding::Protobuf => frame.advance(PREFIX),
+            }
+            return Ok(Some(frame));
+        }
+        self.carry.extend_from_slice(&std::mem::take(&mut self.chunk));
+        if self.carry.len() > MAX_FRAME + PREFIX {
+            return Err(endless("a frame has no end".into()));
+        }
+        Ok(None)
+    }
+
+    /// Where in the chunk the frame ends that what is carried begins.
+    fn end(&mut self) -> Result<Option<usize>, DecodeError> {
+        match self.encoding {
+            Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|at| at + 1)),
+            Encoding::Protobuf => self.prefixed_end(),
+        }
+    }
+
+    fn prefixed_end(&mut self) -> Result<Option<usize>, DecodeError> {
+        let there = self.carry.len() + self.chunk.len();
+        if there < PREFIX {
+            return Ok(None);
+        }
+        let mut prefix = [0; PREFIX];
+        for (to, from) in prefix.iter_mut().zip(self.carry.iter().chain(self.chunk.iter())) {
+            *to = *from;
+        }
+        let length = u32::from_be_bytes(prefix) as usize;
+        if length > MAX_FRAME {
+            return Err(endless(format!("a frame of {length} bytes")));
+        }
+        let missing = (PREFIX + length).saturating_sub(self.carry.len());
+        if there < PREFIX + length {
+            self.carry.reserve(missing);
+            return Ok(None);
+        }
+        Ok(Some(missing))
+    }
+
+    fn take(&mut self, end: usize) -> Bytes {
+        let rest = self.chunk.split_to(end);
+        if self.carry.is_empty() {
+            return rest;
+        }
+        self.carry.extend_from_slice(&rest);
+        self.carry.split().freeze()
+    }
+}
+
+#[cold]
+fn endless(reason: String) -> DecodeError {
+    WireError::new(reason).of("WatchEvent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::View as _;
+    use crate::protobuf::Transcoder;
+    use crate::views::Pod;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn frames(encoding: Encoding, stream: &[u8], sizes: &[usize]) -> Vec<Bytes> {
+        let (mut frames, mut rest, mut found) = (Frames::new(encoding), stream, Vec::new());
+        let mut sizes = sizes.iter().cycle();
+        while !rest.is_empty() {
+            let (chunk, tail) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+            rest = tail;
+            frames.push(Bytes::copy_from_slice(chunk));
+            while let Some(frame) = frames.cut().unwrap() {
+                found.push(frame);
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn frames_do_not_depend_on_chunks(
+            texts in proptest::collection::vec("[a-z]{1,40}", 0..12),
+            sizes in proptest::collection::vec(1usize..50, 1..6),
+        ) {
+            let lines: String = texts.iter().map(|text| format!("{text}\n\n")).collect();
+            let found = frames(Encoding::Json, lines.as_bytes(), &sizes);
+            let found: Vec<_> = found.iter().map(|f| std::str::from_utf8(f).unwrap().trim_end()).collect();
+            prop_assert_eq!(found, texts.clone());
+
+            let prefixed: Vec<u8> = texts
+                .iter()
+                .flat_map(|text| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat())
+                .collect();
+            let found = frames(Encoding::Protobuf, &prefixed, &sizes);
+            let found: Vec<_> = found.iter().map(|f| std::str::from_utf8(f).unwrap()).collect();
+            prop_assert_eq!(found, texts);
+        }
+    }
+
+    #[test]
+    fn an_impossible_length_is_an_error() {
+        let mut frames = Frames::new(Encoding::Protobuf);
+        frames.push(Bytes::from_static(&[0xff; 8]));
+        assert!(frames.cut().is_err());
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_an_error() {
+        let (mut frames, chunk) =
+            (Frames::new(Encoding::Json), Bytes::from(vec![b' '; MAX_FRAME / 4]));
+        let cuts = (0..5).map(|_| {
+            frames.push(chunk.clone());
+            frames.cut()
+        });
+        assert_eq!(
+            cuts.map(|cut| cut.is_ok()).collect::<Vec<_>>(),
+            [true, true, true, true, false]
+        );
+    }
+
+    #[test]
+    fn a_frame_within_a_chunk_is_not_copied() {
+        let stream = Bytes::from_static(b"{\"first\":1}\n{\"second\":2}\n{\"thi");
+        let mut frames = Frames::new(Encoding::Json);
+        frames.push(stream.clone());
+        let first = frames.cut().unwrap().unwrap();
+        let second = frames.cut().unwrap().unwrap();
+        assert_eq!(first.as_ptr(), stream.as_ptr());
+        assert_eq!(second.as_ptr(), stream[first.len()..].as_ptr());
+        assert_eq!(frames.cut().unwrap(), None);
+        // The end of what is carried is copied, what follows in the same chunk is not.
+        let rest = Bytes::from_static(b"rd\":3}\n{}\n");
+        frames.push(rest.clone());
+        assert_eq!(&*frames.cut().unwrap().unwrap(), b"{\"third\":3}\n");
+        assert_eq!(frames.cut().unwrap().unwrap().as_ptr(), rest[7..].as_ptr());
+    }
+
+    #[test]
+    fn what_is_pushed_early_is_not_lost() {
+        let mut frames = Frames::new(Encoding::Json);
+        frames.push(Bytes::from_static(b"{}\n{"));
+        frames.push(Bytes::from_static(b"}\n"));
+        let lines = [frames.cut().unwrap().unwrap(), frames.cut().unwrap().unwrap()];
+        assert_eq!(lines, ["{}\n", "{}\n"]);
+    }
+
+    #[test]
+    fn a_protobuf_event_is_read_bare_and_in_an_envelope() {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" } });
+        let stream =
+            Event::write_protobuf(EventType::Modified, &Transcoder::encode_envelope(&pod).unwrap());
+        let mut frames = Frames::new(Encoding::Protobuf);
+        frames.push(Bytes::copy_from_slice(&stream[..stream.len() - 1]));
+        assert_eq!(frames.cut().unwrap(), None);
+        frames.push(Bytes::copy_from_slice(&stream[stream.len() - 1..]));
+        let frame = frames.cut().unwrap().unwrap();
+        for frame in [frame.to_vec(), Envelope::seal("v1", "WatchEvent", &frame)] {
+            let event = Event::read(&frame, Encoding::Protobuf).unwrap();
+            assert_eq!((event.type_, &*event.kind), (EventType::Modified, "Pod"));
+            assert_eq!(&*Pod::decode(event.object, Encoding::Protobuf).unwrap().meta.name, "a");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Any bytes are an object or an error, in both encodings.
 #![no_main]
 
-use evenkeel_api::{Encoding, View, list, views, watch};
+use evenkeel_api::{Encoding, View, list, status, views, watch};
 use libfuzzer_sys::fuzz_target;
 
 fn both<V: View>(data: &[u8]) {
@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
     both::<views::PodDisruptionBudget>(data);
     both::<views::Lease>(data);
     for encoding in [Encoding::Json, Encoding::Protobuf] {
-        let _ = list::items(data, encoding, &mut |_| ());
+        let _ = list::List::<views::Metadata>::decode(data, encoding);
+        let _ = status::Status::decode(data, encoding);
         let _ = watch::Event::read(data, encoding);
     }
 });

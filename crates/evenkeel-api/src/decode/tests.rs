@@ -39,6 +39,7 @@ fn definitions() -> Vec<&'static Facts> {
         &PersistentVolumeClaim::SHAPE,
         &Metadata::SHAPE,
         &crate::list::ListMeta::SHAPE,
+        &crate::status::Status::SHAPE,
     ] {
         walk(shape, &mut seen, &mut all);
     }

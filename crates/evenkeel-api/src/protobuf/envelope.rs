@@ -113,3 +113,21 @@ fn push_tag(bytes: &mut Vec<u8>, number: u8, mut length: usize) {
     }
     bytes.push(length as u8);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envelope_is_taken_off() {
+        let sealed = Envelope::seal("apps/v1", "Deployment", b"hello");
+        let open = Envelope::open(&sealed).unwrap();
+        assert_eq!(
+            (&*open.api_version, &*open.kind, open.raw),
+            ("apps/v1", "Deployment", &b"hello"[..])
+        );
+        assert_eq!(Envelope::open(b"k8s\0").unwrap().raw, b"", "an object without any field");
+        assert!(Envelope::open(b"{}").is_err());
+        assert!(Envelope::open(b"k8s\0\x12\x7fx").is_err());
+    }
+}

@@ -5,13 +5,15 @@ use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
         watch::{Watch, WatchBroken},
-        wire,
     },
     clock::Clock,
     tasks::panic_text,
 };
 use bytes::Bytes;
-use evenkeel_api::{DecodeError, Encoding, View};
+use evenkeel_api::{
+    DecodeError, Encoding, View, status,
+    watch::{self, EventType},
+};
 use futures::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -287,27 +289,25 @@ fn cannot_stream(code: u16) -> bool {
 }
 
 fn decode<V: View>(encoding: Encoding, frame: &[u8]) -> Result<Event<V>, End> {
-    let broken =
-        |reason: Box<str>| End::Failed(format!("the stream makes no sense: {reason}").into());
-    let (kind, object) = wire::event(encoding, frame).map_err(broken)?;
-    let gone = match &*kind {
-        "ADDED" | "MODIFIED" => false,
-        "DELETED" => true,
-        "BOOKMARK" => {
-            let metadata = Metadata::decode(object, encoding);
-            return metadata.map(Event::Bookmark).map_err(|error| broken(error.to_string().into()));
+    let broken = |error| End::from(WatchBroken::Frame(error));
+    let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
+    let gone = match type_ {
+        EventType::Added | EventType::Modified => false,
+        EventType::Deleted => true,
+        EventType::Bookmark => {
+            return Metadata::decode(object, encoding).map(Event::Bookmark).map_err(broken);
         }
-        "ERROR" => {
-            return Ok(Event::Error(wire::status_object(encoding, object).unwrap_or_default()));
+        EventType::Error => {
+            let status = status::Status::decode(object, encoding).unwrap_or_default();
+            return Ok(Event::Error(status.into()));
         }
-        other => return Err(broken(format!("event type {other:?}").into())),
     };
     Ok(match V::decode(object, encoding) {
         Ok(object) if gone => Event::Gone(object),
         Ok(object) => Event::Present(object),
         Err(error) => Event::Unreadable {
             gone,
-            error: wire::named(object, encoding, error),
+            error: error.naming(object, encoding),
             metadata: Metadata::decode(object, encoding).ok(),
         },
     })

@@ -356,20 +356,19 @@ async fn late_handlers_hear_of_what_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_comes_in_protobuf_frames() {
-    use crate::client::proto_tests::{envelope, field};
-    let meta = |name: &str, version: &str, annotations: &[u8]| {
-        [field(1, name.as_bytes()), field(6, version.as_bytes()), annotations.to_vec()].concat()
+    use evenkeel_api::{
+        protobuf::Transcoder,
+        watch::{Event, EventType},
     };
-    let frame = |kind: &str, meta: Vec<u8>| {
-        let object = field(1, &envelope(&field(1, &meta)));
-        let event = [field(1, kind.as_bytes()), field(2, &object)].concat();
-        [&(event.len() as u32).to_be_bytes()[..], &event].concat()
+    let frame = |type_: EventType, metadata: Value| {
+        let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata });
+        Event::write_protobuf(type_, &Transcoder::encode_envelope(&object).unwrap())
     };
-    let end = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
+    let end = json!({ "k8s.io/initial-events-end": "true" });
     let body = [
-        frame("ADDED", meta("a", "3", b"")),
-        frame("BOOKMARK", meta("", "4", &field(12, &end))),
-        frame("DELETED", meta("a", "5", b"")),
+        frame(EventType::Added, json!({ "name": "a", "resourceVersion": "3" })),
+        frame(EventType::Bookmark, json!({ "resourceVersion": "4", "annotations": end })),
+        frame(EventType::Deleted, json!({ "name": "a", "resourceVersion": "5" })),
     ];
     let mut answer = Answer::new(200, "")
         .header("content-type", "application/vnd.kubernetes.protobuf;stream=watch");

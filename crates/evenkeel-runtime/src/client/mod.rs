@@ -9,7 +9,6 @@ mod error;
 mod limiter;
 mod metrics;
 mod options;
-mod proto;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -22,13 +21,9 @@ pub use error::{ApiError, Cause, Status, full_text};
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
 
-pub use evenkeel_api::views::Metadata;
-
-#[cfg(test)]
-pub(crate) use proto::tests as proto_tests;
+pub use evenkeel_api::{list::List, views::Metadata};
 
 use crate::clock::Clock;
-use evenkeel_api::DecodeError;
 use http::HeaderValue;
 use limiter::Limiter;
 use prometheus::Registry;
@@ -65,19 +60,6 @@ pub(crate) struct Shared {
     clock: Clock,
     metrics: Option<RestMetrics>,
     host: Box<str>,
-}
-
-/// A part of a collection.
-#[derive(Debug, Clone)]
-pub struct List<V> {
-    /// The objects.
-    pub items: Vec<V>,
-    /// The collection's version.
-    pub resource_version: Box<str>,
-    /// Token for the rest, empty when this is all.
-    pub continue_: Box<str>,
-    /// Objects that could not be decoded; they are missing in `items`.
-    pub skipped: Vec<DecodeError>,
 }
 
 impl Client {

@@ -1,11 +1,9 @@
 //! What is asked for (`Accept`) and what came (`Content-Type`): one place that knows both encodings.
 
-use super::{Cause, List, Metadata, Status, proto};
-use evenkeel_api::{DecodeError, Encoding, View};
+use super::{Cause, List, Metadata, Status};
+use evenkeel_api::{DecodeError, Encoding, View, protobuf::Envelope, status as api};
 use http::{HeaderMap, header};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::{any::TypeId, borrow::Cow, time::Duration};
+use std::{any::TypeId, time::Duration};
 
 pub(crate) const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json;q=0.9";
@@ -40,166 +38,54 @@ pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
     if protobuf { Encoding::Protobuf } else { Encoding::Json }
 }
 
-fn broken<V: View>(field: &str, reason: impl Into<Box<str>>) -> DecodeError {
-    DecodeError { kind: V::kind().kind.into(), field: field.into(), reason: reason.into() }
+/// What is in an answer's body, its envelope taken off if it has one.
+fn inside<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<(&'a [u8], Encoding), DecodeError> {
+    let encoding = encoding(headers);
+    let raw = match encoding {
+        Encoding::Json => body,
+        Encoding::Protobuf => Envelope::open(body)?.raw,
+    };
+    Ok((raw, encoding))
 }
 
 /// One object.
 pub(crate) fn object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<V, DecodeError> {
-    match encoding(headers) {
-        Encoding::Json => V::decode(body, Encoding::Json),
-        Encoding::Protobuf => {
-            let raw = proto::open(body).ok_or_else(|| broken::<V>(".", "not a protobuf object"))?;
-            V::decode(raw, Encoding::Protobuf)
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct JsonList<'a> {
-    #[serde(borrow, default)]
-    metadata: JsonListMeta<'a>,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct JsonListMeta<'a> {
-    #[serde(borrow)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow, rename = "continue")]
-    continue_: Option<Cow<'a, str>>,
+    let (raw, encoding) = inside(headers, body)?;
+    V::decode(raw, encoding)
 }
 
 /// A collection. Items that cannot be decoded are reported beside the others.
 pub(crate) fn list<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<List<V>, DecodeError> {
-    match encoding(headers) {
-        Encoding::Json => {
-            let parts: JsonList<'_> = serde_json::from_slice(body)
-                .map_err(|error| broken::<V>("items", error.to_string()))?;
-            let items = parts.items.unwrap_or_default();
-            let continue_ = parts.metadata.continue_.unwrap_or_default();
-            let raw = items.iter().map(|item| item.get().as_bytes());
-            Ok(collect(raw, Encoding::Json, parts.metadata.resource_version, continue_))
-        }
-        Encoding::Protobuf => {
-            let parts = proto::open(body)
-                .and_then(proto::list)
-                .ok_or_else(|| broken::<V>("items", "not a protobuf list"))?;
-            Ok(collect(parts.items.into_iter(), Encoding::Protobuf, parts.version, parts.continue_))
-        }
-    }
+    let (raw, encoding) = inside(headers, body)?;
+    List::decode(raw, encoding)
 }
 
-fn collect<'a, V: View>(
-    raw: impl ExactSizeIterator<Item = &'a [u8]>,
-    encoding: Encoding,
-    version: Cow<'_, str>,
-    continue_: Cow<'_, str>,
-) -> List<V> {
-    let mut list = List {
-        items: Vec::with_capacity(raw.len()),
-        resource_version: version.into(),
-        continue_: continue_.into(),
-        skipped: Vec::new(),
-    };
-    for bytes in raw {
-        match V::decode(bytes, encoding) {
-            Ok(object) => list.items.push(object),
-            Err(error) => list.skipped.push(named(bytes, encoding, error)),
+impl From<api::Status> for Status {
+    fn from(wire: api::Status) -> Self {
+        let cause =
+            |c: api::StatusCause| Cause { reason: c.reason, message: c.message, field: c.field };
+        let seconds = u64::try_from(wire.details.retry_after_seconds).unwrap_or_default();
+        Self {
+            code: u16::try_from(wire.code).unwrap_or_default(),
+            reason: wire.reason,
+            message: wire.message,
+            causes: wire.details.causes.into_iter().map(cause).collect(),
+            retry_after: (seconds > 0).then(|| Duration::from_secs(seconds)),
         }
     }
-    list
-}
-
-/// The error with the object's name in its field's path, as far as the name can be read.
-pub(crate) fn named(bytes: &[u8], encoding: Encoding, error: DecodeError) -> DecodeError {
-    let Ok(Metadata { meta, .. }) = Metadata::decode(bytes, encoding) else { return error };
-    let slash = if meta.namespace.is_empty() { "" } else { "/" };
-    DecodeError {
-        kind: format!("{} {}{slash}{}", error.kind, meta.namespace, meta.name).into(),
-        ..error
-    }
-}
-
-#[derive(Deserialize)]
-struct JsonEvent<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-/// A watch event: its type and its object.
-pub(crate) fn event(encoding: Encoding, frame: &[u8]) -> Result<(Cow<'_, str>, &[u8]), Box<str>> {
-    match encoding {
-        Encoding::Json => {
-            let event: JsonEvent<'_> =
-                serde_json::from_slice(frame).map_err(|error| error.to_string())?;
-            Ok((event.kind, event.object.get().as_bytes()))
-        }
-        Encoding::Protobuf => {
-            proto::event(frame).ok_or_else(|| "not a protobuf watch event".into())
-        }
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct JsonStatus {
-    message: Option<Box<str>>,
-    reason: Option<Box<str>>,
-    code: Option<u16>,
-    details: Option<JsonDetails>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct JsonDetails {
-    causes: Option<Vec<JsonCause>>,
-    retry_after_seconds: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct JsonCause {
-    reason: Option<Box<str>>,
-    message: Option<Box<str>>,
-    field: Option<Box<str>>,
-}
-
-/// A Status object, without envelope.
-pub(crate) fn status_object(encoding: Encoding, bytes: &[u8]) -> Option<Status> {
-    if encoding == Encoding::Protobuf {
-        return Some(proto::status(bytes));
-    }
-    let wire: JsonStatus = serde_json::from_slice(bytes).ok()?;
-    let details = wire.details.unwrap_or_default();
-    let cause = |c: JsonCause| Cause {
-        reason: c.reason.unwrap_or_default(),
-        message: c.message.unwrap_or_default(),
-        field: c.field.unwrap_or_default(),
-    };
-    Some(Status {
-        code: wire.code.unwrap_or_default(),
-        reason: wire.reason.unwrap_or_default(),
-        message: wire.message.unwrap_or_default(),
-        causes: details.causes.unwrap_or_default().into_iter().map(cause).collect(),
-        retry_after: details.retry_after_seconds.filter(|s| *s > 0).map(Duration::from_secs),
-    })
 }
 
 /// The Status of an answer with an error code. A body that is none (a proxy's page) becomes the message, shortened.
 pub(crate) fn status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
-    let found = match encoding(headers) {
-        Encoding::Json => status_object(Encoding::Json, body),
-        Encoding::Protobuf => proto::open(body).map(proto::status),
-    };
-    let mut status = found.unwrap_or_else(|| {
-        let text = String::from_utf8_lossy(&body[..body.len().min(512)]);
-        Status { message: text.trim().into(), ..Status::default() }
-    });
+    let found =
+        inside(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
+    let mut status = found.map_or_else(
+        |_| {
+            let text = String::from_utf8_lossy(&body[..body.len().min(512)]);
+            Status { message: text.trim().into(), ..Status::default() }
+        },
+        Status::from,
+    );
     status.code = code;
     status.retry_after = retry_after(headers).or(status.retry_after);
     status
@@ -213,6 +99,25 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_api::protobuf::Transcoder;
+
+    #[test]
+    fn an_answer_in_protobuf_comes_in_an_envelope() {
+        let protobuf = HeaderMap::from_iter([(
+            header::CONTENT_TYPE,
+            "application/vnd.kubernetes.protobuf".parse().unwrap(),
+        )]);
+        let text = r#"{"apiVersion":"v1","kind":"Status","reason":"Forbidden","message":"no","code":403,
+            "details":{"causes":[{"reason":"NamespaceTerminating"}],"retryAfterSeconds":3}}"#;
+        let body = Transcoder::encode_envelope(&serde_json::from_str(text).unwrap()).unwrap();
+        let read = status(&protobuf, 403, &body);
+        assert_eq!(read, status(&HeaderMap::new(), 403, text.as_bytes()));
+        assert_eq!((read.code, &*read.reason, &*read.message), (403, "Forbidden", "no"));
+        assert_eq!(&*read.causes[0].reason, "NamespaceTerminating");
+        assert_eq!(read.retry_after, Some(Duration::from_secs(3)));
+        assert!(object::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
+        assert!(list::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
+    }
 
     #[test]
     fn a_list_with_one_bad_item_keeps_the_others() {

@@ -1,0 +1,74 @@
+//! How the API server says no.
+
+use crate::decode::{decode_message, message};
+use crate::{DecodeError, Encoding};
+
+message! {
+    /// An answer that is no object, as far as programs act on it.
+    pub struct Status("k8s.io.apimachinery.pkg.apis.meta.v1.Status") {
+        /// For people.
+        message: Box<str> = 3 "message",
+        /// Machine-readable, such as `AlreadyExists`.
+        reason: Box<str> = 4 "reason",
+        /// More of the reason.
+        details: StatusDetails = 5 "details",
+        /// HTTP status code; 0 when there was none.
+        code: i32 = 6 "code",
+    }
+}
+
+message! {
+    /// More of a reason.
+    pub struct StatusDetails("k8s.io.apimachinery.pkg.apis.meta.v1.StatusDetails") {
+        /// What led to it.
+        causes: Box<[StatusCause]> = 4 "causes",
+        /// Seconds to wait before trying again; 0 when nothing is asked for.
+        retry_after_seconds: i32 = 5 "retryAfterSeconds",
+    }
+}
+
+message! {
+    /// One of several causes.
+    pub struct StatusCause("k8s.io.apimachinery.pkg.apis.meta.v1.StatusCause") {
+        /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
+        reason: Box<str> = 1 "reason",
+        /// For people.
+        message: Box<str> = 2 "message",
+        /// Path of the field it is about.
+        field: Box<str> = 3 "field",
+    }
+}
+
+impl Status {
+    /// Reads a Status, without an envelope.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
+        decode_message("Status", bytes, encoding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protobuf::{Envelope, Transcoder};
+    use serde_json::json;
+
+    #[test]
+    fn a_status_is_read_from_both_encodings() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403,
+            "details": { "causes": [{ "reason": "NamespaceTerminating", "message": "being terminated" }], "retryAfterSeconds": 3 },
+        });
+        let sealed = Transcoder::encode_envelope(&object).unwrap();
+        let text = object.to_string();
+        let from_protobuf =
+            Status::decode(Envelope::open(&sealed).unwrap().raw, Encoding::Protobuf).unwrap();
+        assert_eq!(from_protobuf, Status::decode(text.as_bytes(), Encoding::Json).unwrap());
+        let Status { code, reason, message, details } = from_protobuf;
+        assert_eq!((code, &*reason, &*message), (403, "Forbidden", "no"));
+        assert_eq!(&*details.causes[0].reason, "NamespaceTerminating");
+        assert_eq!(details.retry_after_seconds, 3);
+    }
+}
