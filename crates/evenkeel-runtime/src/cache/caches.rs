@@ -176,16 +176,15 @@ impl Caches {
         }
     }
 
-    /// Forgets the caches of a resource: it is no longer served, or no longer of interest. Those who still hold one see it
-    /// as it was.
-    pub fn stop(&self, kind: &Kind) {
-        self.state().entries.retain(|entry| {
-            let stays = entry.scope.kind != *kind;
-            if !stays {
-                entry.token.cancel();
-            }
-            stays
-        });
+    /// Forgets the [metadata](Caches::metadata) of a resource that is no longer served or no longer of interest, and says
+    /// whether there was such a cache. Those who still hold it see it as it was. Caches of a type stay: they belong to the
+    /// controllers that read them, and fill again when the resource comes back.
+    pub fn stop(&self, kind: &Kind) -> bool {
+        let of_metadata =
+            |entry: &Entry| entry.view == TypeId::of::<Metadata>() && entry.scope.kind == *kind;
+        let mut state = self.state();
+        let stopped = state.entries.extract_if(.., |entry| of_metadata(entry));
+        stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
     /// The newest resource version of this kind that readers can see, bookmarks included: where several caches hold the

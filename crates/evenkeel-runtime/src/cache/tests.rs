@@ -329,14 +329,31 @@ async fn resync_tells_of_everything_again() {
 async fn a_stopped_cache_is_forgotten_and_made_anew() {
     let first = Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang);
     let second = Answer::events(&[event("ADDED", "b", 3), bookmark(4, true)], Tail::Hang);
-    let (world, cache) = world([first, second]);
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let (script, tasks) = (Script::new([first, second]), Tasks::new());
+    let caches = Caches::new(script.client(&clock), clock, &prometheus::Registry::new());
+    caches.start(&tasks);
+    let cache = caches.metadata(Map::kind());
     cache.synced().await;
-    world.caches.stop(&Map::kind());
-    assert_eq!(world.caches.version_of(&Map::kind()), None);
-    let again = world.caches.of::<Map>();
+    assert!(caches.stop(&Map::kind()));
+    assert_eq!(caches.version_of(&Map::kind()), None);
+    let again = caches.metadata(Map::kind());
     again.synced().await;
     assert!(again.get("ns", "b").is_some() && again.get("ns", "a").is_none());
     assert_eq!(cache.len(), 1, "who holds the old one sees it as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_a_controller_reads_is_not_stopped_by_another() {
+    let ended = Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::End);
+    let gone = Answer::new(404, r#"{"kind":"Status","reason":"NotFound","code":404}"#);
+    let back = Answer::events(&[event("ADDED", "b", 3)], Tail::Hang);
+    let (world, cache) = world([ended, gone, back]);
+    cache.synced().await;
+    assert!(!world.caches.stop(&Map::kind()));
+    settle().await;
+    assert_eq!(world.caches.version_of(&Map::kind()), Some(3));
+    assert_eq!(world.told(), ["added b", "initial a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,8 +59,10 @@ impl GarbageCollector {
             .cloned()
             .collect();
         for kind in gone {
-            self.0.env.caches.stop(&kind);
-            watched.remove(&kind);
+            // Another controller's cache stays, and its events still come here: when the kind is back, nothing is to be done.
+            if self.0.env.caches.stop(&kind) {
+                watched.remove(&kind);
+            }
         }
         let new: Vec<Kind> = wanted.difference(watched).cloned().collect();
         *self.0.discovered.lock().unwrap_or_else(PoisonError::into_inner) = found.into();
