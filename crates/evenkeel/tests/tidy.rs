@@ -18,7 +18,15 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-sim",
-        &["evenkeel-api", "evenkeel-runtime", "evenkeel-controllers", "evenkeel-scheduler", "evenkeel-apiserver", "evenkeel-nodes", "evenkeel"],
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+            "evenkeel",
+        ],
     ),
     (
         "evenkeel",
@@ -35,8 +43,18 @@ const ARROWS: [(&str, &[&str]); 9] = [
 ];
 
 /// What must not stand in a file that decides.
-const IMPURE: [&str; 10] =
-    ["async ", ".await", "tokio::", "tracing::", "Client", "Clock", "Mutex", "RwLock", "spawn(", "Instant"];
+const IMPURE: [&str; 10] = [
+    "async ",
+    ".await",
+    "tokio::",
+    "tracing::",
+    "Client",
+    "Clock",
+    "Mutex",
+    "RwLock",
+    "spawn(",
+    "Instant",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
@@ -78,14 +96,23 @@ fn crates_depend_downwards_only() {
     assert_eq!(found, listed, "every crate stands in the table");
     for (name, allowed) in ARROWS {
         let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
-        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+        let dependencies = manifest
+            .split("[dependencies]")
+            .nth(1)
+            .unwrap_or_default()
+            .split("\n[")
+            .next()
+            .unwrap_or_default();
         for line in dependencies.lines() {
             let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
             if dependency.starts_with("evenkeel") {
                 assert!(allowed.contains(&dependency), "{name} must not depend on {dependency}");
             }
         }
-        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} inherits the workspace's lints");
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{name} inherits the workspace's lints"
+        );
     }
 }
 
@@ -100,19 +127,25 @@ fn every_file_is_compiled() {
             }
             let (module, parents) = if stem == "mod" {
                 let above = folder.parent().expect("a folder");
-                (folder.file_name().expect("a name").to_string_lossy().into_owned(), above.to_path_buf())
+                (
+                    folder.file_name().expect("a name").to_string_lossy().into_owned(),
+                    above.to_path_buf(),
+                )
             } else {
                 (stem, folder.to_path_buf())
             };
             let beside = parents.with_extension("rs");
-            let candidates = [parents.join("mod.rs"), parents.join("lib.rs"), parents.join("main.rs"), beside];
-            let declared = candidates.iter().filter(|candidate| candidate.exists()).any(|candidate| {
-                let text = read(candidate);
-                text.lines().any(|line| {
-                    let line = line.trim();
-                    line.ends_with(&format!("mod {module};")) || line.ends_with(&format!("mod {module} {{"))
-                })
-            });
+            let candidates =
+                [parents.join("mod.rs"), parents.join("lib.rs"), parents.join("main.rs"), beside];
+            let declared =
+                candidates.iter().filter(|candidate| candidate.exists()).any(|candidate| {
+                    let text = read(candidate);
+                    text.lines().any(|line| {
+                        let line = line.trim();
+                        line.ends_with(&format!("mod {module};"))
+                            || line.ends_with(&format!("mod {module} {{"))
+                    })
+                });
             assert!(declared, "{name}: no `mod` reaches {}", file.display());
         }
     }
@@ -123,7 +156,8 @@ fn what_decides_does_nothing_else() {
     let mut seen = 0;
     for name in ["evenkeel-controllers", "evenkeel-nodes"] {
         for file in sources(&root().join("crates").join(name).join("src")) {
-            let is_plan = file.ends_with("plan.rs") || file.parent().is_some_and(|folder| folder.ends_with("plan"));
+            let is_plan = file.ends_with("plan.rs")
+                || file.parent().is_some_and(|folder| folder.ends_with("plan"));
             if !is_plan {
                 continue;
             }
@@ -133,7 +167,12 @@ fn what_decides_does_nothing_else() {
             let code = production.lines().filter(|line| !line.trim_start().starts_with("//"));
             for (number, line) in code.enumerate() {
                 for word in IMPURE {
-                    assert!(!line.contains(word), "{}, line {}: {word:?} in a plan: {line}", file.display(), number + 1);
+                    assert!(
+                        !line.contains(word),
+                        "{}, line {}: {word:?} in a plan: {line}",
+                        file.display(),
+                        number + 1
+                    );
                 }
             }
         }

@@ -41,6 +41,8 @@ enum End {
     Regular,
     /// The version to go on from is not there, no longer or not at all: from scratch.
     Expired,
+    /// Changes may not be watched: a new list after a pause has to do.
+    Unwatchable(Box<str>),
     /// It failed: go on after a pause.
     Failed(Box<str>),
 }
@@ -55,6 +57,8 @@ impl From<ApiError> for End {
     fn from(error: ApiError) -> Self {
         if error.is_expired() || error.is_version_too_large() {
             Self::Expired
+        } else if cannot_watch(error.code()) {
+            Self::Unwatchable(full_text(&error).into())
         } else {
             Self::Failed(full_text(&error).into())
         }
@@ -96,6 +100,10 @@ impl<V: View> Reflector<V> {
                 End::Regular => continue,
                 End::Expired => {
                     tracing::debug!(resource, "the last version seen is not there; listing again");
+                    self.position = None;
+                }
+                End::Unwatchable(error) => {
+                    tracing::warn!(resource, %error, "not to be watched; will be listed again");
                     self.position = None;
                 }
                 End::Failed(error) => {
@@ -149,7 +157,9 @@ impl<V: View> Reflector<V> {
     async fn stream(&mut self) -> Result<Option<Opened>, End> {
         let mut opened = match self.open("", true, self.deadline()).await {
             Ok(opened) => opened,
-            Err(error) if cannot_stream(error.code()) => return Ok(None),
+            Err(error) if cannot_stream(error.code()) || cannot_watch(error.code()) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         };
         let mut now = Table::new();
@@ -286,6 +296,11 @@ impl Opened {
 /// Statuses by which a server says that it does not know streaming lists. Others may pass.
 fn cannot_stream(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
+}
+
+/// Statuses by which a server says that there are no watches, or none for this client; lists there may be.
+fn cannot_watch(code: u16) -> bool {
+    matches!(code, 403 | 405)
 }
 
 fn decode<V: View>(encoding: Encoding, frame: &[u8]) -> Result<Event<V>, End> {

@@ -278,6 +278,9 @@ async fn an_unreadable_object_is_skipped() {
 async fn a_forbidden_kind_waits_while_others_work() {
     let forbidden = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
     let (world, cache) = world([
+        // Neither a watch nor, each time, a list.
+        forbidden(),
+        forbidden(),
         forbidden(),
         forbidden(),
         Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang),
@@ -290,6 +293,30 @@ async fn a_forbidden_kind_waits_while_others_work() {
     // 800 ms and 1,600 ms, each up to doubled.
     assert!(took >= Duration::from_millis(2400) && took < Duration::from_millis(4900), "{took:?}");
     assert_eq!(cache.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_listed_but_not_watched_is_listed_again_and_again() {
+    let no_watch = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
+    let list = |version: u32, names: &[&str]| {
+        let items: Vec<Value> = names.iter().map(|name| object(name, version)).collect();
+        let metadata = json!({ "resourceVersion": version.to_string() });
+        Answer::new(200, json!({ "metadata": metadata, "items": items }).to_string())
+    };
+    let (world, cache) = world([
+        no_watch(),
+        list(5, &["a"]),
+        no_watch(),
+        no_watch(),
+        list(9, &["a", "b"]),
+        no_watch(),
+    ]);
+    let start = Instant::now();
+    world.caches.synced().await;
+    assert_eq!((start.elapsed(), cache.version()), (Duration::ZERO, 5));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((cache.len(), cache.version()), (2, 9));
+    assert_eq!(world.told(), ["added b", "initial a", "updated a 5-9"]);
 }
 
 #[tokio::test(start_paused = true)]
