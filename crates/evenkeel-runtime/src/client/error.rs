@@ -107,6 +107,14 @@ impl ApiError {
         self.code() == 409 && !self.is_already_exists()
     }
 
+    /// A precondition on the uid did not hold: the object was replaced by another one of its name. The server has only its
+    /// message to say so, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
+    pub fn is_other_uid(&self) -> bool {
+        const SAYS: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
+        self.is_conflict()
+            && self.status().is_some_and(|s| SAYS.iter().any(|says| s.message.contains(says)))
+    }
+
     /// The name is taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason() == "AlreadyExists"
@@ -208,6 +216,20 @@ mod tests {
         assert!(status(410, "Expired").is_expired());
         assert!(!status(422, "Invalid").retry());
         assert!(status(500, "").retry());
+    }
+
+    #[test]
+    fn a_replaced_object_is_told_from_a_changed_one() {
+        let conflict = |message: &str| {
+            let (reason, message) = ("Conflict".into(), message.into());
+            ApiError::Status(Box::new(Status { code: 409, reason, message, ..Status::default() }))
+        };
+        // As a v1.37 server says it.
+        let on = "Operation cannot be fulfilled on ConfigMap \"p\":";
+        assert!(conflict(&format!("{on} the UID in the precondition (other) does not match the UID in record (142db527). The object might have been deleted and then recreated")).is_other_uid());
+        assert!(conflict(&format!("{on} StorageError: invalid object, Code: 4, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b")).is_other_uid());
+        assert!(!conflict(&format!("{on} the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (217). The object might have been modified")).is_other_uid());
+        assert!(!status(409, "AlreadyExists").is_other_uid());
     }
 
     #[test]

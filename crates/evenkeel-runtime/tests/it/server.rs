@@ -201,7 +201,7 @@ impl State {
             (&Method::POST, None) => self.create(&path, seen.body),
             (&Method::PUT, Some(_)) => self.update(&path, seen.body),
             (&Method::PATCH, Some(_)) => self.patch(&path, &seen.body),
-            (&Method::DELETE, Some(_)) => self.delete(&path),
+            (&Method::DELETE, Some(_)) => self.delete(&path, &seen.body),
             _ => status(405, "MethodNotAllowed", &json!([])),
         }
     }
@@ -291,7 +291,21 @@ impl State {
         answer(200, &stored)
     }
 
-    fn delete(&mut self, path: &Path) -> Answer {
+    fn delete(&mut self, path: &Path, options: &Value) -> Answer {
+        let present = self.objects.get(&path.collection).and_then(|all| all.get(&path.key()));
+        let (wanted, uid) = (
+            &options["preconditions"]["uid"],
+            present.map_or(&Value::Null, |present| &present["metadata"]["uid"]),
+        );
+        if !wanted.is_null() && !uid.is_null() && wanted != uid {
+            let text = format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid})"
+            );
+            return answer(
+                409,
+                &json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": text}),
+            );
+        }
         if self.take(&path.collection, &path.key()).is_none() {
             return status(404, "NotFound", &json!([]));
         }
