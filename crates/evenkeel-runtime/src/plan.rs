@@ -79,7 +79,8 @@ pub struct Create {
     pub namespace: Arc<str>,
     /// The object, JSON.
     pub body: Bytes,
-    /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last.
+    /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last,
+    /// where a refusal because the namespace is being terminated counts as none.
     pub count: u32,
     /// Event after each success; `{name}` in its message is the new object's name.
     pub done: Option<Note>,
@@ -104,7 +105,8 @@ pub struct Delete {
     pub done: Option<Note>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<Note>,
-    /// What a failure means for the rest of the pass. Not found is no failure, and tells no event.
+    /// What a failure means for the rest of the pass. Not found is no failure, and tells no event; nor is a target with a
+    /// uid whose name is another object's now.
     pub on_error: OnError,
 }
 
@@ -226,7 +228,8 @@ pub struct Outcomes(pub Vec<Outcome>);
 pub struct Outcome {
     /// How many writes succeeded (at most 1 but for creates).
     pub succeeded: u32,
-    /// The first error, if any.
+    /// The first error, if any. One because the namespace is being terminated stands here only where there is no other; the
+    /// pass is not retried for it.
     pub error: Option<Failure>,
 }
 

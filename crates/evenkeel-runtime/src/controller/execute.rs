@@ -35,7 +35,9 @@ pub(super) struct Report {
 impl Report {
     fn add(&mut self, outcome: Outcome, on_error: OnError) {
         if let Some(failure) = &outcome.error {
-            if on_error != OnError::Ignore && self.failure.is_none() {
+            // What cannot be made in a namespace that goes is not tried again.
+            let retry = on_error != OnError::Ignore && !failure.namespace_terminating;
+            if retry && self.failure.is_none() {
                 self.failure = Some(failure.clone());
             }
             self.aborted |= on_error == OnError::Abort;
@@ -82,13 +84,22 @@ impl Executor {
         let creates_ref = &creates;
         let calls_ref = &calls;
         let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
-        let answers = slow_start(calls.len(), call, |answer| matches!(answer, Made::Yes)).await;
+        // As upstream has it: each refusal by a namespace that goes counts as if it had worked.
+        let go_on = |answer: &Result<(), Failure>| match answer {
+            Ok(()) => true,
+            Err(failure) => failure.namespace_terminating,
+        };
+        let answers = slow_start(calls.len(), call, go_on).await;
         let mut outcomes = vec![Outcome::default(); creates.len()];
         for (n, answer) in calls.into_iter().zip(answers) {
+            let error = &mut outcomes[n].error;
             match answer {
-                // Nothing can be made in a namespace that goes, and nobody needs to hear of it.
-                Made::Yes | Made::Terminating => outcomes[n].succeeded += 1,
-                Made::No(failure) => drop(outcomes[n].error.get_or_insert(failure)),
+                Ok(()) => outcomes[n].succeeded += 1,
+                // The first error, but one that calls for a retry before one that does not.
+                Err(failure) if error.as_ref().is_none_or(|e| e.namespace_terminating) => {
+                    *error = Some(failure);
+                }
+                Err(_) => {}
             }
         }
         for (create, outcome) in creates.into_iter().zip(outcomes) {
@@ -96,7 +107,7 @@ impl Executor {
         }
     }
 
-    async fn create(&self, key: &Key, create: &Create) -> Made {
+    async fn create(&self, key: &Key, create: &Create) -> Result<(), Failure> {
         match self
             .client
             .create::<Metadata>(&create.kind, &create.namespace, create.body.clone())
@@ -105,10 +116,9 @@ impl Executor {
             Ok(made) => {
                 self.wrote(key, &create.kind, &made);
                 self.tell(create.done.as_ref(), "{name}", &made.meta.name);
-                Made::Yes
+                Ok(())
             }
-            Err(error) if error.namespace_terminating() => Made::Terminating,
-            Err(error) => Made::No(self.failed(create.failed.as_ref(), error)),
+            Err(error) => Err(self.failed(create.failed.as_ref(), error)),
         }
     }
 
@@ -134,7 +144,13 @@ impl Executor {
                 self.tell(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
-            Err(error) if error.is_not_found() => Outcome::success(),
+            // Another object of that name is not the one to delete, which is gone then. The cache does not show that yet.
+            Err(error) if error.is_not_found() || error.is_other_uid() => {
+                if !uid.is_empty() {
+                    self.barrier.deleted(key, &delete.target);
+                }
+                Outcome::success()
+            }
             Err(error) => Outcome::failure(self.failed(delete.failed.as_ref(), error)),
         }
     }
@@ -240,13 +256,6 @@ impl Executor {
             Some(note) => self.events.record(note),
         }
     }
-}
-
-/// What came of one create.
-enum Made {
-    Yes,
-    Terminating,
-    No(Failure),
 }
 
 /// Whether `next` is carried out together with `first`.

@@ -261,11 +261,39 @@ async fn nothing_is_told_of_a_namespace_that_goes() {
         reason: "Forbidden",
         cause: "NamespaceTerminating",
     });
+    world.server.latency(Duration::from_millis(1));
     world.want("web", 20);
     world.run();
     settle().await;
     assert!(world.reasons().is_empty());
     assert_eq!(world.count("controller_runtime_reconcile_errors_total"), 0);
+    let posts = world.server.seen(&Method::POST, "pods");
+    let batches: Vec<usize> = posts.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect();
+    assert_eq!(batches[..5], [1, 2, 4, 8, 5], "the slow start goes on");
+    let made = world.server.get(MAPS, "ns/web").unwrap()["data"]["made"].clone();
+    assert_eq!(made, "0", "no status says that something was made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_replaced_by_one_of_its_name_is_gone() {
+    let world = World::new();
+    world.want("web", 1);
+    world.run();
+    settle().await;
+    world.server.hold_watches(PODS);
+    let mut pod = world.server.all(PODS).remove(0);
+    let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    world.server.remove(PODS, &format!("ns/{name}"));
+    pod["metadata"]["uid"] = "another".into();
+    pod["metadata"]["ownerReferences"] = json!([]);
+    world.server.put(PODS, pod);
+    world.want("web", 0);
+    settle().await;
+    assert_eq!(world.server.seen(&Method::DELETE, "pods").len(), 1);
+    assert_eq!(world.count("controller_runtime_reconcile_errors_total"), 0);
+    world.server.release_watches();
+    settle().await;
+    assert_eq!(world.n_pods(), 1, "the other one stays");
 }
 
 #[tokio::test(start_paused = true)]
