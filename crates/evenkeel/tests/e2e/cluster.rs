@@ -1,5 +1,6 @@
 //! What a case is given: a cluster of one backend or the other, and namespaces in it.
 
+use base64::prelude::*;
 use bytes::Bytes;
 use evenkeel_runtime::{
     client::{ApiError, Client},
@@ -21,12 +22,30 @@ pub(crate) struct Cluster {
     clock: Clock,
     pause: Duration,
     namespaces: AtomicU32,
+    etcd: Option<Client>,
 }
 
 impl Cluster {
     /// A cluster that is reached through this client; what is waited for is looked at every `pause`.
     pub(crate) fn new(client: Client, clock: Clock, pause: Duration) -> Self {
-        Self { client, clock, pause, namespaces: AtomicU32::new(1) }
+        Self { client, clock, pause, namespaces: AtomicU32::new(1), etcd: None }
+    }
+
+    /// The same with the etcd that stands behind the API server.
+    pub(crate) fn with_etcd(self, etcd: Client) -> Self {
+        Self { etcd: Some(etcd), ..self }
+    }
+
+    /// Writes an object past the API server.
+    pub(crate) async fn store(&self, key: &str, object: &Value) {
+        let etcd = self.etcd.as_ref().expect("a cluster with etcd");
+        let [key, value] = [format!("/registry/{key}"), object.to_string()]
+            .map(|text| BASE64_STANDARD.encode(text));
+        let request = Request::post("/v3/kv/put")
+            .header("content-type", "application/json")
+            .body(json!({"key": key, "value": value}).to_string().into())
+            .expect("a request");
+        etcd.raw(request).await.expect("etcd takes it");
     }
 
     /// A namespace of its own, ready for pods.

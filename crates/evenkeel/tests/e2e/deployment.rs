@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items, name},
-    objects::{deployment, replicas},
+    objects::{deployment, replica_set, replicas},
     pods::{is_active, is_ready},
 };
 use serde_json::{Value, json};
@@ -153,14 +153,12 @@ pub(crate) async fn becomes_ready(cluster: &Cluster) {
 
     let pods = namespace.list("pods").await;
     assert_eq!(pods.len(), 3);
-    let nodes: std::collections::BTreeSet<_> =
-        pods.iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
-    assert_eq!(nodes.len(), 3, "pods of a set are spread over nodes");
     for pod in &pods {
         assert!(name(pod).starts_with(&format!("{set_name}-")), "{}", name(pod));
         assert_eq!(pod["metadata"]["labels"], json!({"app": "web", "pod-template-hash": hash}));
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
-        assert!(is_ready(pod) && pod["status"]["podIP"].is_string(), "{pod:#}");
+        let placed = pod["spec"]["nodeName"].is_string() && pod["status"]["podIP"].is_string();
+        assert!(is_ready(pod) && placed, "{pod:#}");
         told(&namespace, name(pod), "Scheduled", "Successfully assigned").await;
         told(&namespace, set_name, "SuccessfulCreate", &format!("Created pod: {}", name(pod)))
             .await;
@@ -211,4 +209,76 @@ pub(crate) async fn is_scaled_up_and_down(cluster: &Cluster) {
     namespace.until_none("pods").await;
     assert_eq!(namespace.list("replicasets").await.len(), 1, "scaling makes no revision");
     assert_eq!(web["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
+}
+
+pub(crate) async fn counts_collisions(cluster: &Cluster) {
+    let namespace = cluster.namespace("collision").await;
+    namespace.create("deployments", deployment("web", 1, "app:v1")).await;
+    settled(&namespace, "web", 1).await;
+    let taken = name(&namespace.list("replicasets").await[0]).to_owned();
+    namespace.delete("deployments/web", "Foreground").await;
+    namespace.until_gone("deployments/web").await;
+    // Somebody else has the name that the Deployment's ReplicaSet would get.
+    namespace.create("replicasets", replica_set(&taken, 0, "other:v1")).await;
+    namespace.create("deployments", deployment("web", 1, "app:v1")).await;
+    let web = settled(&namespace, "web", 1).await;
+    assert_eq!(web["status"]["collisionCount"], 1);
+    let sets = namespace.list("replicasets").await;
+    let own: Vec<_> = sets.iter().filter(|set| name(set) != taken).collect();
+    assert_eq!(own.len(), 1);
+    assert_eq!(own[0]["metadata"]["ownerReferences"][0]["uid"], web["metadata"]["uid"]);
+    let other = sets.iter().find(|set| name(set) == taken).expect("it is still there");
+    assert!(other["metadata"]["ownerReferences"].is_null() && other["spec"]["replicas"] == 0);
+}
+
+pub(crate) async fn adopts_what_was_orphaned(cluster: &Cluster) {
+    let namespace = cluster.namespace("orphans").await;
+    namespace.create("deployments", deployment("web", 2, "app:v1")).await;
+    settled(&namespace, "web", 2).await;
+    let uids = async || {
+        let mut uids: Vec<_> = namespace
+            .list("pods")
+            .await
+            .iter()
+            .map(|pod| pod["metadata"]["uid"].to_string())
+            .collect();
+        uids.sort_unstable();
+        uids
+    };
+    let before = uids().await;
+    namespace.delete("deployments/web", "Orphan").await;
+    namespace.until_gone("deployments/web").await;
+    let sets = namespace.until("replicasets", |sets| {
+        items(sets).iter().all(|set| set["metadata"]["ownerReferences"].is_null())
+    });
+    let sets = sets.await;
+    assert_eq!(items(&sets).len(), 1);
+    let web = namespace.create("deployments", deployment("web", 2, "app:v1")).await;
+    settled(&namespace, "web", 2).await;
+    let again = namespace.list("replicasets").await;
+    assert_eq!(again.len(), 1, "the same template needs no second ReplicaSet");
+    assert_eq!(again[0]["metadata"]["uid"], items(&sets)[0]["metadata"]["uid"]);
+    assert_eq!(again[0]["metadata"]["ownerReferences"][0]["uid"], web["metadata"]["uid"]);
+    assert_eq!(uids().await, before, "no pod was touched");
+}
+
+pub(crate) async fn tells_why_pods_cannot_be_made(cluster: &Cluster) {
+    let namespace = cluster.namespace("failure").await;
+    let mut made = deployment("web", 2, "app:v1");
+    made["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody");
+    namespace.create("deployments", made).await;
+    let web = namespace
+        .until("deployments/web", |web| condition(web, "ReplicaFailure")["status"] == "True")
+        .await;
+    let failure = condition(&web, "ReplicaFailure");
+    assert_eq!(failure["reason"], "FailedCreate");
+    let why = "serviceaccount \"nobody\" not found";
+    assert!(failure["message"].as_str().is_some_and(|message| message.contains(why)), "{failure}");
+    let set = name(&namespace.list("replicasets").await[0]).to_owned();
+    told(&namespace, &set, "FailedCreate", why).await;
+    namespace.create("serviceaccounts", json!({"metadata": {"name": "nobody"}})).await;
+    settled(&namespace, "web", 2).await;
+    let fine = |object: &Value| condition(object, "ReplicaFailure").is_null();
+    namespace.until("deployments/web", fine).await;
+    namespace.until(&format!("replicasets/{set}"), fine).await;
 }

@@ -4,12 +4,18 @@
 //! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`.
 
 mod cluster;
+mod custom;
 mod deployment;
 mod embedded;
+mod garbage;
+mod malformed;
+mod namespaces;
+mod nodes;
 mod objects;
 mod pods;
 mod replicas;
 mod rollout;
+mod upstream;
 
 use cluster::Cluster;
 use futures::future::LocalBoxFuture;
@@ -45,12 +51,46 @@ cases! {
     deployment: [
         becomes_ready,
         is_scaled_up_and_down,
+        counts_collisions,
+        adopts_what_was_orphaned,
+        tells_why_pods_cannot_be_made,
     ];
-    replicas: [
-        sets_adopt_and_release,
+    garbage: [
+        background_takes_all_that_is_owned,
+        foreground_takes_the_owner_last,
+        orphans_are_left_alone,
+        owners_that_never_were,
+        owners_elsewhere_do_not_count,
+        chains_and_circles_go,
+        finalizers_of_others_are_waited_for,
     ];
+    malformed: [annotations_of_controllers_are_not_trusted, selectors_that_overlap_do_no_harm];
+    namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
+    nodes: [taints_follow_conditions];
+    replicas: [sets_adopt_and_release, cheap_pods_go_first, lost_pods_are_replaced];
     rollout: [
         keeps_within_surge_and_unavailable,
         recreate_never_mixes,
+        that_is_stuck_passes_its_deadline_and_is_undone,
+        is_paused_and_resumed,
+        keeps_no_more_history_than_asked,
+        scales_in_proportion_while_under_way,
+        waits_for_min_ready_seconds,
     ];
 }
+
+/// Cases for which the embedded server lacks what they are about; each says what.
+const ON_UPSTREAM_ONLY: &[Case] = &[
+    Case {
+        name: "custom::resources_own_and_are_owned",
+        run: |cluster| Box::pin(custom::resources_own_and_are_owned(cluster)),
+    },
+    Case {
+        name: "malformed::stored_objects_that_no_server_admits",
+        run: |cluster| Box::pin(malformed::stored_objects_that_no_server_admits(cluster)),
+    },
+    Case {
+        name: "replicas::a_quota_is_filled_and_told",
+        run: |cluster| Box::pin(replicas::a_quota_is_filled_and_told(cluster)),
+    },
+];

@@ -1,11 +1,12 @@
 //! ReplicaSets and ReplicationControllers by themselves.
 
 use crate::{
-    cluster::{Cluster, items, name},
-    objects::{pod, replica_set, replication_controller},
-    pods::is_active,
+    cluster::{Cluster, condition, items, name},
+    objects::{pod, replica_set, replicas, replication_controller},
+    pods::{is_active, is_ready},
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn controller(pod: &Value) -> &Value {
     let owners = pod["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
@@ -20,11 +21,7 @@ pub(crate) async fn sets_adopt_and_release(cluster: &Cluster) {
         let namespace = cluster.namespace("adopt").await;
         namespace.create("pods", pod("stray", &json!({"app": "web"}), "app:v0")).await;
         namespace.create("pods", pod("other", &json!({"app": "other"}), "app:v0")).await;
-        let made = match resource {
-            "replicasets" => replica_set("web", 2, "app:v1"),
-            _ => replication_controller("web", 2, "app:v1"),
-        };
-        let owner = namespace.create(resource, made).await;
+        let owner = namespace.create(resource, made(resource, 2)).await;
         let uid = &owner["metadata"]["uid"];
         let path = format!("{resource}/web");
         namespace.until(&path, |owner| owner["status"]["readyReplicas"] == 2).await;
@@ -44,4 +41,115 @@ pub(crate) async fn sets_adopt_and_release(cluster: &Cluster) {
         assert!(items(&pods).iter().all(|pod| name(pod) != "stray"), "{resource}: it is replaced");
         assert!(is_active(&namespace.get("pods/stray").await), "{resource}: it lives on");
     }
+}
+
+fn made(resource: &str, count: u32) -> Value {
+    match resource {
+        "replicasets" => replica_set("web", count, "app:v1"),
+        _ => replication_controller("web", count, "app:v1"),
+    }
+}
+
+pub(crate) async fn cheap_pods_go_first(cluster: &Cluster) {
+    for resource in ["replicasets", "replicationcontrollers"] {
+        let namespace = cluster.namespace("cost").await;
+        let path = format!("{resource}/web");
+        namespace.create(resource, made(resource, 4)).await;
+        namespace.until(&path, |owner| owner["status"]["readyReplicas"] == 4).await;
+        let pods: Vec<_> =
+            namespace.list("pods").await.iter().map(|pod| name(pod).to_owned()).collect();
+        for (pod, cost) in pods.iter().zip(["10", "-5", "7", "100"]) {
+            let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
+            namespace.patch(&format!("pods/{pod}"), cost).await;
+        }
+        // What a controller ranks by is what it has seen.
+        cluster.sleep(Duration::from_secs(1)).await;
+        for (count, gone) in [(3, &pods[1]), (2, &pods[2]), (1, &pods[0])] {
+            namespace.patch(&path, replicas(count)).await;
+            namespace.until("pods", |pods| items(pods).len() == count as usize).await;
+            assert!(
+                namespace.get(&format!("pods/{gone}")).await.is_null(),
+                "{resource}: {gone} goes at {count}"
+            );
+            namespace.until(&path, |owner| owner["status"]["replicas"] == count).await;
+        }
+    }
+}
+
+pub(crate) async fn lost_pods_are_replaced(cluster: &Cluster) {
+    for resource in ["replicasets", "replicationcontrollers"] {
+        let namespace = cluster.namespace("lost").await;
+        let path = format!("{resource}/web");
+        namespace.create(resource, made(resource, 3)).await;
+        let owner = namespace.until(&path, |owner| owner["status"]["readyReplicas"] == 3).await;
+        let status = json!({
+            "observedGeneration": 1, "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3,
+            "availableReplicas": 3,
+        });
+        let mut seen = owner["status"].clone();
+        seen.as_object_mut().and_then(|seen| seen.remove("terminatingReplicas"));
+        assert_eq!(seen, status, "{resource}");
+        let pods = namespace.list("pods").await;
+        let (first, second) = (name(&pods[0]), name(&pods[1]));
+        namespace.delete(&format!("pods/{first}"), "Background").await;
+        let ended = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
+        namespace.patch(&format!("pods/{second}/status"), ended).await;
+        namespace
+            .until("pods", |pods| {
+                let active = items(pods).iter().filter(|pod| is_active(pod));
+                active
+                    .filter(|pod| name(pod) != first && name(pod) != second && is_ready(pod))
+                    .count()
+                    == 3
+            })
+            .await;
+        assert_eq!(
+            namespace.get(&format!("pods/{second}")).await["status"]["phase"],
+            "Failed",
+            "{resource}: it stays to be looked at"
+        );
+        namespace
+            .until(&path, |owner| {
+                owner["status"]["replicas"] == 3 && owner["status"]["readyReplicas"] == 3
+            })
+            .await;
+    }
+}
+
+/// The embedded server has no quotas yet.
+pub(crate) async fn a_quota_is_filled_and_told(cluster: &Cluster) {
+    let namespace = cluster.namespace("quota").await;
+    let allow = async |count: &str| {
+        // No controller of quotas runs here, so that their status is set by hand.
+        let change = json!({"spec": {"hard": {"pods": count}}});
+        namespace.patch("resourcequotas/few", change).await;
+        let used = namespace.list("pods").await.len().to_string();
+        let status = json!({"status": {"hard": {"pods": count}, "used": {"pods": used}}});
+        namespace.patch("resourcequotas/few/status", status).await;
+    };
+    namespace
+        .create(
+            "resourcequotas",
+            json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}),
+        )
+        .await;
+    allow("1").await;
+    cluster.sleep(Duration::from_secs(1)).await;
+    namespace.create("replicasets", replica_set("web", 3, "app:v1")).await;
+    let set = namespace
+        .until("replicasets/web", |set| {
+            condition(set, "ReplicaFailure")["status"] == "True"
+                && set["status"]["readyReplicas"] == 1
+        })
+        .await;
+    let failure = condition(&set, "ReplicaFailure");
+    assert_eq!(failure["reason"], "FailedCreate");
+    assert!(
+        failure["message"].as_str().is_some_and(|message| message.contains("exceeded quota: few")),
+        "{failure}"
+    );
+    assert_eq!(namespace.list("pods").await.len(), 1);
+    allow("3").await;
+    let set = namespace.until("replicasets/web", |set| set["status"]["readyReplicas"] == 3).await;
+    assert!(condition(&set, "ReplicaFailure").is_null());
 }

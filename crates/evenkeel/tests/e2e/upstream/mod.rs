@@ -1,0 +1,116 @@
+//! Upstream's kube-apiserver and etcd, in real time: one cluster for all cases.
+
+mod credentials;
+mod programs;
+mod takeover;
+
+use crate::{CASES, Case, ON_UPSTREAM_ONLY, cluster::Cluster};
+use credentials::Credentials;
+use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions},
+    clock::Clock,
+    tasks::panic_text,
+};
+use futures::{FutureExt, StreamExt};
+use programs::{Folder, Programs};
+use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+
+/// So many cases run at a time; they mostly wait.
+const AT_A_TIME: usize = 8;
+
+/// What is waited for is looked at this often.
+const PAUSE: Duration = Duration::from_millis(150);
+
+#[test]
+fn upstream() {
+    let Some(binaries) = binaries() else {
+        println!(
+            "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names"
+        );
+        return;
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let failed = runtime.block_on(run(binaries));
+    assert!(failed.is_empty(), "failed on upstream: {}", failed.join(", "));
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where these tests read the environment"
+)]
+fn binaries() -> Option<PathBuf> {
+    std::env::var("EVENKEEL_UPSTREAM_BIN")
+        .ok()
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+}
+
+/// Runs all, and returns the names of what failed.
+async fn run(binaries: PathBuf) -> Vec<String> {
+    let clock = Clock::system();
+    let folder = Folder::new();
+    let credentials = Credentials::make(&folder);
+    let mut programs = Programs::new(binaries, folder);
+    let (etcd, server) = programs.start_servers();
+    let kube = connect(ConnectOptions {
+        kubeconfig: Some(credentials.kubeconfig("admin", &server)),
+        ..ConnectOptions::default()
+    })
+    .await;
+    let etcd =
+        client::transport(kube::Config::new(etcd.parse().expect("a URL"))).expect("a transport");
+    let client = |kube: kube::Client| {
+        Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build()
+    };
+    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PAUSE).with_etcd(client(etcd));
+    programs.until_ready(&cluster).await;
+
+    let all = PlaneOptions::all(3).with_ca(credentials.ca());
+    let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
+    let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
+    let mut failed = Vec::new();
+    if !passes("takeover", takeover::both_ways(&cluster, &mut programs, &credentials, &server))
+        .await
+    {
+        failed.push("takeover".to_owned());
+    }
+    programs.stop_others();
+
+    let mut controllers = PlaneOptions { scheduler: None, ..all };
+    controllers.nodes.nodes.clear();
+    let controllers = Plane::start(&kube, &clock, controllers).expect("every controller starts");
+    controllers.synced().await;
+    let outcomes = futures::stream::iter(CASES.iter().chain(ON_UPSTREAM_ONLY))
+        .map(|case: &Case| async { (case.name, passes(case.name, (case.run)(&cluster)).await) })
+        .buffer_unordered(AT_A_TIME)
+        .collect::<Vec<_>>()
+        .await;
+    failed.extend(
+        outcomes.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name.to_owned()),
+    );
+    for plane in [controllers, around] {
+        if !plane.stop().await.is_empty() {
+            failed.push("stop in time".to_owned());
+        }
+    }
+    failed
+}
+
+async fn connect(options: ConnectOptions) -> kube::Client {
+    let config = client::config(&options).await.expect("a configuration");
+    client::transport(config).expect("a transport")
+}
+
+/// Runs one case, and says how it went.
+async fn passes(name: &str, case: impl Future<Output = ()>) -> bool {
+    let begun = tokio::time::Instant::now();
+    let ended = AssertUnwindSafe(case).catch_unwind().await;
+    let seconds = begun.elapsed().as_secs_f32();
+    match ended {
+        Ok(()) => println!("{name}: ok ({seconds:.1} s)"),
+        Err(ref panic) => println!("{name}: FAILED ({seconds:.1} s): {}", panic_text(&**panic)),
+    }
+    ended.is_ok()
+}

@@ -1,0 +1,259 @@
+//! Programs of one cluster: started in a folder of their own, on free ports, and ended with it.
+
+use super::credentials::{Credentials, USERS};
+use crate::cluster::{Cluster, PATIENCE};
+use serde_json::{Value, json};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+/// A folder that goes with the cluster.
+pub(super) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// An empty one.
+    pub(super) fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("evenkeel-e2e-").tempdir().expect("a folder"))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).expect("a file is written");
+    }
+
+    fn flag(&self, flag: &str, file: &str) -> String {
+        format!("--{flag}={}", self.path().join(file).display())
+    }
+}
+
+/// What runs.
+pub(super) struct Programs {
+    binaries: PathBuf,
+    folder: Folder,
+    /// Latest last: they end in reverse.
+    running: Vec<(String, Child)>,
+}
+
+impl Programs {
+    /// Nothing runs yet; upstream's programs are in `binaries`.
+    pub(super) fn new(binaries: PathBuf, folder: Folder) -> Self {
+        Self { binaries, folder, running: Vec::new() }
+    }
+
+    /// Starts etcd and the API server, and returns their URLs.
+    pub(super) fn start_servers(&mut self) -> (String, String) {
+        let [client, peer, port] = free_ports();
+        let (client, peer) =
+            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let etcd = [
+            "--name=e2e".to_owned(),
+            self.folder.flag("data-dir", "etcd"),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=e2e={peer}"),
+        ];
+        self.start("etcd", self.binaries.join("etcd"), &etcd);
+        self.folder.write("audit-policy.json", &audit_policy().to_string());
+        let apiserver = [
+            format!("--etcd-servers={client}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "--advertise-address=127.0.0.1".to_owned(),
+            // A loopback address is no endpoint that a Service may have.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            self.folder.flag("token-auth-file", "tokens.csv"),
+            self.folder.flag("client-ca-file", "ca.crt"),
+            self.folder.flag("tls-cert-file", "server.crt"),
+            self.folder.flag("tls-private-key-file", "server.key"),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            self.folder.flag("service-account-key-file", "accounts.pub"),
+            self.folder.flag("service-account-signing-key-file", "accounts.key"),
+            self.folder.flag("audit-policy-file", "audit-policy.json"),
+            self.folder.flag("audit-log-path", "audit.jsonl"),
+        ];
+        self.start("kube-apiserver", self.binaries.join("kube-apiserver"), &apiserver);
+        (client, format!("https://127.0.0.1:{port}"))
+    }
+
+    /// Waits until the API server is ready.
+    pub(super) async fn until_ready(&mut self, cluster: &Cluster) {
+        let deadline = cluster.clock().now() + 2 * PATIENCE;
+        while cluster.ask("GET", "/readyz", Value::Null).await.is_err() {
+            self.all_alive();
+            assert!(
+                cluster.clock().now() < deadline,
+                "the API server is not ready; {}",
+                self.last_words("kube-apiserver")
+            );
+            cluster.sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Starts a controller manager, upstream's or ours, as a leader that others can soon follow.
+    pub(super) fn start_controller_manager(
+        &mut self,
+        user: &str,
+        ours: bool,
+        credentials: &Credentials,
+        server: &str,
+    ) {
+        let kubeconfig = credentials.kubeconfig(user, server);
+        let [port] = free_ports();
+        let kubeconfig_flag = |flag: &str| format!("--{flag}={}", kubeconfig.display());
+        let arguments = [
+            kubeconfig_flag("kubeconfig"),
+            kubeconfig_flag("authentication-kubeconfig"),
+            kubeconfig_flag("authorization-kubeconfig"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "--leader-elect=true".to_owned(),
+            "--leader-elect-lease-duration=4s".to_owned(),
+            "--leader-elect-renew-deadline=3s".to_owned(),
+            "--leader-elect-retry-period=1s".to_owned(),
+            "--use-service-account-credentials=false".to_owned(),
+            self.folder.flag("service-account-private-key-file", "accounts.key"),
+            self.folder.flag("root-ca-file", "ca.crt"),
+            self.folder.flag("cluster-signing-cert-file", "ca.crt"),
+            self.folder.flag("cluster-signing-key-file", "ca.key"),
+            self.folder.flag("cert-dir", "certificates"),
+        ];
+        let binary = if ours {
+            PathBuf::from(env!("CARGO_BIN_EXE_kube-controller-manager"))
+        } else {
+            self.binaries.join("kube-controller-manager")
+        };
+        self.start(user, binary, &arguments);
+    }
+
+    /// Writes that this user made, but for leases, events and reviews, as `verb resource/name`.
+    pub(super) fn writes_of(&self, user: &str) -> Vec<String> {
+        let log =
+            std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
+        let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let of_user = entries.filter(|entry| entry["user"]["username"] == user);
+        of_user.map(|entry| format!("{} {}", entry["verb"], entry["requestURI"])).collect()
+    }
+
+    /// Asks a program to stop, and waits until it has.
+    pub(super) async fn stop(&mut self, cluster: &Cluster, name: &str) -> ExitStatus {
+        let at = self.running.iter().position(|(running, _)| running == name).expect("it runs");
+        let (_, mut child) = self.running.remove(at);
+        signal(&child, "TERM");
+        let deadline = cluster.clock().now() + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            if cluster.clock().now() > deadline {
+                end(&mut child);
+                panic!("{name} did not stop; {}", self.last_words(name));
+            }
+            cluster.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Ends all but the API server and etcd.
+    pub(super) fn stop_others(&mut self) {
+        while self.running.len() > 2 {
+            if let Some((_, mut child)) = self.running.pop() {
+                end(&mut child);
+            }
+        }
+    }
+
+    /// Panics when a program has ended by itself.
+    pub(super) fn all_alive(&mut self) {
+        let ended = self
+            .running
+            .iter_mut()
+            .find_map(|(name, child)| Some((name.clone(), child.try_wait().ok()??)));
+        if let Some((name, status)) = ended {
+            panic!("{name} ended with {status}; {}", self.last_words(&name));
+        }
+    }
+
+    /// The end of a program's log.
+    pub(super) fn last_words(&self, name: &str) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join(format!("{name}.log")))
+            .unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("the end of its log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"))
+    }
+
+    fn start(&mut self, name: &str, binary: PathBuf, arguments: &[String]) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join(format!("{name}.log")))
+            .expect("a log file");
+        let child = Command::new(&binary)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log file"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary.display()));
+        self.running.push((name.to_owned(), child));
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        while let Some((_, mut child)) = self.running.pop() {
+            end(&mut child);
+        }
+    }
+}
+
+fn end(child: &mut Child) {
+    // One that has ended already is as good.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status();
+    assert!(sent.is_ok_and(|status| status.success()), "signal {signal} is sent");
+}
+
+/// Ports that were free a moment ago.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners =
+        [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("an address").port())
+}
+
+/// Logs what the controller managers write, but for what they write while they only stand by.
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "verbs": ["get", "list", "watch"]},
+            {"level": "None", "resources": [
+                {"group": "coordination.k8s.io", "resources": ["leases"]},
+                {"group": "", "resources": ["events"]},
+                {"group": "events.k8s.io", "resources": ["events"]},
+                {"group": "authentication.k8s.io"},
+                {"group": "authorization.k8s.io"},
+            ]},
+            {"level": "Metadata", "users": USERS},
+        ],
+    })
+}

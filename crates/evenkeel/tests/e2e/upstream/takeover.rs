@@ -1,0 +1,170 @@
+//! One controller manager takes over from the other and finds nothing to do.
+
+use super::{credentials::Credentials, programs::Programs};
+use crate::{
+    cluster::{Cluster, Namespace, condition, items, name},
+    deployment::settled,
+    objects::{deployment, image, replica_set, replicas, replication_controller},
+};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, time::Duration};
+
+/// How long a new leader is watched.
+const WATCHED: Duration = Duration::from_secs(6);
+
+/// Everything that controllers of workloads write.
+const RESOURCES: [&str; 10] = [
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/controllerrevisions",
+    "/api/v1/replicationcontrollers",
+    "/api/v1/pods",
+    "/api/v1/namespaces",
+    "/api/v1/serviceaccounts",
+    "/api/v1/configmaps",
+    "/api/v1/secrets",
+    "/apis/discovery.k8s.io/v1/endpointslices",
+];
+
+/// Upstream's builds, ours takes over and writes nothing but its lease, works, and gives back; upstream's writes nothing
+/// either, and works.
+pub(super) async fn both_ways(
+    cluster: &Cluster,
+    programs: &mut Programs,
+    credentials: &Credentials,
+    server: &str,
+) {
+    let (theirs, ours) = ("upstream-kcm", "evenkeel-kcm");
+    programs.start_controller_manager(theirs, false, credentials, server);
+    let first = leader(cluster, None).await;
+    let namespace = cluster.namespace("takeover").await;
+    build(&namespace).await;
+    let built = quiet(cluster).await;
+    assert!(programs.writes_of(theirs).len() > 50, "writes are seen");
+    programs.stop(cluster, theirs).await;
+
+    programs.start_controller_manager(ours, true, credentials, server);
+    let second = leader(cluster, Some(&first)).await;
+    cluster.sleep(WATCHED).await;
+    assert_eq!(programs.writes_of(ours), Vec::<String>::new(), "ours finds nothing to do");
+    assert_same(&built, &versions(cluster).await);
+    work(&namespace, 4, "app:v5").await;
+    let worked = quiet(cluster).await;
+    assert!(programs.writes_of(ours).len() > 5, "writes are seen");
+    let status = programs.stop(cluster, ours).await;
+    assert!(status.success(), "ours ends with {status}; {}", programs.last_words(ours));
+
+    let before = programs.writes_of(theirs).len();
+    programs.start_controller_manager(theirs, false, credentials, server);
+    leader(cluster, Some(&second)).await;
+    cluster.sleep(WATCHED).await;
+    assert_eq!(
+        programs.writes_of(theirs)[before..],
+        Vec::<String>::new(),
+        "upstream's finds nothing to do"
+    );
+    assert_same(&worked, &versions(cluster).await);
+    work(&namespace, 2, "app:v6").await;
+    programs.stop(cluster, theirs).await;
+}
+
+/// Ten workloads of all sorts, some with a history.
+async fn build(namespace: &Namespace<'_>) {
+    for name in ["plain", "rolled", "undone", "paused", "recreate", "short", "none"] {
+        let mut made = deployment(name, 3, "app:v1");
+        match name {
+            "recreate" => made["spec"]["strategy"] = json!({"type": "Recreate"}),
+            "short" => made["spec"]["revisionHistoryLimit"] = json!(1),
+            "none" => made["spec"]["replicas"] = json!(0),
+            _ => {}
+        }
+        namespace.create("deployments", made).await;
+    }
+    namespace.create("replicasets", replica_set("set", 2, "app:v1")).await;
+    namespace.create("replicationcontrollers", replication_controller("rc", 2, "app:v1")).await;
+    let mut slow = replica_set("slow", 2, "app:v1");
+    slow["spec"]["minReadySeconds"] = json!(1);
+    namespace.create("replicasets", slow).await;
+    for name in ["plain", "rolled", "undone", "paused", "recreate", "short"] {
+        settled(namespace, name, 3).await;
+    }
+    for (name, images) in [
+        ("rolled", &["app:v2", "app:v3"][..]),
+        ("undone", &["app:v2", "app:v1"]),
+        ("recreate", &["app:v2"]),
+        ("short", &["app:v2", "app:v3", "app:v4"]),
+    ] {
+        for change in images {
+            namespace.patch(&format!("deployments/{name}"), image(change)).await;
+            settled(namespace, name, 3).await;
+        }
+    }
+    namespace.patch("deployments/paused", json!({"spec": {"paused": true}})).await;
+    namespace.patch("deployments/paused", image("app:v2")).await;
+    for path in ["replicasets/set", "replicasets/slow", "replicationcontrollers/rc"] {
+        namespace.until(path, |set| set["status"]["availableReplicas"] == 2).await;
+    }
+    namespace
+        .until("deployments/paused", |paused| {
+            condition(paused, "Progressing")["reason"] == "DeploymentPaused"
+        })
+        .await;
+}
+
+/// Changes that only a working leader answers.
+async fn work(namespace: &Namespace<'_>, count: u32, to: &str) {
+    namespace.patch("deployments/plain", replicas(count)).await;
+    namespace.patch("deployments/rolled", image(to)).await;
+    namespace.patch("replicationcontrollers/rc", replicas(count)).await;
+    settled(namespace, "plain", count).await;
+    settled(namespace, "rolled", 3).await;
+    namespace
+        .until("replicationcontrollers/rc", |rc| rc["status"]["availableReplicas"] == count)
+        .await;
+}
+
+/// Waits until another than `than` leads, and returns who.
+async fn leader(cluster: &Cluster, than: Option<&str>) -> String {
+    let holder =
+        |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
+    let lease = cluster
+        .until(path, |lease| {
+            let holder = holder(lease);
+            !holder.is_empty() && Some(&*holder) != than
+        })
+        .await;
+    holder(&lease)
+}
+
+/// Resource versions of all objects that matter here.
+async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::new();
+    for resource in RESOURCES {
+        for object in items(&cluster.get(resource).await) {
+            let path = format!("{resource} {}/{}", object["metadata"]["namespace"], name(object));
+            versions.insert(path, object["metadata"]["resourceVersion"].to_string());
+        }
+    }
+    versions
+}
+
+/// Waits until nothing has changed for a while.
+async fn quiet(cluster: &Cluster) -> BTreeMap<String, String> {
+    let mut before = versions(cluster).await;
+    loop {
+        cluster.sleep(Duration::from_secs(3)).await;
+        let now = versions(cluster).await;
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
+fn assert_same(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) {
+    let changed: Vec<_> =
+        after.iter().filter(|(path, version)| before.get(*path) != Some(*version)).collect();
+    let gone: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
+    assert!(changed.is_empty() && gone.is_empty(), "changed: {changed:#?}; gone: {gone:#?}");
+}
