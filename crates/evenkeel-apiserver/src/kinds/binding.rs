@@ -1,5 +1,6 @@
 //! The `binding` sub-resource: gives a pod its node, once.
 
+use super::admission::topology;
 use super::value::{is_empty, list, object, object_mut, set, text};
 use super::{conditions, writes};
 use crate::api::{Answer, Call, seconds};
@@ -25,7 +26,11 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
         return Err(StatusError::plain_internal("target.name: Required value"));
     }
     let now = seconds(call.cx.now);
-    let edit = |pod: &mut Value| assign(pod, binding, &now);
+    let edit = |pod: &mut Value| {
+        assign(pod, binding, &now)?;
+        topology::label(call.cx.api, text(binding, "target.name"), pod);
+        Ok(())
+    };
     writes::change(
         call.cx.api,
         call.cx.resource,

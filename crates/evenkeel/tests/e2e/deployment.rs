@@ -155,7 +155,14 @@ pub(crate) async fn becomes_ready(cluster: &Cluster) {
     assert_eq!(pods.len(), 3);
     for pod in &pods {
         assert!(name(pod).starts_with(&format!("{set_name}-")), "{}", name(pod));
-        assert_eq!(pod["metadata"]["labels"], json!({"app": "web", "pod-template-hash": hash}));
+        let mut labels = json!({"app": "web", "pod-template-hash": hash});
+        let node = cluster
+            .get(&format!("nodes/{}", pod["spec"]["nodeName"].as_str().unwrap_or_default()))
+            .await;
+        for place in ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"] {
+            labels[place] = node["metadata"]["labels"][place].clone();
+        }
+        assert_eq!(pod["metadata"]["labels"], labels, "with the place of its node");
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
         let placed = pod["spec"]["nodeName"].is_string() && pod["status"]["podIP"].is_string();
         assert!(is_ready(pod) && placed, "{pod:#}");

@@ -2,6 +2,7 @@
 
 mod pods;
 mod service_accounts;
+pub(super) mod topology;
 
 use super::rows::Row;
 use super::value::{self, list, set, text};
@@ -22,6 +23,8 @@ pub(super) fn admit(
             if old.is_none() {
                 service_accounts::admit(cx, object)?;
                 pods::priority(cx, object)?;
+                let node = text(object, "spec.nodeName").to_owned();
+                topology::label(cx.api, &node, object);
             }
             pods::default_tolerations(object);
             Ok(())
