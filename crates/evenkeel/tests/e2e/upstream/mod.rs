@@ -14,7 +14,7 @@ use evenkeel_runtime::{
 };
 use futures::{FutureExt, StreamExt};
 use programs::{Folder, Programs};
-use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+use std::{io::Write as _, panic::AssertUnwindSafe, path::PathBuf, time::Duration};
 
 /// So many cases run at a time; they mostly wait.
 const AT_A_TIME: usize = 8;
@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(150);
 #[test]
 fn upstream() {
     let Some(binaries) = binaries() else {
-        println!(
-            "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names"
+        tell(
+            "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names",
         );
         return;
     };
@@ -103,14 +103,22 @@ async fn connect(options: ConnectOptions) -> kube::Client {
     client::transport(config).expect("a transport")
 }
 
+/// Tells at once: what is printed by macros is shown only when the whole test fails.
+fn tell(line: &str) {
+    // Nobody may be listening.
+    let _ = writeln!(std::io::stderr(), "upstream: {line}");
+}
+
 /// Runs one case, and says how it went.
 async fn passes(name: &str, case: impl Future<Output = ()>) -> bool {
     let begun = tokio::time::Instant::now();
     let ended = AssertUnwindSafe(case).catch_unwind().await;
     let seconds = begun.elapsed().as_secs_f32();
     match ended {
-        Ok(()) => println!("{name}: ok ({seconds:.1} s)"),
-        Err(ref panic) => println!("{name}: FAILED ({seconds:.1} s): {}", panic_text(&**panic)),
+        Ok(()) => tell(&format!("{name}: ok ({seconds:.1} s)")),
+        Err(ref panic) => {
+            tell(&format!("{name}: FAILED ({seconds:.1} s): {}", panic_text(&**panic)))
+        }
     }
     ended.is_ok()
 }

@@ -64,7 +64,8 @@ impl Programs {
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=e2e={peer}"),
         ];
-        self.start("etcd", self.binaries.join("etcd"), &etcd);
+        let binary = self.binaries.join("etcd");
+        self.start("etcd", &binary, &etcd);
         self.folder.write("audit-policy.json", &audit_policy().to_string());
         let apiserver = [
             format!("--etcd-servers={client}"),
@@ -85,7 +86,8 @@ impl Programs {
             self.folder.flag("audit-policy-file", "audit-policy.json"),
             self.folder.flag("audit-log-path", "audit.jsonl"),
         ];
-        self.start("kube-apiserver", self.binaries.join("kube-apiserver"), &apiserver);
+        let binary = self.binaries.join("kube-apiserver");
+        self.start("kube-apiserver", &binary, &apiserver);
         (client, format!("https://127.0.0.1:{port}"))
     }
 
@@ -136,7 +138,7 @@ impl Programs {
         } else {
             self.binaries.join("kube-controller-manager")
         };
-        self.start(user, binary, &arguments);
+        self.start(user, &binary, &arguments);
     }
 
     /// Writes that this user made, but for leases, events and reviews, as `verb resource/name`.
@@ -194,13 +196,13 @@ impl Programs {
         format!("the end of its log:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"))
     }
 
-    fn start(&mut self, name: &str, binary: PathBuf, arguments: &[String]) {
+    fn start(&mut self, name: &str, binary: &Path, arguments: &[String]) {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.folder.path().join(format!("{name}.log")))
             .expect("a log file");
-        let child = Command::new(&binary)
+        let child = Command::new(binary)
             .args(arguments)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
