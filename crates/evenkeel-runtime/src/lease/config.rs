@@ -58,6 +58,12 @@ impl Config {
         }
     }
 
+    /// How long one request for the lease may take: half the renew deadline, so that one lost request does not cost the
+    /// leadership (client-go's `resourcelock.NewFromKubeconfig`).
+    pub(super) fn patience(&self) -> Duration {
+        self.renew_deadline / 2
+    }
+
     /// Whether the times can work together.
     ///
     /// # Errors

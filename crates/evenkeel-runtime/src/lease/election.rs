@@ -47,6 +47,9 @@ pub(super) struct Election {
     lease_seconds: i32,
     observed: Record,
     observed_at: Option<Instant>,
+    /// A write that takes the lease was sent since the last one that is known to stand there: no answer came, or a refusal,
+    /// which may be due to an earlier write without an answer.
+    claimed: bool,
     /// As last read, to notice a change by another process.
     read: Option<Record>,
 }
@@ -58,6 +61,7 @@ impl Election {
             lease_seconds: i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX),
             observed: Record::default(),
             observed_at: None,
+            claimed: false,
             read: None,
         }
     }
@@ -91,8 +95,14 @@ impl Election {
         }
     }
 
+    /// A record that names this process is about to be sent.
+    pub(super) fn claim(&mut self) {
+        self.claimed = true;
+    }
+
     /// `record` now stands in the lease.
     pub(super) fn written(&mut self, record: Record, now: Instant) {
+        self.claimed = false;
         self.observed = record;
         self.observed_at = Some(now);
     }
@@ -100,7 +110,7 @@ impl Election {
     /// What to write to give the lease back; `None` when it is not this process's to give.
     pub(super) fn released(&self, found: &Record, wall: Timestamp) -> Option<Record> {
         // By what stands there as well as by what was observed: a lease lost meanwhile is left alone.
-        (self.is_leader() && found.holder == self.identity).then(|| Record {
+        (self.may_lead() && found.holder == self.identity).then(|| Record {
             holder: String::new(),
             lease_seconds: 1,
             acquired: Some(wall),
@@ -111,6 +121,11 @@ impl Election {
 
     pub(super) fn is_leader(&self) -> bool {
         self.observed.holder == self.identity
+    }
+
+    /// Whether this process leads or, for all it knows, could.
+    pub(super) fn may_lead(&self) -> bool {
+        self.is_leader() || self.claimed
     }
 
     pub(super) fn leader(&self) -> &str {
@@ -228,6 +243,18 @@ mod tests {
         assert_eq!(me.released(&held_by("other", 0), second(1)), None, "lost meanwhile");
         let record = me.released(&held_by("me", 0), second(1)).unwrap();
         assert_eq!((record.holder.as_str(), record.lease_seconds, record.transitions), ("", 1, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_without_an_answer_is_released_if_it_was_carried_out() {
+        let mut me = Election::new("me", Duration::from_secs(15));
+        me.claim();
+        assert!(me.may_lead() && !me.is_leader());
+        assert_eq!(me.released(&held_by("other", 0), second(1)), None);
+        let free = me.released(&held_by("me", 0), second(1)).unwrap();
+        assert_eq!(free.holder, "");
+        me.written(free, Instant::now());
+        assert!(!me.may_lead());
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub(super) struct Lock {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    /// Half the renew deadline, so that one lost request does not cost the leadership.
+    /// How long one request may take.
     patience: Duration,
     lease: Mutex<Option<Lease>>,
 }
@@ -57,7 +57,7 @@ impl Lock {
             namespace: config.namespace.clone(),
             name: config.name.clone(),
             labels: config.labels.clone(),
-            patience: config.renew_deadline / 2,
+            patience: config.patience(),
             lease: Mutex::new(None),
         }
     }

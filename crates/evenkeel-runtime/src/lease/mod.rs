@@ -3,7 +3,7 @@
 //! Remote clocks are never compared with the local one: a lease counts as held for its duration from when a change of it
 //! was last *observed*. [`LeaderElection`] is driven by whoever owns the program's life (see [`crate::manager`]):
 //! [`LeaderElection::acquire`], then [`LeaderElection::hold`] beside the work, then [`LeaderElection::step_down`] once all
-//! work has ended.
+//! work has ended; [`LeaderElection::acquire_until`] and [`LeaderElection::withdraw`] for a candidate that is told to stop.
 
 mod config;
 mod election;
@@ -18,7 +18,7 @@ use crate::{
     metrics::{counters, int_gauges},
     plan::Note,
 };
-use election::{Election, First, Then};
+use election::{Election, First, Record, Then};
 use lock::{Lock, LockError};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use std::{
@@ -26,6 +26,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// The wait between two attempts to acquire is stretched by up to so much of it.
 const JITTER: f64 = 1.2;
@@ -87,17 +88,28 @@ impl LeaderElection {
         Ok(Self { config, lock, clock, events, metrics, election })
     }
 
-    /// Contends until this process leads.
+    /// Contends until this process leads. Dropping it in the midst of a request may leave the lease to a process that does
+    /// not lead; [`LeaderElection::withdraw`] looks after that.
     pub async fn acquire(&self) {
+        self.acquire_until(&CancellationToken::new()).await;
+    }
+
+    /// Contends until this process leads, or until `stop` is cancelled: then a request that is under way is finished and no
+    /// other made. Whether this process leads.
+    pub async fn acquire_until(&self, stop: &CancellationToken) -> bool {
         let Config { namespace, name, retry_period, .. } = &self.config;
         tracing::info!(%namespace, %name, "attempting to acquire leader lease");
-        while !self.attempt().await {
+        while !self.attempt(stop).await {
             let stretch = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
-            self.clock.sleep(retry_period.mul_f64(stretch)).await;
+            let pause = self.clock.sleep(retry_period.mul_f64(stretch));
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return false;
+            }
         }
         self.metrics.master.with_label_values(&[name]).set(1);
         self.tell("became leader");
         tracing::info!(%namespace, %name, "acquired leader lease");
+        true
     }
 
     /// Renews the lease for as long as that works; returns when leadership is lost. Dropping it is how to stop.
@@ -114,12 +126,28 @@ impl LeaderElection {
     /// ended, or another process would work at the same time.
     pub async fn step_down(&self) {
         self.metrics.master.with_label_values(&[&self.config.name]).set(0);
+        self.give_back().await;
+        self.tell("stopped leading");
+    }
+
+    /// Ends a candidacy: gives the lease back if a request took it whose answer never came.
+    pub async fn withdraw(&self) {
+        if self.election().may_lead() {
+            self.give_back().await;
+        }
+    }
+
+    async fn give_back(&self) {
         if self.config.release_on_cancel
             && timeout(self.config.renew_deadline, self.release()).await.is_err()
         {
             tracing::warn!(name = %self.config.name, "leader lease not released in time");
         }
-        self.tell("stopped leading");
+    }
+
+    /// How long one request for the lease may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.config.patience()
     }
 
     /// Whether this process is the leader, as far as it knows.
@@ -152,10 +180,11 @@ impl LeaderElection {
         let deadline = Instant::now() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let never = CancellationToken::new();
         let attempts = async {
             loop {
                 ticks.tick().await;
-                if self.attempt().await {
+                if self.attempt(&never).await {
                     return;
                 }
             }
@@ -164,9 +193,9 @@ impl LeaderElection {
     }
 
     /// One attempt to acquire or to renew; whether this process leads after it.
-    async fn attempt(&self) -> bool {
+    async fn attempt(&self, stop: &CancellationToken) -> bool {
         let before = self.leader();
-        let leads = match self.try_once().await {
+        let leads = match self.try_once(stop).await {
             Ok(leads) => leads,
             Err(error) => {
                 tracing::warn!(name = %self.config.name, %error, "leader lease not taken or renewed");
@@ -180,38 +209,45 @@ impl LeaderElection {
         leads
     }
 
-    async fn try_once(&self) -> Result<bool, LockError> {
+    async fn try_once(&self, stop: &CancellationToken) -> Result<bool, LockError> {
         let first = self.election().first(self.clock.now(), Instant::now());
         if let First::Update(record) = first {
             // What was observed last is taken to be current; if not, the server says so.
-            match self.lock.update(&record).await {
-                Ok(()) => {
-                    self.election().written(record, Instant::now());
-                    return Ok(true);
-                }
+            match self.write(self.lock.update(&record), &record).await {
+                Ok(()) => return Ok(true),
                 Err(error) => {
                     tracing::debug!(%error, "optimistic renewal failed, reading the lease");
                 }
             }
         }
         let found = self.lock.read().await?;
+        if stop.is_cancelled() {
+            return Ok(false);
+        }
         let then = self.election().found(found, self.clock.now(), Instant::now());
-        let record = match then {
+        match then {
             Then::Held => return Ok(false),
-            Then::Create(record) => {
-                self.lock.create(&record).await?;
-                record
-            }
+            Then::Create(record) => self.write(self.lock.create(&record), &record).await?,
             Then::Update { record, renewal } => {
                 if renewal {
                     self.metrics.slowpath.with_label_values(&[&self.config.name]).inc();
                 }
-                self.lock.update(&record).await?;
-                record
+                self.write(self.lock.update(&record), &record).await?;
             }
-        };
-        self.election().written(record, Instant::now());
+        }
         Ok(true)
+    }
+
+    /// Sends a record that names this process, and keeps in mind that it may stand in the lease until that is known.
+    async fn write(
+        &self,
+        request: impl Future<Output = Result<(), LockError>>,
+        record: &Record,
+    ) -> Result<(), LockError> {
+        self.election().claim();
+        request.await?;
+        self.election().written(record.clone(), Instant::now());
+        Ok(())
     }
 
     /// Empties the lease, again after a conflict (with a renewal that was under way), unless somebody else holds it.

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, PoisonError},
     time::Duration,
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 /// How often it is said which caches are still waited for.
 const REMINDER: Duration = Duration::from_secs(10);
@@ -19,7 +22,7 @@ struct Groups {
     caches: Tasks,
     others: Tasks,
     leader: Tasks,
-    /// Renews the lease; its only task ends when the lease is lost.
+    /// Acquires and renews the lease; its only task ends when the lease is lost.
     lease: Tasks,
     /// Writes events; last to stop, since even the end of the leadership is told.
     events: Tasks,
@@ -74,10 +77,17 @@ impl Manager {
             self.start(Group::Leader, &groups.leader, failed).await;
             return std::future::pending().await;
         };
-        election.acquire().await;
-        let renewing = Arc::clone(election);
-        groups.lease.spawn_until_cancelled("lease", async move { renewing.hold().await });
-        self.start(Group::Leader, &groups.leader, failed).await;
+        // In a task of its own, since a request that is under way when the program stops must not be cut.
+        let (candidate, stop) = (Arc::clone(election), groups.lease.token());
+        let (elected, leads) = oneshot::channel();
+        groups.lease.spawn("lease", async move {
+            if candidate.acquire_until(&stop).await && elected.send(()).is_ok() {
+                stop.run_until_cancelled(candidate.hold()).await;
+            }
+        });
+        if leads.await.is_ok() {
+            self.start(Group::Leader, &groups.leader, failed).await;
+        }
         groups.lease.join().await;
         ManagerError::LeaderElectionLost
     }
@@ -116,6 +126,10 @@ impl Manager {
     async fn stop(&self, groups: &Groups, lost: bool) -> Vec<String> {
         tracing::info!("stopping");
         let deadline = Instant::now() + self.grace;
+        if groups.leader.running().is_empty() {
+            // A candidate, or a leader with nothing left to do.
+            groups.lease.token().cancel();
+        }
         let mut late = Vec::new();
         late.extend(self.stop_leading(groups, lost).await);
         late.extend(groups.others.shut_down(left(deadline)).await);
@@ -136,7 +150,7 @@ impl Manager {
         lost: bool,
     ) -> Vec<std::borrow::Cow<'static, str>> {
         if !lost {
-            let renewed = !groups.lease.running().is_empty();
+            let renewed = !groups.leader.running().is_empty() && !groups.lease.running().is_empty();
             tokio::select! {
                 biased;
                 () = groups.lease.join(), if renewed => {}
@@ -149,12 +163,15 @@ impl Manager {
     }
 
     async fn step_down(&self, election: &LeaderElection, groups: &Groups, lost: bool) {
-        groups.lease.shut_down(Duration::ZERO).await;
+        // A renewal ends at once, an attempt to acquire with its request.
+        groups.lease.shut_down(election.patience()).await;
         // An aborted task ends at its next await; one that does not even get there could still write.
         let ended =
             tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
         if (election.is_leader() && ended) || lost {
             election.step_down().await;
+        } else if ended {
+            election.withdraw().await;
         }
     }
 }

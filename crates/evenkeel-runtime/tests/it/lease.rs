@@ -129,3 +129,33 @@ async fn a_conflict_is_overcome_by_reading() {
     assert_eq!(server.seen(&Method::PUT, "leases").len(), 2);
     assert_eq!(lease(&server)["leaseTransitions"], 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
+    let server = Server::new();
+    let one = contender(&server, "one", 0);
+    one.acquire().await;
+    server.latency(seconds(3600));
+    let (start, before) = (Instant::now(), server.seen(&Method::PUT, "leases").len());
+    one.hold().await;
+    assert_eq!(start.elapsed(), seconds(10), "it is given up at the deadline all the same");
+    let writes = server.seen(&Method::PUT, "leases");
+    let reads = server.seen(&Method::GET, "leases");
+    assert_eq!(writes.len(), before + 1);
+    assert_eq!(reads.last().unwrap().at - start, seconds(5), "half of the renew deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of() {
+    let server = Server::new();
+    let one = contender(&server, "one", 0);
+    server.latency(seconds(3));
+    assert!(tokio::time::timeout(seconds(4), one.acquire()).await.is_err());
+    assert!(!one.is_leader());
+    assert_eq!(lease(&server)["holderIdentity"], "one", "the server did what was asked");
+    one.withdraw().await;
+    assert_eq!(lease(&server)["holderIdentity"], "");
+    let seen = server.seen(&Method::GET, "leases").len();
+    one.withdraw().await;
+    assert_eq!(server.seen(&Method::GET, "leases").len(), seen, "there is nothing left to ask");
+}

@@ -84,6 +84,47 @@ async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_was_being_acquired_is_not_left_behind() {
+    // Within the read of the lease, within its creation, and after it.
+    for (stop_at, held) in [(500, false), (1500, true), (2500, true)] {
+        let (server, log) = (Server::new(), Log::default());
+        server.latency(seconds(1));
+        let manager = manager(&server);
+        add(&manager, &log, Group::Leader, "leader");
+        let watched = server.clone();
+        manager
+            .run(async move {
+                tokio::time::sleep(Duration::from_millis(stop_at)).await;
+                let lease = watched.get(LEASES, "kube-system/test");
+                assert_eq!(lease.is_some(), held, "{stop_at}");
+            })
+            .await
+            .unwrap();
+        let lease = server.get(LEASES, "kube-system/test");
+        let holder = lease.map(|lease| lease["spec"]["holderIdentity"].clone());
+        assert_eq!(holder, held.then(|| "".into()), "{stop_at}");
+        assert_eq!(lines(&log).is_empty(), stop_at < 2000, "no work begins when it is to end");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_waits_for_its_turn_stops_at_once() {
+    let server = Server::new();
+    let now = "2026-01-01T00:00:00.000000Z";
+    server.put(
+        LEASES,
+        json!({
+            "metadata": {"namespace": "kube-system", "name": "test"},
+            "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600, "renewTime": now},
+        }),
+    );
+    let start = tokio::time::Instant::now();
+    manager(&server).run(tokio::time::sleep(seconds(61))).await.unwrap();
+    assert_eq!(start.elapsed(), seconds(61));
+    assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "other");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_lease_is_an_error_and_cuts_work_short() {
     let (server, log) = (Server::new(), Log::default());
     let manager = manager(&server);
