@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -68,24 +68,18 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Call<'a> {
     /// As for a write.
     pub(crate) cx: Context<'a>,
-    /// HTTP method.
-    pub(crate) method: &'a http::Method,
-    /// Headers of the request.
-    pub(crate) headers: &'a HeaderMap,
     /// Query parameters, decoded, in order.
     pub(crate) query: &'a [(String, String)],
     /// The decoded body, `Null` where there was none.
     pub(crate) body: Value,
-    /// What follows the sub-resource in the path.
-    pub(crate) rest: &'a str,
 }
 
 /// What a call answers.
 pub(crate) enum Answer {
     /// An object, to be encoded as the client asked.
     Object(StatusCode, Value),
-    /// A Status of success.
-    Status(StatusCode, Value),
+    /// 204.
+    Nothing,
     /// Bytes of a media type of their own, such as a log.
     Raw(StatusCode, &'static str, Bytes),
 }
@@ -104,8 +98,6 @@ pub(crate) struct Api {
     pub(crate) rules: Rules,
     /// Counters.
     pub(crate) metrics: Metrics,
-    /// When the server started.
-    pub(crate) started: Timestamp,
     /// Source of uids and generated names.
     pub(crate) rng: Mutex<StdRng>,
 }

@@ -1,5 +1,4 @@
 //! The embedded API server: a tower service, a store, the resource table.
-#![allow(dead_code, reason = "the parts land one by one")]
 
 mod api;
 mod auth;

@@ -288,16 +288,6 @@ impl StatusError {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// 405 of a verb that the resource does not have.
-    pub(crate) fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
-            format!("{action} is not supported on resources of kind \"{resource}\""),
-        )
-        .about(&resource.group, &resource.resource, "")
-    }
-
     /// 405 of a path that does not take the HTTP method.
     pub(crate) fn method_not_allowed() -> Self {
         let mut error = Self::new(
@@ -337,14 +327,6 @@ impl StatusError {
             "RequestEntityTooLarge",
             format!("Request entity too large: {message}"),
         )
-    }
-
-    /// 429, as a disruption budget or a full queue answers.
-    pub(crate) fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
-        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-            .retry_after(retry_after_seconds);
-        error.details_mut();
-        error
     }
 
     /// 500 with upstream's frame around the text.
@@ -397,11 +379,6 @@ pub(crate) enum FieldErrorKind {
     NotSupported,
     Forbidden,
     TooLong,
-    TooMany,
-    TooFew,
-    TooShort,
-    TypeInvalid,
-    Internal,
 }
 
 impl FieldErrorKind {
@@ -415,11 +392,6 @@ impl FieldErrorKind {
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::TooFew => "FieldValueTooFew",
-            Self::TooShort => "FieldValueTooShort",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::Internal => "InternalError",
         }
     }
 
@@ -428,23 +400,16 @@ impl FieldErrorKind {
             Self::NotFound => "Not found",
             Self::Required => "Required value",
             Self::Duplicate => "Duplicate value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Invalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
-            Self::TooMany => "Too many",
-            Self::TooFew => "Too few",
-            Self::TooShort => "Too short",
-            Self::Internal => "Internal error",
         }
     }
 
     /// Whether the text shows the offending value.
     fn shows_value(self) -> bool {
-        !matches!(
-            self,
-            Self::Required | Self::Forbidden | Self::TooLong | Self::TooShort | Self::Internal
-        )
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 
@@ -465,15 +430,6 @@ impl FieldError {
         detail: impl Into<String>,
     ) -> Self {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
-    }
-
-    /// The value is of the wrong type.
-    pub(crate) fn type_invalid(
-        field: impl Into<String>,
-        value: impl Into<Value>,
-        detail: impl Into<String>,
-    ) -> Self {
-        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
     }
 
     /// There is no value, and there must be.
@@ -520,22 +476,6 @@ impl FieldError {
             None,
             format!("may not be more than {max} {unit}"),
         )
-    }
-
-    /// More than `max` items.
-    pub(crate) fn too_many(field: impl Into<String>, actual: usize, max: usize) -> Self {
-        let unit = if max == 1 { "item" } else { "items" };
-        Self::new(
-            FieldErrorKind::TooMany,
-            field,
-            Some(Value::from(actual)),
-            format!("must have at most {max} {unit}"),
-        )
-    }
-
-    /// The server's own fault.
-    pub(crate) fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
     /// The text without the field.

@@ -1,6 +1,6 @@
 //! Custom resources: kept as they are written but for their metadata, and for fields that the schema does not know.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::json::{self, Json};
 use super::typed::{self, Findings};
@@ -59,37 +59,6 @@ fn metadata(value: &Value, at: At<'_>, path: &str, findings: &mut Findings) -> V
     read
 }
 
-/// Fills in the defaults that a custom resource's schema states, in what is there and in what it thereby makes.
-pub(crate) fn apply_defaults(value: &mut Value, at: At<'_>) {
-    match (at.shape(), value) {
-        (Shape::Struct(s), Value::Object(entries)) => {
-            for field in s.fields.iter() {
-                if let (None, Some(default)) = (entries.get(&*field.name), &field.default) {
-                    entries.insert(field.name.to_string(), default.clone());
-                }
-            }
-            each(entries, |key, value| {
-                if let Some(child) = at.child(key) {
-                    apply_defaults(value, child);
-                }
-            });
-        }
-        (Shape::Map { value: of, .. }, Value::Object(entries)) => {
-            each(entries, |_, value| apply_defaults(value, at.to(*of)));
-        }
-        (Shape::List { item, .. }, Value::Array(items)) => {
-            items.iter_mut().for_each(|value| apply_defaults(value, at.to(*item)));
-        }
-        _ => {}
-    }
-}
-
-fn each(entries: &mut Map<String, Value>, mut visit: impl FnMut(&str, &mut Value)) {
-    for (key, value) in entries {
-        visit(key, value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -124,16 +93,5 @@ mod tests {
         let want = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
             "spec": {"size": "big", "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80}]}});
         assert_eq!(value, want);
-    }
-
-    #[test]
-    fn fills_in_defaults() {
-        let schema = widget();
-        let mut value = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
-        apply_defaults(&mut value, schema.at());
-        assert_eq!(
-            value,
-            json!({"metadata": {"name": "a"}, "spec": {"size": 1, "ports": [{"port": 80, "name": "p"}]}})
-        );
     }
 }

@@ -141,13 +141,6 @@ pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a
     Ok(Document { json, repeated: Vec::new() })
 }
 
-/// Makes an object canonical again after something other than decoding has changed it, or before it is first stored.
-/// The error is the first value of a wrong type.
-pub(crate) fn canonical(schema: &Schema, object: &Value) -> Result<Value, String> {
-    let (value, findings) = read_as(typed::Source::Text, &Json::from(object), schema);
-    findings.error.map_or(Ok(value), Err)
-}
-
 /// Reads a value as an object of a kind: a built-in one as Go does, a custom one as it is but for what its schema does not know.
 pub(crate) fn read_as(
     source: typed::Source,

@@ -223,8 +223,11 @@ impl<'s> Decoder<'s> {
         let value = self.value(json, at);
         self.fields.pop();
         self.path.truncate(length);
-        // An explicitly empty list of owners is a client's way to clear it: it must not look absent.
-        if field.pointer || (&*field.name == "managedFields" && value.is_array()) {
+        // An explicitly empty list of owners is a client's way to clear it, one of scaling policies is refused: they must
+        // not look absent.
+        let told_apart = &*field.name == "managedFields"
+            || (&*field.name == "policies" && &*owner.node().go == "v2.HPAScalingRules");
+        if field.pointer || (told_apart && value.is_array()) {
             return Some(value);
         }
         keep(field, at, value)

@@ -61,18 +61,6 @@ impl Amount {
     pub(crate) fn is_whole(self) -> bool {
         self.0 % NANO == 0
     }
-
-    /// The sum, as far as it can be counted.
-    #[must_use]
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-
-    /// The difference.
-    #[must_use]
-    pub(crate) fn minus(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
 }
 
 /// `mantissa` x suffix / 10^decimals, in billionths, rounded up.

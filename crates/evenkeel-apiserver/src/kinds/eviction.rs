@@ -4,6 +4,7 @@ use super::validate::selects;
 use super::value::{at, int, list, object, object_mut, set, text};
 use super::{binding, conditions, writes};
 use crate::api::{Answer, Call, seconds};
+use crate::patch::{self, Writer};
 use crate::status::StatusError;
 use crate::verbs::delete::{DeleteOptions, delete};
 use http::StatusCode;
@@ -85,7 +86,14 @@ async fn take_from_budget(call: &Call<'_>, pod: &Value) -> Result<(), StatusErro
         return Ok(());
     };
     let now = seconds(cx.now);
-    let take = |budget: &mut Value| take_one(budget, cx.name, &now);
+    // Upstream writes the budget through a client of its own, which makes it a manager of its fields.
+    let writer = Writer { manager: "kube-apiserver", subresource: "status", now: cx.now };
+    let take = |budget: &mut Value| {
+        let before = budget.clone();
+        take_one(budget, cx.name, &now)?;
+        patch::track(&resource.gvk, Some(&before), budget, &writer);
+        Ok(())
+    };
     let name = text(budget, "metadata.name");
     writes::change(cx.api, &resource, cx.namespace, name, cx.dry_run, take).await?;
     Ok(())

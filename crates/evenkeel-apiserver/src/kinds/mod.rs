@@ -202,8 +202,6 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 pub(crate) enum Propagation {
     /// They are collected after it.
     Background,
-    /// It waits for them.
-    Foreground,
     /// They stay.
     Orphan,
 }

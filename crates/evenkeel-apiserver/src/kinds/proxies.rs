@@ -23,14 +23,17 @@ pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     if cx.subresource == "proxy" {
         return Err(StatusError::bad_request("address not allowed"));
     }
+    let container = container(call, &pod)?;
     let node = text(&pod, "spec.nodeName");
+    if node.is_empty() && cx.subresource == "log" {
+        return Ok(Answer::Nothing);
+    }
     if node.is_empty() {
         return Err(StatusError::bad_request(format!(
             "pod {} does not have a host assigned",
             cx.name
         )));
     }
-    let container = container(call, &pod)?;
     if writes::one(cx.api, "v1", "nodes", "", node)?.is_none() {
         return Err(StatusError::not_found(&pods(), node));
     }

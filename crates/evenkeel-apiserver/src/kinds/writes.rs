@@ -36,7 +36,8 @@ pub(super) fn one(
     }
 }
 
-/// Changes a stored object, again on its newest state when someone else wrote meanwhile. Gives the changed object.
+/// Changes a stored object in the name of the server, again on its newest state when someone else wrote meanwhile.
+/// Gives the changed object.
 pub(super) async fn change(
     api: &Arc<Api>,
     resource: &ResourceType,

@@ -1,5 +1,7 @@
 //! What the printers of all kinds share: ages, lists of names, cells of custom resources.
 
+use std::ops::Deref;
+
 use super::duration::human;
 use crate::kinds::scale::selector;
 use crate::kinds::value::{at, int, list, object, text};
@@ -14,31 +16,35 @@ pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";
 pub(super) const UNKNOWN: &str = "<unknown>";
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "ages in tables are for people to read; nothing decides by them"
-)]
-fn now() -> Timestamp {
-    Timestamp::now()
+/// An object to be shown, in its stored version.
+pub(super) struct Shown<'a> {
+    /// The object.
+    pub(super) object: &'a Value,
+    /// When it is shown: ages are counted up to here.
+    pub(super) now: Timestamp,
 }
 
-/// Seconds between two times.
-pub(super) fn seconds_between(from: &str, to: Option<&str>) -> Option<i64> {
+impl Deref for Shown<'_> {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        self.object
+    }
+}
+
+/// Seconds from a time to a later one.
+pub(super) fn seconds_since(from: &str, to: Timestamp) -> Option<i64> {
     let from: Timestamp = from.parse().ok()?;
-    let to = match to {
-        Some(to) => to.parse().ok()?,
-        None => now(),
-    };
     Some(to.as_second() - from.as_second())
 }
 
 /// How long ago the time at `path` was.
-pub(super) fn since(object: &Value, path: &str) -> String {
-    seconds_between(text(object, path), None).map_or_else(|| UNKNOWN.to_owned(), human)
+pub(super) fn since(object: &Shown<'_>, path: &str) -> String {
+    seconds_since(text(object, path), object.now).map_or_else(|| UNKNOWN.to_owned(), human)
 }
 
 /// How long ago the object was made.
-pub(super) fn age(object: &Value) -> String {
+pub(super) fn age(object: &Shown<'_>) -> String {
     since(object, "metadata.creationTimestamp")
 }
 
@@ -101,17 +107,17 @@ pub(super) fn joined(target: &Value, path: &str, separator: &str) -> String {
 }
 
 /// Name and time of creation, of kinds without columns of their own.
-pub(super) fn created_at(object: &Value) -> Cells {
+pub(super) fn created_at(object: &Shown<'_>) -> Cells {
     vec![json!(name(object)), json!(text(object, "metadata.creationTimestamp"))]
 }
 
 /// Name and age.
-pub(super) fn name_age(object: &Value) -> Cells {
+pub(super) fn name_age(object: &Shown<'_>) -> Cells {
     vec![json!(name(object)), json!(age(object))]
 }
 
 /// Cells of a Scale.
-pub(super) fn scale(object: &Value) -> Cells {
+pub(super) fn scale(object: &Shown<'_>) -> Cells {
     vec![
         json!(name(object)),
         json!(count(object, "spec.replicas")),
@@ -121,7 +127,7 @@ pub(super) fn scale(object: &Value) -> Cells {
 }
 
 /// Cells of a custom resource: its name, then what its columns' paths lead to.
-pub(super) fn custom(columns: &[Column], object: &Value) -> Cells {
+pub(super) fn custom(columns: &[Column], object: &Shown<'_>) -> Cells {
     columns
         .iter()
         .enumerate()

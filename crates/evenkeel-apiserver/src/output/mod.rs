@@ -11,6 +11,7 @@ mod yaml;
 use bytes::Bytes;
 use evenkeel_api::protobuf::Transcoder;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -144,18 +145,19 @@ impl Format {
         })
     }
 
-    /// Encodes one object (compact JSON in the stored version of `resource`).
+    /// Encodes one object (compact JSON in the stored version of `resource`); ages in a Table are counted up to `now`.
     pub(crate) fn object(
         &self,
         resource: &ResourceType,
         stored: &[u8],
+        now: Timestamp,
     ) -> Result<Bytes, StatusError> {
         if self.encoding == Encoding::Json && self.shape == Shape::Metadata {
             let mut out = Vec::new();
             partial(stored, &mut out)?;
             return Ok(out.into());
         }
-        self.bytes(&self.shaped(resource, parse(stored)?)?)
+        self.bytes(&self.shaped(resource, parse(stored)?, now)?)
     }
 
     /// Encodes a list (of objects as in [`object`](Self::object)).
@@ -164,21 +166,22 @@ impl Format {
         resource: &ResourceType,
         items: &mut dyn ExactSizeIterator<Item = Bytes>,
         meta: &ListMeta,
+        now: Timestamp,
     ) -> Result<Bytes, StatusError> {
         match (self.shape, self.encoding) {
-            (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta),
+            (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
             (Shape::Metadata, Encoding::Json) => metadata_list(items, meta),
             (Shape::Table(include), _) => {
                 let mut rows = Vec::with_capacity(items.len());
                 for item in items {
-                    rows.push(table::row(resource, include, parse(&item)?));
+                    rows.push(table::row(resource, include, parse(&item)?, now));
                 }
                 self.bytes(&table::table(resource, "", &rows, &meta.value(), true))
             }
             _ => {
                 let mut all = Vec::with_capacity(items.len());
                 for item in items {
-                    let mut item = self.shaped(resource, parse(&item)?)?;
+                    let mut item = self.shaped(resource, parse(&item)?, now)?;
                     if let Some(fields) =
                         item.as_object_mut().filter(|_| self.shape == Shape::Whole)
                     {
@@ -202,6 +205,7 @@ impl Format {
         resource: &ResourceType,
         items: &mut dyn ExactSizeIterator<Item = Bytes>,
         meta: &ListMeta,
+        now: Timestamp,
     ) -> Result<Bytes, StatusError> {
         let mut out = Vec::with_capacity(256 + items.len() * 512);
         let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.value()});
@@ -213,7 +217,7 @@ impl Format {
             if resource.stored {
                 out.extend_from_slice(&item);
             } else {
-                let mut item = self.shaped(resource, parse(&item)?)?;
+                let mut item = self.shaped(resource, parse(&item)?, now)?;
                 if let Some(fields) = item.as_object_mut() {
                     fields.remove("kind");
                     fields.remove("apiVersion");
@@ -234,16 +238,17 @@ impl Format {
         event: &str,
         object: &[u8],
         first: bool,
+        now: Timestamp,
     ) -> Result<Bytes, StatusError> {
         let value = || -> Result<Value, StatusError> {
             match self.shape {
                 _ if event == "ERROR" => parse(object),
                 Shape::Table(include) => {
-                    let rows = vec![table::row(resource, include, parse(object)?)];
+                    let rows = vec![table::row(resource, include, parse(object)?, now)];
                     let meta = json!({"resourceVersion": version_of(object)});
                     Ok(table::table(resource, "", &rows, &meta, first))
                 }
-                _ => self.shaped(resource, parse(object)?),
+                _ => self.shaped(resource, parse(object)?, now),
             }
         };
         if self.encoding == Encoding::Protobuf {
@@ -283,7 +288,12 @@ impl Format {
     }
 
     /// An object in the version and shape that are asked for.
-    fn shaped(&self, resource: &ResourceType, mut object: Value) -> Result<Value, StatusError> {
+    fn shaped(
+        &self,
+        resource: &ResourceType,
+        mut object: Value,
+        now: Timestamp,
+    ) -> Result<Value, StatusError> {
         match self.shape {
             Shape::Metadata => Ok(partial_value(&object)),
             Shape::Table(include) => {
@@ -292,9 +302,9 @@ impl Format {
                     meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
                 let part = part_of(resource, &object);
                 let row = if part.is_empty() {
-                    table::row(resource, include, object)
+                    table::row(resource, include, object, now)
                 } else {
-                    table::part_row(part, include, object)
+                    table::part_row(include, object, now)
                 };
                 Ok(table::table(resource, part, &[row], &meta, true))
             }

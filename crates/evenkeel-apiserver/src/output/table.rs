@@ -1,7 +1,9 @@
 //! Tables, as kubectl shows them: columns from data, cells by kind.
 
-use super::{Include, META, cells, partial_value, printers};
+use super::cells::{self, Shown};
+use super::{Include, META, partial_value, printers};
 use crate::resource::ResourceType;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -71,10 +73,16 @@ fn column_description(name: &str) -> &'static str {
 }
 
 /// The row of an object in its stored version.
-pub(super) fn row(resource: &ResourceType, include: Include, mut object: Value) -> Value {
+pub(super) fn row(
+    resource: &ResourceType,
+    include: Include,
+    mut object: Value,
+    now: Timestamp,
+) -> Value {
+    let shown = Shown { object: &object, now };
     let cells = match printers::of(resource.group(), resource.kind()) {
-        Some(print) => print(&object),
-        None => cells::custom(&resource.columns, &object),
+        Some(print) => print(&shown),
+        None => cells::custom(&resource.columns, &shown),
     };
     let shown = match include {
         Include::None => Value::Null,
@@ -89,9 +97,9 @@ pub(super) fn row(resource: &ResourceType, include: Include, mut object: Value) 
     json!({"cells": cells, "object": shown})
 }
 
-/// The row of a part of an object.
-pub(super) fn part_row(_part: &str, include: Include, object: Value) -> Value {
-    let cells = cells::scale(&object);
+/// The row of a `scale`, the one part of an object that has one.
+pub(super) fn part_row(include: Include, object: Value, now: Timestamp) -> Value {
+    let cells = cells::scale(&Shown { object: &object, now });
     let shown = match include {
         Include::None => Value::Null,
         Include::Metadata => partial_value(&object),

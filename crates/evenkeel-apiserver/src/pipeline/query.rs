@@ -68,8 +68,6 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     /// `fieldManager`, or what the user agent gives.
     pub(crate) manager: String,
-    /// Whether `fieldManager` was given.
-    pub(crate) manager_given: bool,
     /// What to do about unknown fields.
     pub(crate) validation: FieldValidation,
     /// Take fields from their managers.
@@ -128,7 +126,6 @@ impl WriteOptions {
         Ok(Self {
             dry_run: query.has("dryRun"),
             manager: if manager.is_empty() { prefix_of(user_agent) } else { manager.to_owned() },
-            manager_given: !manager.is_empty(),
             validation,
             force,
         })

@@ -26,8 +26,6 @@ pub(crate) struct Target<'a> {
     pub(crate) name: &'a str,
     /// Sub-resource; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// What follows a sub-resource, as in `proxy/metrics`.
-    pub(crate) rest: &'a str,
 }
 
 /// Takes a path apart: `/api/v1/namespaces/ns/pods/p/status`, `/apis/apps/v1/deployments`.
@@ -57,14 +55,11 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     if !subresource.is_empty() && resource.subresource(subresource).is_none() {
         return Path::UnknownResource;
     }
-    let rest = parts.get(3).map_or("", |first| {
-        let at = first.as_ptr() as usize - path.as_ptr() as usize;
-        &path[at..]
-    });
-    if !rest.is_empty() && subresource != "proxy" {
+    // Only a proxy's path goes on.
+    if parts.len() > 3 && subresource != "proxy" {
         return Path::UnknownResource;
     }
-    Path::Resource(Target { resource: resource.clone(), namespace, name, subresource, rest })
+    Path::Resource(Target { resource: resource.clone(), namespace, name, subresource })
 }
 
 /// `/api/v1/pods` into `v1` and `pods`, `/apis/apps/v1/x` into `apps/v1` and `x`.
@@ -90,8 +85,8 @@ mod tests {
     fn shown(path: &str) -> String {
         match parse(path, &Table::builtin().rows()) {
             Path::Resource(t) => format!(
-                "{} ns={} name={} sub={} rest={}",
-                t.resource.name, t.namespace, t.name, t.subresource, t.rest
+                "{} ns={} name={} sub={}",
+                t.resource.name, t.namespace, t.name, t.subresource
             ),
             Path::UnknownResource => "unknown".to_owned(),
             Path::Other => "other".to_owned(),
@@ -101,18 +96,18 @@ mod tests {
     #[test]
     fn paths_are_taken_apart() {
         for (path, want) in [
-            ("/api/v1/pods", "pods ns= name= sub= rest="),
-            ("/api/v1/namespaces/a/pods", "pods ns=a name= sub= rest="),
-            ("/api/v1/namespaces/a/pods/p/status", "pods ns=a name=p sub=status rest="),
-            ("/api/v1/namespaces/a", "namespaces ns= name=a sub= rest="),
-            ("/api/v1/namespaces/a/status", "namespaces ns= name=a sub=status rest="),
-            ("/api/v1/namespaces/a/finalize", "namespaces ns= name=a sub=finalize rest="),
-            ("/api/v1/nodes/n/proxy/x/y", "nodes ns= name=n sub=proxy rest=x/y"),
+            ("/api/v1/pods", "pods ns= name= sub="),
+            ("/api/v1/namespaces/a/pods", "pods ns=a name= sub="),
+            ("/api/v1/namespaces/a/pods/p/status", "pods ns=a name=p sub=status"),
+            ("/api/v1/namespaces/a", "namespaces ns= name=a sub="),
+            ("/api/v1/namespaces/a/status", "namespaces ns= name=a sub=status"),
+            ("/api/v1/namespaces/a/finalize", "namespaces ns= name=a sub=finalize"),
+            ("/api/v1/nodes/n/proxy/x/y", "nodes ns= name=n sub=proxy"),
             (
                 "/apis/apps/v1/namespaces/a/deployments/d/scale",
-                "deployments.apps ns=a name=d sub=scale rest=",
+                "deployments.apps ns=a name=d sub=scale",
             ),
-            ("/apis/apps/v1/deployments", "deployments.apps ns= name= sub= rest="),
+            ("/apis/apps/v1/deployments", "deployments.apps ns= name= sub="),
             ("/apis/apps/v1/nothing", "unknown"),
             ("/api/v1/namespaces/a/nodes", "unknown"),
             ("/api/v1/namespaces/a/pods/p/nothing", "unknown"),

@@ -28,11 +28,6 @@ impl Rows {
         self.by_version.get(api_version)?.get(resource)
     }
 
-    /// By apiVersion and kind.
-    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
-        self.by_version.get(api_version)?.values().find(|r| r.kind() == kind)
-    }
-
     /// Whether any resource has this group and version.
     pub(crate) fn has_version(&self, api_version: &str) -> bool {
         self.by_version.contains_key(api_version)

@@ -117,7 +117,6 @@ fn field(name: &str, node: Id, default: Option<Value>) -> Field {
         pointer: true,
         omit_empty: true,
         omit_zero: false,
-        required: false,
         default,
         patch: PatchRule::default(),
     }

@@ -95,6 +95,7 @@ impl Schema {
     }
 
     /// The schema of a custom resource's version, from its `openAPIV3Schema`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "custom resources are not yet served"))]
     pub(crate) fn custom(kind: &GroupVersionKind, doc: &Value) -> Self {
         let all = builtin();
         let metadata = all

@@ -101,7 +101,6 @@ pub(crate) struct Field {
     pub omit_empty: bool,
     /// Left out when zero, even for structs.
     pub omit_zero: bool,
-    pub required: bool,
     /// Value that the schema gives when the field is absent; for built-in kinds only of use as the default of a list's key.
     pub default: Option<Value>,
     pub patch: PatchRule,

@@ -25,7 +25,6 @@ struct Doc<'a> {
     #[serde(rename = "allOf")]
     all_of: Vec<Doc<'a>>,
     default: Option<Value>,
-    required: Vec<&'a str>,
     #[serde(rename = "x-kubernetes-list-type")]
     list_type: Option<&'a str>,
     #[serde(rename = "x-kubernetes-list-map-keys")]
@@ -157,7 +156,6 @@ impl<'a> Builder<'_, 'a> {
                     pointer: kind.starts_with('*'),
                     omit_empty: has('o'),
                     omit_zero: has('z'),
-                    required: doc.required.contains(name),
                     default: property.default.clone(),
                     patch: patch_rule(property),
                 }

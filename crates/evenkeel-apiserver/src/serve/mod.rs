@@ -109,7 +109,6 @@ impl Builder {
             .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
         authenticator
             .set_accounts(Accounts::new(pki.account_key()).map_err(BuildError::Certificates)?);
-        let started = self.clock.now();
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
@@ -118,7 +117,6 @@ impl Builder {
             authenticator,
             rules: Rules::default(),
             metrics: Metrics::default(),
-            started,
             rng: Mutex::new(rng),
         });
         restore(&api);

@@ -19,21 +19,13 @@ pub(crate) struct Cursor {
     signal: watch::Receiver<u64>,
 }
 
-/// Events in order; `upto` is the revision up to which the reader has now seen everything.
-pub(crate) struct Batch {
-    /// The events.
-    pub(crate) events: Vec<Arc<Event>>,
-    /// Seen up to here.
-    pub(crate) upto: u64,
-}
-
 impl Cursor {
     pub(super) fn new(store: Store, shelf: Shelf, at: u64, signal: watch::Receiver<u64>) -> Self {
         Self { store, shelf, at, signal }
     }
 
-    /// What happened since the last call, without waiting.
-    pub(crate) fn take(&mut self) -> Result<Batch, Expired> {
+    /// What happened since the last call, in order, without waiting.
+    pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let settled = *self.store.shared.settled.borrow();
         let state = self.store.shared.read();
         let Some(shelf) = state.shelves.get(&self.shelf) else { return Err(Expired) };
@@ -43,7 +35,7 @@ impl Cursor {
         let all = since.next().is_none();
         let upto = events.last().map_or(self.at, |e| e.entry.revision);
         self.at = if all { upto.max(settled) } else { upto };
-        Ok(Batch { events, upto: self.at })
+        Ok(events)
     }
 
     /// Waits until there may be something to take.

@@ -153,6 +153,8 @@ struct Queue {
 #[derive(Default)]
 struct State {
     revision: u64,
+    /// Revision at the start: what a shelf held before is not known, what came after is in its ring.
+    start: u64,
     shelves: HashMap<Shelf, ShelfState>,
 }
 
@@ -216,7 +218,7 @@ impl Store {
     pub(crate) fn open(path: &Path, threaded: bool) -> Result<Self, OpenError> {
         let (log, recovered) = log::Log::open(path)?;
         let revision = if recovered.revision == 0 { 0 } else { recovered.revision + GAP };
-        let mut state = State { revision, shelves: HashMap::new() };
+        let mut state = State { revision, start: revision, shelves: HashMap::new() };
         for (shelf, entry) in recovered.entries {
             let shelf = state.shelves.entry(shelf).or_insert_with(|| ShelfState::new(revision));
             shelf.objects.insert(entry.key.clone(), Arc::new(entry));
@@ -316,8 +318,8 @@ impl Store {
     ) -> Result<Arc<Entry>, WriteError> {
         let mut state = self.shared.write();
         let state = &mut *state;
-        let floor = state.revision;
-        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
+        let start = state.start;
+        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
         let previous = kept.objects.get(key).cloned();
         let (key, change) = match (&previous, expect) {
             (None, Expect::Absent) => (Arc::from(key), Change::Added),
@@ -407,7 +409,9 @@ impl Store {
     ) -> Result<Snapshot, Expired> {
         let state = self.shared.read();
         let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
-        let Some(kept) = state.shelves.get(shelf) else { return Ok(empty()) };
+        let Some(kept) = state.shelves.get(shelf) else {
+            return if revision < state.start { Err(Expired) } else { Ok(empty()) };
+        };
         // What happened since is undone: a key touched after the revision is as before its first event.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
         for event in kept.ring.since(revision)? {
@@ -435,8 +439,8 @@ impl Store {
     pub(crate) fn follow(&self, shelf: &Shelf, revision: u64) -> Result<Cursor, Expired> {
         let signal = {
             let mut state = self.shared.write();
-            let floor = state.revision;
-            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(floor));
+            let start = state.start;
+            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
             kept.ring.holds(revision)?;
             kept.signal.subscribe()
         };

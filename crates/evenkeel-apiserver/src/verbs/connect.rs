@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::write::Write;
-use super::{answer_status, answer_value, meta, reviews, token, update};
+use super::{answer_value, meta, reviews, token, update};
 use crate::api::{Answer, Call};
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
@@ -57,14 +57,7 @@ pub(super) async fn serve(
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let hooks = pods.as_ref().map_or(&write.stored.hooks, |pods| &pods.hooks);
-        let call = Call {
-            cx,
-            method: ask.method,
-            headers: ask.headers,
-            query: &ask.query.0,
-            body,
-            rest: ask.target.rest,
-        };
+        let call = Call { cx, query: &ask.query.0, body };
         match hooks.connect(&call) {
             Some(answered) => answered.await?,
             None => return Ok(None),
@@ -72,7 +65,11 @@ pub(super) async fn serve(
     };
     let mut response = match answered {
         Answer::Object(code, object) => answer_value(ask, code, &object)?,
-        Answer::Status(code, status) => answer_status(ask, code, &status),
+        Answer::Nothing => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
         Answer::Raw(code, content_type, bytes) => {
             answer(code, HeaderValue::from_static(content_type), Body::whole(bytes))
         }

@@ -112,7 +112,6 @@ impl DeleteOptions {
                 (None, None) if now.contains(&FOREGROUND) => (false, true),
                 (None, None) => match resource.hooks.default_propagation() {
                     Propagation::Orphan => (true, false),
-                    Propagation::Foreground => (false, true),
                     Propagation::Background => (false, false),
                 },
             };

@@ -33,7 +33,7 @@ pub(super) fn respond(
     let bytes = if format.is_stored_form(resource) {
         entry.object()
     } else {
-        format.object(resource, entry.json())?
+        format.object(resource, entry.json(), ask.now)?
     };
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }

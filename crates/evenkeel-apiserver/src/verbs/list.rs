@@ -234,7 +234,7 @@ pub(super) fn respond(
     let content_type = format.content_type(Purpose::List);
     if !format.is_stored_form(resource) {
         let mut items = entries.iter().map(|entry| entry.object());
-        let bytes = format.list(resource, &mut items, meta)?;
+        let bytes = format.list(resource, &mut items, meta, ask.now)?;
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     }
     let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();

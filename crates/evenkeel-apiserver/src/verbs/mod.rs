@@ -99,7 +99,7 @@ fn encode_value(ask: &Ask<'_>, format: &Format, object: &Value) -> Result<Bytes,
     if format.is_stored_form(ask.resource()) {
         Ok(bytes)
     } else {
-        format.object(ask.resource(), &bytes)
+        format.object(ask.resource(), &bytes, ask.now)
     }
 }
 

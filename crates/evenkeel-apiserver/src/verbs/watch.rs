@@ -56,7 +56,8 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         (Vec::new(), version)
     };
     let Ok(cursor) = store.follow(&resource.shelf, from) else {
-        let frame = format.event(resource, "ERROR", &too_old(from, store.revision()), true)?;
+        let frame =
+            format.event(resource, "ERROR", &too_old(from, store.revision()), true, ask.now)?;
         return Ok(answer(
             StatusCode::OK,
             content_type,
@@ -202,7 +203,13 @@ impl Watcher {
             let frame = if self.stored_form {
                 Ok(entry.event(Change::Added))
             } else {
-                self.format.event(&self.resource, "ADDED", entry.json(), self.first)
+                self.format.event(
+                    &self.resource,
+                    "ADDED",
+                    entry.json(),
+                    self.first,
+                    self.api.clock.now(),
+                )
             };
             self.first = false;
             match frame {
@@ -221,19 +228,19 @@ impl Watcher {
     /// What has changed since the last call; an error frame when too much has.
     fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
         loop {
-            let Ok(batch) = self.cursor.take() else {
+            let Ok(events) = self.cursor.take() else {
                 let status = too_old(self.cursor.at(), self.api.store.revision());
                 return Err(self
                     .format
-                    .event(&self.resource, "ERROR", &status, self.first)
+                    .event(&self.resource, "ERROR", &status, self.first, self.api.clock.now())
                     .unwrap_or_default());
             };
-            if batch.events.is_empty() {
+            if events.is_empty() {
                 return Ok(None);
             }
             let mut single: Option<Bytes> = None;
             let mut piece = BytesMut::new();
-            for event in &batch.events {
+            for event in &events {
                 let Some(frame) = self.frame(event) else { continue };
                 match single.take() {
                     None if piece.is_empty() => single = Some(frame),
@@ -266,7 +273,10 @@ impl Watcher {
         if self.stored_form {
             return Some(entry.event(change));
         }
-        let make = || self.format.event(&self.resource, change.as_str(), entry.json(), first);
+        let make = || {
+            let now = self.api.clock.now();
+            self.format.event(&self.resource, change.as_str(), entry.json(), first, now)
+        };
         // The first frame of a Table differs from the others, so that it is not shared; nor between versions of a resource.
         let frame = if first || !self.resource.stored {
             make()
@@ -309,6 +319,9 @@ impl Watcher {
             self.resource.api_version
         );
         let first = std::mem::take(&mut self.first);
-        self.format.event(&self.resource, "BOOKMARK", object.as_bytes(), first).unwrap_or_default()
+        let now = self.api.clock.now();
+        self.format
+            .event(&self.resource, "BOOKMARK", object.as_bytes(), first, now)
+            .unwrap_or_default()
     }
 }

@@ -1,5 +1,6 @@
 //! The server through its service, in process.
 
+mod durability;
 mod store;
 mod verbs;
 

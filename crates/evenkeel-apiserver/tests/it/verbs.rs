@@ -1,7 +1,12 @@
 //! Create, read, list, watch, update, delete.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use evenkeel_apiserver::{Clock, Server};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{Client, events};
@@ -82,13 +87,82 @@ async fn a_watch_sees_what_its_selector_sees() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_versions_are_gone() {
+async fn a_young_server_remembers_all_its_revisions() {
     let client = Client::start().await;
-    let path = format!("{CONFIGMAPS}?watch=1&resourceVersion=1&timeoutSeconds=1");
-    let mut watch = client.send("GET", &path, &[], bytes::Bytes::new()).await.into_body();
-    // Nothing was lost yet: the ring reaches back to the first revision.
-    let first = tokio::time::timeout(Duration::from_millis(1), events(&mut watch)).await;
-    assert!(first.is_ok());
+    let from = client.get(CONFIGMAPS).await["metadata"]["resourceVersion"].clone();
+    // Nobody has looked at ConfigMaps until others have been written to.
+    client.ask("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let from = from.as_str().expect("a version");
+    let watch = async |version: &str| {
+        let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={version}&timeoutSeconds=60");
+        client.send("GET", &path, &[], bytes::Bytes::new()).await.into_body()
+    };
+    let watches = [watch("1").await, watch(from).await];
+    client.ask("POST", CONFIGMAPS, configmap("a")).await;
+    for mut watch in watches {
+        assert_eq!(events(&mut watch).await[0]["type"], "ADDED");
+    }
+}
+
+/// Changes an object so often, and so large a one, that the events of before are forgotten.
+async fn outlast_the_memory(client: &Client, name: &str) {
+    let large = json!({"data": {"large": "x".repeat(150_000)}});
+    let path = format!("{CONFIGMAPS}/{name}");
+    assert_eq!(client.ask("PATCH", &path, large).await.0, 200);
+    for at in 0..300 {
+        let change = json!({"data": {"a": at.to_string()}});
+        assert_eq!(client.ask("PATCH", &path, change).await.0, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forgotten_is_gone() {
+    let client = Client::start().await;
+    for name in ["a", "b"] {
+        client.ask("POST", CONFIGMAPS, configmap(name)).await;
+    }
+    let page = client.get(&format!("{CONFIGMAPS}?limit=1")).await["metadata"].clone();
+    let version = page["resourceVersion"].as_str().expect("a version");
+    let from = format!("{CONFIGMAPS}?watch=1&resourceVersion={version}");
+    let watch = async || client.send("GET", &from, &[], bytes::Bytes::new()).await.into_body();
+    let slow = watch().await;
+    outlast_the_memory(&client, "b").await;
+    // Who begins too far back is told so, and who has fallen behind too.
+    for mut watch in [watch().await, slow] {
+        let error = &events(&mut watch).await[0];
+        assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
+        assert_eq!(error["object"]["reason"], "Expired");
+        assert!(watch.frame().await.is_none(), "the stream ends");
+    }
+    // A page of a state that is gone; the refusal has a token with which to go on from what is there.
+    let token = page["continue"].as_str().expect("a token");
+    let (code, gone) =
+        client.ask("GET", &format!("{CONFIGMAPS}?limit=1&continue={token}"), Value::Null).await;
+    assert_eq!((code.as_u16(), &gone["reason"]), (410, &json!("Expired")));
+    let token = gone["metadata"]["continue"].as_str().expect("a token");
+    let rest = client.get(&format!("{CONFIGMAPS}?limit=1&continue={token}")).await;
+    assert_eq!(rest["items"][0]["metadata"]["name"], "b");
+    assert_ne!(rest["metadata"]["resourceVersion"], page["resourceVersion"]);
+    let exact = format!("{CONFIGMAPS}?resourceVersion={version}&resourceVersionMatch=Exact");
+    assert_eq!(client.ask("GET", &exact, Value::Null).await.0, 410);
+}
+
+#[tokio::test]
+async fn ages_are_told_by_the_servers_clock() {
+    let time = Arc::new(AtomicI64::new(1_000_000));
+    let its = time.clone();
+    let clock =
+        Clock::new(move || Timestamp::from_second(its.load(Ordering::Relaxed)).expect("a time"));
+    let server = Server::builder().clock(clock).build().await.expect("a server in memory");
+    let client = Client(server.service());
+    client.ask("POST", CONFIGMAPS, configmap("a")).await;
+    time.fetch_add(90, Ordering::Relaxed);
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let response =
+        client.send("GET", &format!("{CONFIGMAPS}/a"), &accept, bytes::Bytes::new()).await;
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    let table: Value = serde_json::from_slice(&bytes).expect("json");
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 1, "90s"]));
 }
 
 #[tokio::test(start_paused = true)]

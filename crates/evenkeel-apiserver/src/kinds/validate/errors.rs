@@ -75,11 +75,6 @@ impl Errors {
         self.0.is_empty()
     }
 
-    /// How many were found.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(crate) fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.0.push(FieldError::required(path.to_string(), detail));
     }
@@ -109,10 +104,6 @@ impl Errors {
 
     pub(crate) fn too_long(&mut self, path: &Path<'_>, limit: usize) {
         self.0.push(FieldError::too_long(path.to_string(), limit));
-    }
-
-    pub(crate) fn too_many(&mut self, path: &Path<'_>, actual: usize, limit: usize) {
-        self.0.push(FieldError::too_many(path.to_string(), actual, limit));
     }
 
     pub(crate) fn not_supported(

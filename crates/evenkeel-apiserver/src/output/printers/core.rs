@@ -4,7 +4,7 @@ use super::super::cells::{
     Cells, NONE, UNKNOWN, UNSET, age, containers, count, created_at, joined, labels, name,
     name_age, plain, since, text_or,
 };
-use super::{Printer, pod};
+use super::{Printer, Shown, pod};
 use crate::kinds::value::{at, flag, int, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -37,12 +37,12 @@ pub(super) fn of(kind: &str) -> Option<Printer> {
     })
 }
 
-fn config_map(o: &Value) -> Cells {
+fn config_map(o: &Shown<'_>) -> Cells {
     let keys = |field: &str| object(o, field).map_or(0, serde_json::Map::len);
     vec![json!(name(o)), json!(keys("data") + keys("binaryData")), json!(age(o))]
 }
 
-fn endpoints(o: &Value) -> Cells {
+fn endpoints(o: &Shown<'_>) -> Cells {
     let mut all: Vec<String> = Vec::new();
     for subset in list(o, "subsets") {
         let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
@@ -66,14 +66,14 @@ pub(super) fn at_most_three(all: &[String]) -> String {
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
 }
 
-fn event(o: &Value) -> Cells {
+fn event(o: &Shown<'_>) -> Cells {
     let first = if at(o, "firstTimestamp").is_some() {
         since(o, "firstTimestamp")
     } else {
         since(o, "eventTime")
     };
     let last = match at(o, "series") {
-        Some(series) => since(series, "lastObservedTime"),
+        Some(_) => since(o, "series.lastObservedTime"),
         None if at(o, "lastTimestamp").is_some() => since(o, "lastTimestamp"),
         None => first.clone(),
     };
@@ -102,7 +102,7 @@ fn event(o: &Value) -> Cells {
     ]
 }
 
-fn node(o: &Value) -> Cells {
+fn node(o: &Shown<'_>) -> Cells {
     let ready =
         list(o, "status.conditions").iter().find(|condition| text(condition, "type") == "Ready");
     let mut status = match ready.map(|condition| text(condition, "status")) {
@@ -183,7 +183,7 @@ fn storage_class(o: &Value) -> &str {
         .unwrap_or_else(|| text(o, "spec.storageClassName"))
 }
 
-fn claim(o: &Value) -> Cells {
+fn claim(o: &Shown<'_>) -> Cells {
     let bound = !text(o, "spec.volumeName").is_empty();
     vec![
         json!(name(o)),
@@ -198,7 +198,7 @@ fn claim(o: &Value) -> Cells {
     ]
 }
 
-fn volume(o: &Value) -> Cells {
+fn volume(o: &Shown<'_>) -> Cells {
     let claim = match at(o, "spec.claimRef") {
         Some(claim) => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
         None => String::new(),
@@ -218,12 +218,12 @@ fn volume(o: &Value) -> Cells {
     ]
 }
 
-fn pod_template(o: &Value) -> Cells {
+fn pod_template(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "template.spec"));
     vec![json!(name(o)), json!(names), json!(images), json!(labels(o, "template.metadata.labels"))]
 }
 
-fn replication_controller(o: &Value) -> Cells {
+fn replication_controller(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -237,7 +237,7 @@ fn replication_controller(o: &Value) -> Cells {
     ]
 }
 
-fn quota(o: &Value) -> Cells {
+fn quota(o: &Shown<'_>) -> Cells {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for (resource, hard) in object(o, "status.hard").into_iter().flatten() {
         let used = object(o, "status.used").and_then(|used| used.get(resource));
@@ -273,7 +273,7 @@ fn external_ip(o: &Value) -> String {
     }
 }
 
-fn service(o: &Value) -> Cells {
+fn service(o: &Shown<'_>) -> Cells {
     let ports: Vec<String> = list(o, "spec.ports")
         .iter()
         .map(|port| {
@@ -296,7 +296,7 @@ fn service(o: &Value) -> Cells {
     ]
 }
 
-fn component_status(o: &Value) -> Cells {
+fn component_status(o: &Shown<'_>) -> Cells {
     let healthy =
         list(o, "conditions").iter().find(|condition| text(condition, "type") == "Healthy");
     let field = |field: &str| healthy.map_or("", |condition| text(condition, field)).to_owned();

@@ -5,11 +5,10 @@ mod objects;
 mod pod;
 mod workloads;
 
-use super::cells::Cells;
-use serde_json::Value;
+use super::cells::{Cells, Shown};
 
 /// Makes the cells of an object in its stored version.
-pub(super) type Printer = fn(&Value) -> Cells;
+pub(super) type Printer = fn(&Shown<'_>) -> Cells;
 
 /// The printer of a kind; `None` for custom resources.
 pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {

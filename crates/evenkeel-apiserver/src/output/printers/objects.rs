@@ -5,8 +5,8 @@ use super::super::cells::{
     since, text_or,
 };
 use super::super::duration::human;
-use super::Printer;
 use super::core::{at_most_three, load_balancer};
+use super::{Printer, Shown};
 use crate::kinds::value::{at, flag, int, list, object, text};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn admission(kind: &str) -> Option<Printer> {
     })
 }
 
-fn admission_policy(o: &Value) -> Cells {
+fn admission_policy(o: &Shown<'_>) -> Cells {
     let rules = list(o, "spec.validations").len() + list(o, "spec.mutations").len();
     let kind = at(o, "spec.paramKind").map_or_else(
         || UNSET.to_owned(),
@@ -81,7 +81,7 @@ fn admission_policy(o: &Value) -> Cells {
     vec![json!(name(o)), json!(rules), json!(kind), json!(age(o))]
 }
 
-fn policy_binding(o: &Value) -> Cells {
+fn policy_binding(o: &Shown<'_>) -> Cells {
     let param = match at(o, "spec.paramRef") {
         Some(param) if !text(param, "name").is_empty() => {
             format!("{}/{}", text_or(param, "namespace", "*"), text(param, "name"))
@@ -95,7 +95,7 @@ fn condition<'a>(o: &'a Value, kind: &str) -> Option<&'a Value> {
     list(o, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-fn api_service(o: &Value) -> Cells {
+fn api_service(o: &Shown<'_>) -> Cells {
     let service = at(o, "spec.service").map_or_else(
         || "Local".to_owned(),
         |service| format!("{}/{}", text(service, "namespace"), text(service, "name")),
@@ -108,7 +108,7 @@ fn api_service(o: &Value) -> Cells {
     vec![json!(name(o)), json!(service), json!(available), json!(age(o))]
 }
 
-fn signing_request(o: &Value) -> Cells {
+fn signing_request(o: &Shown<'_>) -> Cells {
     let mut status = if condition(o, "Denied").is_some() {
         "Denied".to_owned()
     } else if condition(o, "Approved").is_some() {
@@ -133,7 +133,7 @@ fn signing_request(o: &Value) -> Cells {
     ]
 }
 
-fn certificate_request(o: &Value) -> Cells {
+fn certificate_request(o: &Shown<'_>) -> Cells {
     let state = ["Denied", "Failed", "Issued"]
         .into_iter()
         .find(|kind| condition(o, kind).is_some())
@@ -150,7 +150,7 @@ fn certificate_request(o: &Value) -> Cells {
     ]
 }
 
-fn ingress_class(o: &Value) -> Cells {
+fn ingress_class(o: &Shown<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "ingressclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
@@ -170,7 +170,7 @@ fn ingress_class(o: &Value) -> Cells {
     vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
 }
 
-fn ingress(o: &Value) -> Cells {
+fn ingress(o: &Shown<'_>) -> Cells {
     let rules = list(o, "spec.rules");
     let all: Vec<&str> =
         rules.iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty()).collect();
@@ -189,7 +189,7 @@ fn ingress(o: &Value) -> Cells {
     ]
 }
 
-fn ip_address(o: &Value) -> Cells {
+fn ip_address(o: &Shown<'_>) -> Cells {
     let parent = at(o, "spec.parentRef").map_or_else(
         || NONE.to_owned(),
         |parent| {
@@ -209,7 +209,7 @@ fn ip_address(o: &Value) -> Cells {
     vec![json!(name(o)), json!(parent)]
 }
 
-fn disruption_budget(o: &Value) -> Cells {
+fn disruption_budget(o: &Shown<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(plain(at(o, "spec.minAvailable"), "N/A")),
@@ -219,7 +219,7 @@ fn disruption_budget(o: &Value) -> Cells {
     ]
 }
 
-fn role_binding(o: &Value) -> Cells {
+fn role_binding(o: &Shown<'_>) -> Cells {
     let subjects = |kind: &str| {
         list(o, "subjects")
             .iter()
@@ -243,7 +243,7 @@ fn role_binding(o: &Value) -> Cells {
     ]
 }
 
-fn csi_driver(o: &Value) -> Cells {
+fn csi_driver(o: &Shown<'_>) -> Cells {
     let tokens = at(o, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || UNSET.to_owned(),
         |requests| {
@@ -263,7 +263,7 @@ fn csi_driver(o: &Value) -> Cells {
     ]
 }
 
-fn storage_class(o: &Value) -> Cells {
+fn storage_class(o: &Shown<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "storageclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
@@ -282,7 +282,7 @@ fn storage_class(o: &Value) -> Cells {
     ]
 }
 
-fn attachment(o: &Value) -> Cells {
+fn attachment(o: &Shown<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.attacher")),
@@ -293,7 +293,7 @@ fn attachment(o: &Value) -> Cells {
     ]
 }
 
-fn definition(o: &Value) -> Cells {
+fn definition(o: &Shown<'_>) -> Cells {
     let versions: Vec<&str> =
         list(o, "spec.versions").iter().map(|version| text(version, "name")).collect();
     let established = condition(o, "Established").map_or("", |condition| text(condition, "status"));
@@ -309,7 +309,7 @@ fn definition(o: &Value) -> Cells {
     ]
 }
 
-fn priority_class(o: &Value) -> Cells {
+fn priority_class(o: &Shown<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(count(o, "value")),
@@ -319,7 +319,7 @@ fn priority_class(o: &Value) -> Cells {
     ]
 }
 
-fn endpoint_slice(o: &Value) -> Cells {
+fn endpoint_slice(o: &Shown<'_>) -> Cells {
     let ports: Vec<String> = list(o, "ports")
         .iter()
         .map(|port| match int(port, "port") {
@@ -342,7 +342,7 @@ fn endpoint_slice(o: &Value) -> Cells {
     ]
 }
 
-fn taint_rule(o: &Value) -> Cells {
+fn taint_rule(o: &Shown<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.taint.key")),
@@ -353,7 +353,7 @@ fn taint_rule(o: &Value) -> Cells {
     ]
 }
 
-fn resource_claim(o: &Value) -> Cells {
+fn resource_claim(o: &Shown<'_>) -> Cells {
     let mut states = Vec::new();
     let deleted = at(o, "metadata.deletionTimestamp").is_some();
     if deleted {
@@ -370,7 +370,7 @@ fn resource_claim(o: &Value) -> Cells {
     vec![json!(name(o)), json!(states.join(",")), json!(age(o))]
 }
 
-fn resource_slice(o: &Value) -> Cells {
+fn resource_slice(o: &Shown<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.nodeName")),
@@ -380,7 +380,7 @@ fn resource_slice(o: &Value) -> Cells {
     ]
 }
 
-fn flow_schema(o: &Value) -> Cells {
+fn flow_schema(o: &Shown<'_>) -> Cells {
     let dangling = condition(o, "Dangling").map_or("?", |condition| text(condition, "status"));
     vec![
         json!(name(o)),
@@ -392,7 +392,7 @@ fn flow_schema(o: &Value) -> Cells {
     ]
 }
 
-fn priority_level(o: &Value) -> Cells {
+fn priority_level(o: &Shown<'_>) -> Cells {
     let number = |path: &str| at(o, path).cloned().unwrap_or_else(|| json!(NONE));
     vec![
         json!(name(o)),
@@ -405,7 +405,7 @@ fn priority_level(o: &Value) -> Cells {
     ]
 }
 
-fn migration(o: &Value) -> Cells {
+fn migration(o: &Shown<'_>) -> Cells {
     let group = text(o, "spec.resource.group");
     let resource = text(o, "spec.resource.resource");
     let shown = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };

@@ -1,8 +1,9 @@
 //! The row of a pod: its state in one word, as people have come to read it.
 
-use super::super::cells::{Cells, NONE, age, name, seconds_between, text_or};
+use super::super::cells::{Cells, NONE, Shown, age, name, seconds_since, text_or};
 use super::super::duration::human;
 use crate::kinds::value::{at, flag, int, list, text};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 #[derive(Default)]
@@ -23,8 +24,8 @@ impl Summary {
         }
     }
 
-    fn restarts_cell(&self) -> String {
-        match seconds_between(&self.last_restart, None) {
+    fn restarts_cell(&self, now: Timestamp) -> String {
+        match seconds_since(&self.last_restart, now) {
             Some(seconds) if self.restarts != 0 => {
                 format!("{} ({} ago)", self.restarts, human(seconds))
             }
@@ -165,14 +166,14 @@ fn readiness_gates(pod: &Value) -> String {
 }
 
 /// The row of a pod.
-pub(super) fn pod(pod: &Value) -> Cells {
+pub(super) fn pod(pod: &Shown<'_>) -> Cells {
     let all = summary(pod);
     let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
     vec![
         json!(name(pod)),
         json!(format!("{}/{}", all.ready, all.total)),
         json!(all.reason),
-        json!(all.restarts_cell()),
+        json!(all.restarts_cell(pod.now)),
         json!(age(pod)),
         json!(if ip.is_empty() { NONE } else { ip }),
         json!(text_or(pod, "spec.nodeName", NONE)),
@@ -187,7 +188,7 @@ mod tests {
 
     #[track_caller]
     fn check(pod: &Value, ready: &str, reason: &str, restarts: &str) {
-        let cells = super::pod(pod);
+        let cells = super::pod(&Shown { object: pod, now: Timestamp::UNIX_EPOCH });
         assert_eq!(
             (&cells[1], &cells[2], &cells[3]),
             (&json!(ready), &json!(reason), &json!(restarts))

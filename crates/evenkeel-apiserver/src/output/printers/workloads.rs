@@ -1,11 +1,11 @@
 //! Rows of workloads and autoscalers.
 
 use super::super::cells::{
-    Cells, NONE, UNKNOWN, age, containers, count, labels, name, plain, seconds_between,
+    Cells, NONE, UNKNOWN, age, containers, count, labels, name, plain, seconds_since,
     selector_text, since, text_or,
 };
 use super::super::duration::human;
-use super::Printer;
+use super::{Printer, Shown};
 use crate::kinds::value::{at, flag, int, list, text};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn of(kind: &str) -> Option<Printer> {
     })
 }
 
-fn deployment(o: &Value) -> Cells {
+fn deployment(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -37,7 +37,7 @@ fn deployment(o: &Value) -> Cells {
     ]
 }
 
-fn replica_set(o: &Value) -> Cells {
+fn replica_set(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -51,13 +51,13 @@ fn replica_set(o: &Value) -> Cells {
     ]
 }
 
-fn stateful_set(o: &Value) -> Cells {
+fn stateful_set(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     let ready = format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"));
     vec![json!(name(o)), json!(ready), json!(age(o)), json!(names), json!(images)]
 }
 
-fn daemon_set(o: &Value) -> Cells {
+fn daemon_set(o: &Shown<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -74,7 +74,7 @@ fn daemon_set(o: &Value) -> Cells {
     ]
 }
 
-fn revision(o: &Value) -> Cells {
+fn revision(o: &Shown<'_>) -> Cells {
     let owner = list(o, "metadata.ownerReferences").iter().find(|owner| flag(owner, "controller"));
     let controller = owner.map_or_else(
         || NONE.to_owned(),
@@ -88,7 +88,7 @@ fn revision(o: &Value) -> Cells {
     vec![json!(name(o)), json!(controller), json!(count(o, "revision")), json!(age(o))]
 }
 
-fn job(o: &Value) -> Cells {
+fn job(o: &Shown<'_>) -> Cells {
     let succeeded = count(o, "status.succeeded");
     let parallelism = count(o, "spec.parallelism");
     let completions = match int(o, "spec.completions") {
@@ -96,9 +96,8 @@ fn job(o: &Value) -> Cells {
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let done = at(o, "status.completionTime").and_then(Value::as_str);
-    let duration =
-        seconds_between(text(o, "status.startTime"), done).map_or_else(String::new, human);
+    let done = text(o, "status.completionTime").parse().unwrap_or(o.now);
+    let duration = seconds_since(text(o, "status.startTime"), done).map_or_else(String::new, human);
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -129,7 +128,7 @@ fn job_status(o: &Value) -> &'static str {
     }
 }
 
-fn cron_job(o: &Value) -> Cells {
+fn cron_job(o: &Shown<'_>) -> Cells {
     let last = if at(o, "status.lastScheduleTime").is_some() {
         since(o, "status.lastScheduleTime")
     } else {
@@ -195,7 +194,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     if by_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
 }
 
-fn autoscaler(o: &Value) -> Cells {
+fn autoscaler(o: &Shown<'_>) -> Cells {
     let statuses = list(o, "status.currentMetrics");
     let all: Vec<String> = list(o, "spec.metrics")
         .iter()
