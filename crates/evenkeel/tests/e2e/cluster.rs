@@ -16,19 +16,27 @@ use std::{
 /// How long anything may take that a case waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long things take to wait for.
+pub(crate) struct Pace {
+    /// What is waited for is looked at this often.
+    pub(crate) look: Duration,
+    /// How long something is watched that must stay as it is.
+    pub(crate) watch: Duration,
+}
+
 /// A cluster whose controllers, scheduler and nodes are ours.
 pub(crate) struct Cluster {
     client: Client,
     clock: Clock,
-    pause: Duration,
+    pace: Pace,
     namespaces: AtomicU32,
     etcd: Option<Client>,
 }
 
 impl Cluster {
-    /// A cluster that is reached through this client; what is waited for is looked at every `pause`.
-    pub(crate) fn new(client: Client, clock: Clock, pause: Duration) -> Self {
-        Self { client, clock, pause, namespaces: AtomicU32::new(1), etcd: None }
+    /// A cluster that is reached through this client.
+    pub(crate) fn new(client: Client, clock: Clock, pace: Pace) -> Self {
+        Self { client, clock, pace, namespaces: AtomicU32::new(1), etcd: None }
     }
 
     /// The same with the etcd that stands behind the API server.
@@ -61,6 +69,11 @@ impl Cluster {
     /// Waits.
     pub(crate) async fn sleep(&self, duration: Duration) {
         self.clock.sleep(duration).await;
+    }
+
+    /// Waits long enough that what should not happen would have.
+    pub(crate) async fn watch_a_while(&self) {
+        self.sleep(self.pace.watch).await;
     }
 
     /// The time on the controllers' clock.
@@ -130,7 +143,7 @@ impl Cluster {
                 self.clock.now() < deadline,
                 "{path} did not become as wanted; it is {value:#}"
             );
-            self.sleep(self.pause).await;
+            self.sleep(self.pace.look).await;
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items, name},
-    objects::{deployment, replica_set, replicas},
+    objects::{deployment, image, replica_set, replicas, replication_controller},
     pods::{is_active, is_ready},
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// It has this many pods, and its controllers have nothing left to do about it.
 pub(crate) fn is_settled(deployment: &Value, count: u32) -> bool {
@@ -288,4 +289,42 @@ pub(crate) async fn tells_why_pods_cannot_be_made(cluster: &Cluster) {
     let fine = |object: &Value| condition(object, "ReplicaFailure").is_null();
     namespace.until("deployments/web", fine).await;
     namespace.until(&format!("replicasets/{set}"), fine).await;
+}
+
+pub(crate) async fn is_left_alone_once_done(cluster: &Cluster) {
+    let namespace = cluster.namespace("quiet").await;
+    namespace.create("deployments", deployment("web", 3, "app:v1")).await;
+    settled(&namespace, "web", 3).await;
+    namespace.patch("deployments/web", image("app:v2")).await;
+    settled(&namespace, "web", 3).await;
+    namespace.create("replicasets", replica_set("set", 2, "app:v1")).await;
+    namespace.create("replicationcontrollers", replication_controller("rc", 2, "app:v1")).await;
+    for path in ["replicasets/set", "replicationcontrollers/rc"] {
+        namespace.until(path, |owner| owner["status"]["readyReplicas"] == 2).await;
+    }
+    // The last statuses and events are written.
+    cluster.sleep(Duration::from_secs(3)).await;
+    let versions = async || {
+        let mut versions = Vec::new();
+        let resources = [
+            "deployments",
+            "replicasets",
+            "replicationcontrollers",
+            "pods",
+            "configmaps",
+            "serviceaccounts",
+            "events",
+        ];
+        for resource in resources {
+            let list = namespace.list(resource).await;
+            assert!(!list.is_empty(), "{resource}");
+            versions.extend(list.iter().map(|object| {
+                format!("{resource}/{} at {}", name(object), object["metadata"]["resourceVersion"])
+            }));
+        }
+        versions
+    };
+    let before = versions().await;
+    cluster.watch_a_while().await;
+    assert_eq!(versions().await, before, "nothing is written when there is nothing to do");
 }

@@ -1,11 +1,14 @@
 //! The embedded API server in this process, without a socket, in virtual time.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Pace};
 use evenkeel::plane::{Plane, PlaneOptions};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{client::Client, clock::Clock};
 use futures::future::LocalBoxFuture;
 use std::time::Duration;
+
+/// Virtual time is cheap.
+const PACE: Pace = Pace { look: Duration::from_millis(20), watch: Duration::from_secs(600) };
 
 /// Runs a case on a cluster of its own.
 pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture<'a, ()>) {
@@ -22,7 +25,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
-    let cluster = Cluster::new(client, clock, Duration::from_millis(20));
+    let cluster = Cluster::new(client, clock, PACE);
     case(&cluster).await;
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
 }

@@ -7,10 +7,6 @@ use crate::{
     pods::is_active,
 };
 use serde_json::{Value, json};
-use std::time::Duration;
-
-/// How long something that must stay is watched.
-const STAYS: Duration = Duration::from_secs(3);
 
 fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
@@ -62,7 +58,7 @@ pub(crate) async fn foreground_takes_the_owner_last(cluster: &Cluster) {
     namespace.delete("configmaps/owner", "Foreground").await;
     namespace.until("configmaps/blocks", is_deleting).await;
     namespace.until("configmaps/does-not", is_deleting).await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     let owner = namespace.get("configmaps/owner").await;
     assert_eq!(owner["metadata"]["finalizers"], json!(["foregroundDeletion"]), "{owner:#}");
     namespace.patch("configmaps/blocks", finalizers(&[])).await;
@@ -78,7 +74,7 @@ pub(crate) async fn orphans_are_left_alone(cluster: &Cluster) {
     settled(&namespace, "web", 2).await;
     namespace.delete("deployments/web", "Orphan").await;
     namespace.until_gone("deployments/web").await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     let sets = namespace.list("replicasets").await;
     assert_eq!(sets.len(), 1);
     assert!(sets[0]["metadata"]["ownerReferences"].is_null(), "{:#}", sets[0]["metadata"]);
@@ -119,7 +115,7 @@ pub(crate) async fn owners_that_never_were(cluster: &Cluster) {
     namespace.until("configmaps/held", is_deleting).await;
     namespace.patch("configmaps/held", finalizers(&[])).await;
     namespace.until_gone("configmaps/held").await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     let unknown = namespace.get("configmaps/of-unknown").await;
     assert!(
         !unknown.is_null() && !is_deleting(&unknown),
@@ -134,7 +130,7 @@ pub(crate) async fn owners_elsewhere_do_not_count(cluster: &Cluster) {
     thing(&there, "far", &[owned_by(&owner, true)], &[]).await;
     there.until_gone("configmaps/far").await;
     told(&there, "far", "OwnerRefInvalidNamespace", "does not exist in namespace").await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     assert!(
         !is_deleting(&here.get("configmaps/near").await)
             && !here.get("configmaps/near").await.is_null()
@@ -160,7 +156,7 @@ pub(crate) async fn chains_and_circles_go(cluster: &Cluster) {
             json!({"metadata": {"ownerReferences": [owned_by(&second, true)]}}),
         )
         .await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     assert_eq!(
         items(&namespace.get("configmaps").await).iter().filter(|thing| is_deleting(thing)).count(),
         0,
@@ -182,7 +178,7 @@ pub(crate) async fn finalizers_of_others_are_waited_for(cluster: &Cluster) {
     namespace.until_none("pods").await;
     let held = json!(["e2e.evenkeel.dev/held"]);
     namespace.until("deployments/web", |web| web["metadata"]["finalizers"] == held).await;
-    cluster.sleep(STAYS).await;
+    cluster.watch_a_while().await;
     assert!(
         namespace.list("replicasets").await.is_empty(),
         "a Deployment that is going makes nothing new"

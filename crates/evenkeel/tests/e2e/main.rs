@@ -15,6 +15,7 @@ mod objects;
 mod pods;
 mod replicas;
 mod rollout;
+mod scheduling;
 mod upstream;
 
 use cluster::Cluster;
@@ -54,6 +55,7 @@ cases! {
         counts_collisions,
         adopts_what_was_orphaned,
         tells_why_pods_cannot_be_made,
+        is_left_alone_once_done,
     ];
     garbage: [
         background_takes_all_that_is_owned,
@@ -77,6 +79,7 @@ cases! {
         scales_in_proportion_while_under_way,
         waits_for_min_ready_seconds,
     ];
+    scheduling: [waits_for_a_node_that_fits];
 }
 
 /// Cases for which the embedded server lacks what they are about; each says what.

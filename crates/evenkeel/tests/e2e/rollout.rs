@@ -7,7 +7,6 @@ use crate::{
     pods::{self, Pods, is_active},
 };
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
@@ -154,7 +153,7 @@ pub(crate) async fn is_paused_and_resumed(cluster: &Cluster) {
     namespace.patch("deployments/web", image("app:v3")).await;
     namespace.patch("deployments/web", replicas(4)).await;
     namespace.until("deployments/web", |web| web["status"]["readyReplicas"] == 4).await;
-    cluster.sleep(Duration::from_secs(1)).await;
+    cluster.watch_a_while().await;
     let sets = revisions(&namespace).await;
     assert_eq!((sets.len(), sets[0].2), (1, 4), "{sets:?}");
     let web = namespace.get("deployments/web").await;

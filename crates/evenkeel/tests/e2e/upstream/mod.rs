@@ -1,10 +1,14 @@
 //! Upstream's kube-apiserver and etcd, in real time: one cluster for all cases.
 
 mod credentials;
+mod outage;
 mod programs;
 mod takeover;
 
-use crate::{CASES, Case, ON_UPSTREAM_ONLY, cluster::Cluster};
+use crate::{
+    CASES, Case, ON_UPSTREAM_ONLY,
+    cluster::{Cluster, Pace},
+};
 use credentials::Credentials;
 use evenkeel::plane::{Plane, PlaneOptions};
 use evenkeel_runtime::{
@@ -19,8 +23,7 @@ use std::{io::Write as _, panic::AssertUnwindSafe, path::PathBuf, time::Duration
 /// So many cases run at a time; they mostly wait.
 const AT_A_TIME: usize = 8;
 
-/// What is waited for is looked at this often.
-const PAUSE: Duration = Duration::from_millis(150);
+const PACE: Pace = Pace { look: Duration::from_millis(150), watch: Duration::from_secs(3) };
 
 #[test]
 fn upstream() {
@@ -64,7 +67,7 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     let client = |kube: kube::Client| {
         Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build()
     };
-    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PAUSE).with_etcd(client(etcd));
+    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PACE).with_etcd(client(etcd));
     programs.until_ready(&cluster).await;
 
     let all = PlaneOptions::all(3).with_ca(credentials.ca());
@@ -90,6 +93,9 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     failed.extend(
         outcomes.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name.to_owned()),
     );
+    if !passes("outage", outage::is_survived(&cluster, &mut programs)).await {
+        failed.push("outage".to_owned());
+    }
     for plane in [controllers, around] {
         if !plane.stop().await.is_empty() {
             failed.push("stop in time".to_owned());
@@ -117,7 +123,7 @@ async fn passes(name: &str, case: impl Future<Output = ()>) -> bool {
     match ended {
         Ok(()) => tell(&format!("{name}: ok ({seconds:.1} s)")),
         Err(ref panic) => {
-            tell(&format!("{name}: FAILED ({seconds:.1} s): {}", panic_text(&**panic)))
+            tell(&format!("{name}: FAILED ({seconds:.1} s): {}", panic_text(&**panic)));
         }
     }
     ended.is_ok()

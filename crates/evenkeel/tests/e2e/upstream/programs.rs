@@ -40,12 +40,14 @@ pub(super) struct Programs {
     folder: Folder,
     /// Latest last: they end in reverse.
     running: Vec<(String, Child)>,
+    /// Arguments of the API server.
+    server: Vec<String>,
 }
 
 impl Programs {
     /// Nothing runs yet; upstream's programs are in `binaries`.
     pub(super) fn new(binaries: PathBuf, folder: Folder) -> Self {
-        Self { binaries, folder, running: Vec::new() }
+        Self { binaries, folder, running: Vec::new(), server: Vec::new() }
     }
 
     /// Starts etcd and the API server, and returns their URLs.
@@ -67,7 +69,7 @@ impl Programs {
         let binary = self.binaries.join("etcd");
         self.start("etcd", &binary, &etcd);
         self.folder.write("audit-policy.json", &audit_policy().to_string());
-        let apiserver = [
+        self.server = vec![
             format!("--etcd-servers={client}"),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
@@ -86,9 +88,22 @@ impl Programs {
             self.folder.flag("audit-policy-file", "audit-policy.json"),
             self.folder.flag("audit-log-path", "audit.jsonl"),
         ];
-        let binary = self.binaries.join("kube-apiserver");
-        self.start("kube-apiserver", &binary, &apiserver);
+        self.start_server_again();
         (client, format!("https://127.0.0.1:{port}"))
+    }
+
+    /// Starts the API server as it was.
+    pub(super) fn start_server_again(&mut self) {
+        let (binary, arguments) = (self.binaries.join("kube-apiserver"), self.server.clone());
+        self.start("kube-apiserver", &binary, &arguments);
+    }
+
+    /// Takes the API server away without notice.
+    pub(super) fn kill_server(&mut self) {
+        let at =
+            self.running.iter().position(|(name, _)| name == "kube-apiserver").expect("it runs");
+        let (_, mut child) = self.running.remove(at);
+        end(&mut child);
     }
 
     /// Waits until the API server is ready.
