@@ -12,7 +12,7 @@ YAML
 expect 'created' k apply -f "$work/config.yaml"
 expect 'unchanged' k apply -f "$work/config.yaml"
 sed -i '/size:/d; s/blue/green/' "$work/config.yaml"
-expect 'configmap/settings' k diff -f "$work/config.yaml" || true
+refuse 'colour: green' k diff -f "$work/config.yaml"
 expect 'configured' k apply -f "$work/config.yaml"
 expect '^\{"colour":"green"\}$' k get configmap settings -o jsonpath='{.data}'
 expect 'green' k get configmap settings -o yaml
