@@ -6,7 +6,7 @@ expect 'app=web' k get pods --show-labels
 expect '^True True True$' k get pods -l app=web -o jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}'
 expect 'Replicas: +3 desired \| 3 updated \| 3 total \| 3 available \| 0 unavailable' k describe deployment web
 expect 'Scaled up replica set web-[a-z0-9]+ from 0 to 3' k describe deployment web
-expect 'Successfully assigned deployment/web-' k describe pod -l app=web
+expect 'Successfully assigned deployment/web-' k describe "$(k get pods -l app=web -o name | head -n 1)"
 expect 'image: nginx:1.27' k get deployment web -o yaml
 expect 'nginx:1.27' k get deployment web -o wide
 expect '^3$' k get deployment web -o jsonpath='{.status.readyReplicas}'
