@@ -2,7 +2,7 @@
 
 use crate::{
     controllers, logging,
-    options::{self, Options},
+    options::{self, ClientOptions, Options},
     serving,
 };
 use anyhow::{Context, Result};
@@ -142,12 +142,11 @@ async fn run(options: Options) -> Result<()> {
     let chosen = controllers::chosen(&options)?;
     let (clock, registry) = (Clock::system(), Registry::new());
     serving::register_process_metrics(&registry)?;
-    let kube = connect(&options)?;
-    let metrics = RestMetrics::new(&registry);
-    let client = controller_client(&kube, &clock, &metrics, &options, 1.0, 1);
+    let connection = Connection::open(&options, &clock, &registry).await?;
+    let client = connection.client(&options.client, (1.0, 1));
     wait_for_server(&client, &clock).await?;
 
-    let mut builder = Manager::builder(kube.clone())
+    let mut builder = Manager::builder(connection.kube.clone())
         .component(NAME)
         .client(client.with_user_agent("shared-informers"))
         .clock(clock.clone())
@@ -166,11 +165,8 @@ async fn run(options: Options) -> Result<()> {
         manager.health().add(descriptor.name, || Ok(()));
     }
     let env = manager.env().clone();
-    let (limits, clock_of, metrics_of) = (options.clone(), clock.clone(), metrics.clone());
-    let clients = Arc::new(move |name: &str| {
-        let (qps, burst) = controllers::share(name);
-        controller_client(&kube, &clock_of, &metrics_of, &limits, qps, burst)
-    });
+    let limits = options.client.clone();
+    let clients = Arc::new(move |name: &str| connection.client(&limits, controllers::share(name)));
     let interval = options.start_interval;
     manager.add(Group::Leader, "controllers", move |running| async move {
         let tasks = Tasks::under(running.token());
@@ -190,32 +186,38 @@ async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-fn connect(options: &Options) -> Result<kube::Client> {
-    let connect = ConnectOptions {
-        kubeconfig: options.client.kubeconfig.clone().map(Into::into),
-        server: options.client.master.clone(),
-        ..ConnectOptions::default()
-    };
-    // Reads files only; small enough for the start.
-    let config = futures::executor::block_on(client::config(&connect))?;
-    Ok(client::transport(config)?)
+/// What all clients of the program share.
+#[derive(Clone)]
+struct Connection {
+    kube: kube::Client,
+    host: String,
+    clock: Clock,
+    metrics: RestMetrics,
 }
 
-/// A client with the share of `--kube-api-qps` and `--kube-api-burst` that one controller has.
-fn controller_client(
-    kube: &kube::Client,
-    clock: &Clock,
-    metrics: &RestMetrics,
-    options: &Options,
-    qps: f32,
-    burst: u32,
-) -> Client {
-    Client::builder(kube.clone(), clock.clone())
-        .qps(options.client.qps * qps)
-        .burst(options.client.burst.saturating_mul(burst))
-        .user_agent(NAME)
-        .metrics(metrics.clone())
-        .build()
+impl Connection {
+    async fn open(options: &Options, clock: &Clock, registry: &Registry) -> Result<Self> {
+        let connect = ConnectOptions {
+            kubeconfig: options.client.kubeconfig.clone().map(Into::into),
+            server: options.client.master.clone(),
+            ..ConnectOptions::default()
+        };
+        let config = client::config(&connect).await?;
+        let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+        let (kube, metrics) = (client::transport(config)?, RestMetrics::new(registry));
+        Ok(Self { kube, host, clock: clock.clone(), metrics })
+    }
+
+    /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
+    fn client(&self, options: &ClientOptions, (qps, burst): (f32, u32)) -> Client {
+        Client::builder(self.kube.clone(), self.clock.clone())
+            .qps(options.qps * qps)
+            .burst(options.burst.saturating_mul(burst))
+            .user_agent(NAME)
+            .host(&self.host)
+            .metrics(self.metrics.clone())
+            .build()
+    }
 }
 
 async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {

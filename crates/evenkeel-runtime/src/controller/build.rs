@@ -16,7 +16,7 @@ use crate::{
     queue::{Priority, Queue},
 };
 use evenkeel_api::{Kind, Meta, View};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A controller under construction. The kind that it reconciles comes first and its function last, so that neither can
 /// be missing or given twice.
@@ -30,12 +30,13 @@ pub struct Builder {
     max_retries: Option<u32>,
     component: Option<String>,
     stale_skips: Option<&'static str>,
+    batch: Duration,
     subscriptions: Vec<Subscription>,
     synced: Vec<Synced>,
     windows: Windows,
 }
 
-type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>) -> Subscribe + Send>;
+type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscribe + Send>;
 
 impl Builder {
     /// A controller of the objects in `root`: each add, update and delete of one enqueues its key.
@@ -49,6 +50,7 @@ impl Builder {
             max_retries: None,
             component: None,
             stale_skips: None,
+            batch: Duration::ZERO,
             subscriptions: Vec::new(),
             synced: Vec::new(),
             windows: Windows::default(),
@@ -90,6 +92,13 @@ impl Builder {
     /// The component that its events and user agent name, if not the controller's name.
     pub fn component(mut self, name: &str) -> Self {
         self.component = Some(name.to_owned());
+        self
+    }
+
+    /// A key is worked on so long after the first event that names it, so that what happens meanwhile is one pass (upstream's
+    /// batch periods); at once unless said otherwise.
+    pub fn batch_period(mut self, period: Duration) -> Self {
+        self.batch = period;
         self
     }
 
@@ -182,9 +191,9 @@ impl Builder {
             let cache = waited_for.clone();
             Box::pin(async move { cache.synced().await })
         }));
-        self.subscriptions.push(Box::new(move |queue, barrier| {
-            let fresh = Enqueue::new(&queue, &barrier, Priority::NORMAL);
-            let patient = Enqueue::new(&queue, &barrier, Priority::LOW);
+        self.subscriptions.push(Box::new(move |queue, barrier, batch| {
+            let fresh = Enqueue::new(&queue, &barrier, Priority::NORMAL, batch);
+            let patient = Enqueue::new(&queue, &barrier, Priority::LOW, batch);
             Box::new(move || {
                 cache.subscribe(move |event: &CacheEvent<V>| {
                     let meta = event.object().meta();
@@ -206,6 +215,7 @@ impl Builder {
             max_retries,
             component,
             stale_skips,
+            batch,
             subscriptions,
             synced,
             windows,
@@ -219,7 +229,7 @@ impl Builder {
         let executor = Executor { client, events: events.clone(), barrier: Arc::clone(&barrier) };
         let subscribe = subscriptions
             .into_iter()
-            .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier)))
+            .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier), batch))
             .collect();
         let shared = Shared {
             name: Arc::clone(&name),

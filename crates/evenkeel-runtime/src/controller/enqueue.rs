@@ -12,11 +12,17 @@ pub struct Enqueue {
     queue: Queue<Key>,
     barrier: Arc<Barrier>,
     priority: Priority,
+    batch: Duration,
 }
 
 impl Enqueue {
-    pub(super) fn new(queue: &Queue<Key>, barrier: &Arc<Barrier>, priority: Priority) -> Self {
-        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority }
+    pub(super) fn new(
+        queue: &Queue<Key>,
+        barrier: &Arc<Barrier>,
+        priority: Priority,
+        batch: Duration,
+    ) -> Self {
+        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch }
     }
 
     /// The key is to be reconciled now. From the initial list or a resync it gives way to fresh changes.
@@ -27,8 +33,13 @@ impl Enqueue {
     /// As [`Enqueue::add`] with a priority of one's own.
     pub fn add_with(&self, key: Key, priority: Priority) {
         // A key that waits for its own writes to show is added by the barrier as soon as they do.
-        if !self.barrier.holds(&key) {
+        if self.barrier.holds(&key) {
+            return;
+        }
+        if self.batch.is_zero() {
             self.queue.add(key, priority);
+        } else {
+            self.queue.add_after_with(key, self.batch, priority);
         }
     }
 

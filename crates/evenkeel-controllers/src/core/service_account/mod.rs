@@ -14,6 +14,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use plan::{NAME, Seen};
+use std::time::Duration;
 
 /// The controller of default service accounts.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -25,14 +26,21 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     start,
 };
 
+/// Who makes a namespace often makes its account next (a folder of manifests, a test). They go first; the write would be
+/// lost against theirs, or theirs against it.
+const CREATORS_TURN: Duration = Duration::from_millis(50);
+
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (namespaces, accounts) = (caches.of::<Namespace>(), caches.of::<ServiceAccount>());
-    let builder = context.builder(&DESCRIPTOR, &namespaces).watches(&accounts, |event, enqueue| {
-        if let CacheEvent::Deleted(account) = event {
-            enqueue.add(Key::new("", &account.meta().namespace));
-        }
-    });
+    let builder = context.builder(&DESCRIPTOR, &namespaces).batch_period(CREATORS_TURN).watches(
+        &accounts,
+        |event, enqueue| {
+            if let CacheEvent::Deleted(account) = event {
+                enqueue.add(Key::new("", &account.meta().namespace));
+            }
+        },
+    );
     context.run(builder.planned(ServiceAccounts { namespaces, accounts }));
     Ok(())
 }
