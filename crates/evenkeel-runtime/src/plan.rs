@@ -256,6 +256,9 @@ pub trait Planner: Send + Sync + 'static {
     /// Decides.
     fn plan(&self, seen: &Self::Seen, now: Timestamp) -> Plan;
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
-    /// update of the status sub-resource, or none when nothing changed.
-    fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan;
+    /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
+    fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        let _ = (seen, outcomes, now);
+        Plan::nothing()
+    }
 }

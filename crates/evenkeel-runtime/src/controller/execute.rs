@@ -169,15 +169,13 @@ impl Executor {
             .patch::<Metadata>(kind, namespace, name, subresource, *form, body.clone())
             .await;
         let outcome = match answer {
-            Ok(made) => {
-                self.wrote(key, kind, &made);
-                self.tell(patch.done.as_ref(), "{name}", name);
-                Outcome::success()
-            }
             Err(error) if error.is_not_found() || patch.tolerates.contains(&error.code()) => {
                 Outcome::success()
             }
-            Err(error) => Outcome::failure(self.failed(patch.failed.as_ref(), error)),
+            answer => {
+                let answer = answer.map_err(|error| self.failed(patch.failed.as_ref(), error));
+                self.changed(key, &patch.target, patch.done.as_ref(), answer)
+            }
         };
         report.add(outcome, patch.on_error);
     }
@@ -188,27 +186,33 @@ impl Executor {
             .client
             .update::<Metadata>(kind, namespace, name, update.subresource, update.body.clone())
             .await;
-        let outcome = match answer {
-            Ok(made) => {
-                self.wrote(key, kind, &made);
-                self.tell(update.done.as_ref(), "{name}", name);
-                Outcome::success()
-            }
-            Err(error) => Outcome::failure(self.failed(update.failed.as_ref(), error)),
-        };
+        let answer = answer.map_err(|error| self.failed(update.failed.as_ref(), error));
+        let outcome = self.changed(key, &update.target, update.done.as_ref(), answer);
         report.add(outcome, update.on_error);
     }
 
     async fn rewrite(&self, key: &Key, change: &Rewrite, report: &mut Report) {
-        let outcome = match rewrite(&self.client, change).await {
+        let answer = rewrite(&self.client, change).await;
+        let outcome = self.changed(key, &change.target, change.done.as_ref(), answer);
+        report.add(outcome, change.on_error);
+    }
+
+    /// What came of a change of one object.
+    fn changed(
+        &self,
+        key: &Key,
+        target: &Target,
+        done: Option<&Note>,
+        answer: Result<Metadata, Failure>,
+    ) -> Outcome {
+        match answer {
             Ok(made) => {
-                self.wrote(key, &change.target.kind, &made);
-                self.tell(change.done.as_ref(), "{name}", &change.target.name);
+                self.wrote(key, &target.kind, &made);
+                self.tell(done, "{name}", &target.name);
                 Outcome::success()
             }
             Err(failure) => Outcome::failure(failure),
-        };
-        report.add(outcome, change.on_error);
+        }
     }
 
     /// Why `owner` must not adopt, if so: read once per pass, past the cache.

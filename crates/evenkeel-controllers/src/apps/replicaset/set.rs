@@ -52,99 +52,63 @@ pub(crate) struct Counts {
     pub(crate) observed_generation: i64,
 }
 
-impl Set for ReplicaSet {
-    const COUNTS_TERMINATING: bool = true;
+/// Both kinds name their fields alike, but for what is given here.
+macro_rules! set {
+    ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| selects: $selects:expr, terminating: $terminating:expr) => {
+        impl Set for $kind {
+            const COUNTS_TERMINATING: bool = $counts_terminating;
 
-    fn replicas(&self) -> i32 {
-        self.spec.replicas.unwrap_or(1)
-    }
+            fn replicas(&self) -> i32 {
+                self.spec.replicas.unwrap_or(1)
+            }
 
-    fn min_ready_seconds(&self) -> i32 {
-        self.spec.min_ready_seconds
-    }
+            fn min_ready_seconds(&self) -> i32 {
+                self.spec.min_ready_seconds
+            }
 
-    fn selects(&self) -> bool {
-        self.spec.selector.error().is_none()
-    }
+            fn selects(&self) -> bool {
+                let $set = self;
+                $selects
+            }
 
-    fn could_take(&self, labels: &StrMap) -> bool {
-        !self.spec.selector.is_empty() && self.matches(labels)
-    }
+            fn could_take(&self, labels: &StrMap) -> bool {
+                !self.spec.selector.is_empty() && self.matches(labels)
+            }
 
-    fn matches(&self, labels: &StrMap) -> bool {
-        self.spec.selector.matches(labels)
-    }
+            fn matches(&self, labels: &StrMap) -> bool {
+                self.spec.selector.matches(labels)
+            }
 
-    fn template(&self) -> &Template {
-        &self.spec.template
-    }
+            fn template(&self) -> &Template {
+                &self.spec.template
+            }
 
-    fn counts(&self) -> Counts {
-        Counts {
-            replicas: self.status.replicas,
-            fully_labeled: self.status.fully_labeled_replicas,
-            ready: self.status.ready_replicas,
-            available: self.status.available_replicas,
-            terminating: self.status.terminating_replicas,
-            observed_generation: self.status.observed_generation,
+            fn counts(&self) -> Counts {
+                let $set = self;
+                Counts {
+                    replicas: self.status.replicas,
+                    fully_labeled: self.status.fully_labeled_replicas,
+                    ready: self.status.ready_replicas,
+                    available: self.status.available_replicas,
+                    terminating: $terminating,
+                    observed_generation: self.status.observed_generation,
+                }
+            }
+
+            fn conditions(&self) -> Vec<Condition> {
+                self.status.conditions.iter().map(Condition::from).collect()
+            }
+
+            fn tells_failure(&self) -> bool {
+                self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
+            }
         }
-    }
-
-    fn conditions(&self) -> Vec<Condition> {
-        self.status.conditions.iter().map(Condition::from).collect()
-    }
-
-    fn tells_failure(&self) -> bool {
-        self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
-    }
+    };
 }
 
-impl Set for ReplicationController {
-    const COUNTS_TERMINATING: bool = false;
-
-    fn replicas(&self) -> i32 {
-        self.spec.replicas.unwrap_or(1)
-    }
-
-    fn min_ready_seconds(&self) -> i32 {
-        self.spec.min_ready_seconds
-    }
-
-    fn selects(&self) -> bool {
-        true
-    }
-
-    fn could_take(&self, labels: &StrMap) -> bool {
-        !self.spec.selector.is_empty() && self.matches(labels)
-    }
-
-    fn matches(&self, labels: &StrMap) -> bool {
-        self.spec.selector.matches(labels)
-    }
-
-    fn template(&self) -> &Template {
-        &self.spec.template
-    }
-
-    fn counts(&self) -> Counts {
-        Counts {
-            replicas: self.status.replicas,
-            fully_labeled: self.status.fully_labeled_replicas,
-            ready: self.status.ready_replicas,
-            available: self.status.available_replicas,
-            terminating: None,
-            observed_generation: self.status.observed_generation,
-        }
-    }
-
-    fn conditions(&self) -> Vec<Condition> {
-        self.status.conditions.iter().map(Condition::from).collect()
-    }
-
-    fn tells_failure(&self) -> bool {
-        self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
-    }
-}
+set!(ReplicaSet, counts_terminating: true,
+    |set| selects: set.spec.selector.error().is_none(), terminating: set.status.terminating_replicas);
+set!(ReplicationController, counts_terminating: false, |_set| selects: true, terminating: None);
 
 /// Whether all of `wanted` are among `labels`.
 pub(crate) fn has_all(labels: &StrMap, wanted: &StrMap) -> bool {

@@ -8,7 +8,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::{
     cache::Cache,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Plan, Planner},
 };
 use std::sync::Arc;
 
@@ -45,9 +45,5 @@ impl Planner for NodeTaints {
 
     fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {
         plan::plan(node, now)
-    }
-
-    fn status(&self, _: &Arc<Node>, _: &Outcomes, _: Timestamp) -> Plan {
-        Plan::nothing()
     }
 }

@@ -12,7 +12,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Plan, Planner},
 };
 use plan::{NAME, Seen};
 use std::sync::Arc;
@@ -66,9 +66,5 @@ impl Planner for RootCa {
 
     fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
         plan::plan(seen)
-    }
-
-    fn status(&self, _: &Seen, _: &Outcomes, _: Timestamp) -> Plan {
-        Plan::nothing()
     }
 }

@@ -7,11 +7,12 @@ mod plan;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     View,
+    time::Timestamp,
     views::{Namespace, ServiceAccount},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Plan, Planner},
 };
 use plan::{NAME, Seen};
 use std::time::Duration;
@@ -59,11 +60,7 @@ impl Planner for ServiceAccounts {
         Some(Seen { namespace, account })
     }
 
-    fn plan(&self, seen: &Seen, _: evenkeel_api::time::Timestamp) -> Plan {
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
         plan::plan(seen)
-    }
-
-    fn status(&self, _: &Seen, _: &Outcomes, _: evenkeel_api::time::Timestamp) -> Plan {
-        Plan::nothing()
     }
 }
