@@ -1,0 +1,52 @@
+//! Runs a scenario again and again, with something else going wrong each time.
+
+use crate::{Fault, Faults, Options, Part, What, World, simulate};
+
+/// Says on a panic which run it was.
+struct Told(String);
+
+impl Drop for Told {
+    #[expect(clippy::print_stderr, reason = "a failed test must say how to repeat it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the run with {}", self.0);
+        }
+    }
+}
+
+/// Runs `scenario`, which settles what it wants to be undisturbed and then arms the faults that it is given: once for each
+/// write that the part makes, with `what` happening at that write, until a run has fewer writes. Returns how many
+/// runs there were.
+pub fn each_write(
+    options: &Options,
+    part: Part,
+    what: What,
+    scenario: impl AsyncFn(&mut World, Faults),
+) -> u64 {
+    let mut at = 0;
+    loop {
+        at += 1;
+        let _told = Told(format!("seed {}, {what:?} at write {at} of {part:?}", options.seed));
+        let fault = Fault { part, at, what };
+        let faults = Faults { at_writes: vec![fault], ..Faults::default() };
+        let writes = with(options, faults, &scenario);
+        if writes(part) < at {
+            return at;
+        }
+    }
+}
+
+/// Runs `scenario` once with these faults. Returns how much each part wrote.
+pub fn with(
+    options: &Options,
+    faults: Faults,
+    scenario: impl AsyncFn(&mut World, Faults),
+) -> impl Fn(Part) -> u64 {
+    let _told = Told(format!("seed {}, {faults:?}", options.seed));
+    let parts = [Part::Controllers, Part::Scheduler, Part::Nodes];
+    let written = simulate(options.clone(), async |world| {
+        scenario(world, faults).await;
+        parts.map(|part| world.writes(part))
+    });
+    move |part| parts.iter().position(|of| *of == part).map_or(0, |at| written[at])
+}

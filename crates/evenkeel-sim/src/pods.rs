@@ -1,0 +1,104 @@
+//! Counts pods at every change, so that a budget that is broken for a moment does not go unseen.
+
+use evenkeel_api::views::Pod;
+use evenkeel_runtime::cache::{CacheEvent, Caches};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// How many pods there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    /// Neither finished nor being deleted.
+    pub active: usize,
+    /// Those of them that are ready.
+    pub ready: usize,
+}
+
+/// Every count of some pods that there ever was.
+#[derive(Debug, Clone)]
+pub struct PodWatch(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    pods: BTreeMap<Box<str>, (bool, bool)>,
+    counts: Vec<Count>,
+}
+
+impl PodWatch {
+    pub(crate) async fn start(caches: &Caches, namespace: &str, label: (&str, &str)) -> Self {
+        let watch = Self(Arc::default());
+        let (this, namespace) = (watch.clone(), namespace.to_owned());
+        let (name, value) = (label.0.to_owned(), label.1.to_owned());
+        let cache = caches.of::<Pod>();
+        cache.subscribe(move |event| {
+            let pod = event.object();
+            if *pod.meta.namespace == *namespace && pod.meta.labels.get(&name) == Some(&*value) {
+                this.lock().seen(pod, matches!(event, CacheEvent::Deleted(_)));
+            }
+        });
+        cache.synced().await;
+        watch
+    }
+
+    /// How many there are now.
+    pub fn now(&self) -> Count {
+        self.lock().count()
+    }
+
+    /// Forgets what was.
+    pub fn reset(&self) {
+        self.lock().counts.clear();
+    }
+
+    /// All counts since the last reset, each once.
+    pub fn counts(&self) -> Vec<Count> {
+        let mut counts = self.lock().counts.clone();
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+
+    /// The most that were active at a time since the last reset.
+    pub fn most_active(&self) -> usize {
+        let state = self.lock();
+        state.counts.iter().map(|count| count.active).max().unwrap_or(state.count().active)
+    }
+
+    /// The fewest that were ready at a time since the last reset.
+    pub fn fewest_ready(&self) -> usize {
+        let state = self.lock();
+        state.counts.iter().map(|count| count.ready).min().unwrap_or(state.count().ready)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn seen(&mut self, pod: &Pod, gone: bool) {
+        if gone {
+            self.pods.remove(&pod.meta.uid);
+        } else {
+            let finished = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+            let active = !finished && pod.meta.deletion.is_none();
+            let ready = pod
+                .status
+                .conditions
+                .iter()
+                .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True");
+            self.pods.insert(pod.meta.uid.clone(), (active, active && ready));
+        }
+        let count = self.count();
+        self.counts.push(count);
+    }
+
+    fn count(&self) -> Count {
+        Count {
+            active: self.pods.values().filter(|(active, _)| *active).count(),
+            ready: self.pods.values().filter(|(_, ready)| *ready).count(),
+        }
+    }
+}

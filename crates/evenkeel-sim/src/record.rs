@@ -1,0 +1,148 @@
+//! What was written, by whom, and what came of it.
+
+use crate::Part;
+use bytes::Bytes;
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use http::Method;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is under way.
+    Open,
+    /// The server's answer.
+    Answered(u16),
+    /// The server's answer, which the writer never heard.
+    Unheard(u16),
+    /// It never reached the server.
+    Lost,
+    /// Refused by a fault with this code; it never reached the server.
+    Refused(u16),
+}
+
+/// One request that was to change something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// Since the beginning of the run.
+    pub since: SignedDuration,
+    /// The part it came from.
+    pub part: Part,
+    /// The user agent.
+    pub actor: Box<str>,
+    /// Method.
+    pub method: Method,
+    /// Path and query.
+    pub target: Box<str>,
+    /// Body.
+    pub body: Bytes,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Write {
+    /// Whether it only says that somebody is alive.
+    pub fn is_lease(&self) -> bool {
+        is_lease(&self.target)
+    }
+
+    /// Whether it tells of something rather than doing it.
+    pub fn is_event(&self) -> bool {
+        self.target.contains("/events")
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { since, actor, method, target, outcome, .. } = self;
+        let actor = actor.rsplit('/').next().unwrap_or_default();
+        let body = String::from_utf8_lossy(&self.body);
+        let body: String = body.chars().take(300).collect();
+        write!(f, "{:10.3} {actor} {method} {target} {outcome:?} {body}", since.as_secs_f64())
+    }
+}
+
+pub(crate) fn is_lease(target: &str) -> bool {
+    target.starts_with("/apis/coordination.k8s.io/")
+}
+
+/// All writes of a run, in the order in which they were sent. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Log {
+    start: Timestamp,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    writes: Vec<Write>,
+    /// When something other than a lease was last written.
+    last: Timestamp,
+}
+
+impl Log {
+    pub(crate) fn new(start: Timestamp) -> Self {
+        let state = State { writes: Vec::new(), last: start };
+        Self { start, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Adds a write; its place.
+    pub(crate) fn sent(
+        &self,
+        at: Timestamp,
+        part: Part,
+        actor: &str,
+        request: (Method, &str, Bytes),
+    ) -> usize {
+        let (method, target, body) = request;
+        let mut state = self.lock();
+        if !is_lease(target) {
+            state.last = at;
+        }
+        let since = at.duration_since(self.start);
+        let (actor, target, outcome) = (actor.into(), target.into(), Outcome::Open);
+        state.writes.push(Write { at, since, part, actor, method, target, body, outcome });
+        state.writes.len() - 1
+    }
+
+    pub(crate) fn ended(&self, place: usize, outcome: Outcome) {
+        self.lock().writes[place].outcome = outcome;
+    }
+
+    /// When something other than a lease was last written.
+    pub fn last(&self) -> Timestamp {
+        self.lock().last
+    }
+
+    /// How many writes there were.
+    pub fn len(&self) -> usize {
+        self.lock().writes.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The writes from this place on, leases left out.
+    pub fn since(&self, place: usize) -> Vec<Write> {
+        self.lock().writes.iter().skip(place).filter(|write| !write.is_lease()).cloned().collect()
+    }
+
+    /// The last `n` writes as text, leases left out.
+    pub fn tail(&self, n: usize) -> String {
+        let writes = self.since(0);
+        let lines: Vec<String> =
+            writes.iter().skip(writes.len().saturating_sub(n)).map(ToString::to_string).collect();
+        lines.join("\n")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

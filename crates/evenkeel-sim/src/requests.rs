@@ -1,0 +1,81 @@
+//! What a user asks of the server. A refusal fails the test, unless it is asked for.
+
+use bytes::Bytes;
+use evenkeel_runtime::client::{ApiError, Client};
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+
+/// The user's requests; paths are those of the API.
+#[derive(Debug, Clone)]
+pub struct Requests(pub(crate) Client);
+
+impl Requests {
+    /// Sends any request; bodies and answers are JSON.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn send(
+        &self,
+        method: Method,
+        target: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Value, ApiError> {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let mut request = Request::builder().method(method).uri(target);
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        let request = request.header(header::ACCEPT, "application/json").body(body);
+        let request = request.unwrap_or_else(|error| panic!("{target}: {error}"));
+        let answer = self.0.raw(request).await?;
+        let answer = serde_json::from_slice(answer.body());
+        Ok(answer.unwrap_or_else(|error| panic!("{target}: {error}")))
+    }
+
+    async fn must(&self, method: Method, target: &str, content_type: &str, body: &Value) -> Value {
+        let answer = self.send(method.clone(), target, content_type, body).await;
+        answer.unwrap_or_else(|error| panic!("{method} {target}: {error}"))
+    }
+
+    /// Creates an object in the collection at `path`.
+    pub async fn create(&self, path: &str, object: &Value) -> Value {
+        self.must(Method::POST, path, "application/json", object).await
+    }
+
+    /// Applies (server-side, in the user's name) what is said of the object at `path`.
+    pub async fn apply(&self, path: &str, object: &Value) -> Value {
+        let target = format!("{path}?fieldManager=user&force=true");
+        self.must(Method::PATCH, &target, "application/apply-patch+yaml", object).await
+    }
+
+    /// Merges a patch into the object at `path`.
+    pub async fn merge(&self, path: &str, patch: &Value) -> Value {
+        self.must(Method::PATCH, path, "application/merge-patch+json", patch).await
+    }
+
+    /// Deletes the object at `path`; `propagation` is `Background`, `Foreground` or `Orphan`.
+    pub async fn delete(&self, path: &str, propagation: &str) -> Value {
+        let options = json!({
+            "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation,
+        });
+        self.must(Method::DELETE, path, "application/json", &options).await
+    }
+
+    /// The object at `path`, if there is one.
+    pub async fn get(&self, path: &str) -> Option<Value> {
+        match self.send(Method::GET, path, "", &Value::Null).await {
+            Ok(object) => Some(object),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => panic!("GET {path}: {error}"),
+        }
+    }
+
+    /// The objects of the collection at `path`, which may have a query.
+    pub async fn list(&self, path: &str) -> Vec<Value> {
+        match self.must(Method::GET, path, "", &Value::Null).await["items"].take() {
+            Value::Array(items) => items,
+            other => panic!("GET {path}: items are {other}"),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The wire between a part and the server: it records writes, takes its time, and fails as it is told to.
+
+use crate::{
+    Log, Outcome, Part, What,
+    faults::Armed,
+    record::is_lease,
+};
+use bytes::Bytes;
+use evenkeel_apiserver::{Body as Answer, Service as Server};
+use evenkeel_runtime::clock::Clock;
+use futures::{future::BoxFuture, stream};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use std::{
+    collections::VecDeque,
+    error::Error,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What the wires of all parts share.
+pub(crate) struct Exchange {
+    pub(crate) server: Server,
+    pub(crate) clock: Clock,
+    pub(crate) log: Log,
+    pub(crate) armed: Armed,
+    /// The longest that a request or its answer is on its way.
+    pub(crate) latency: Duration,
+    /// Parts that have to be started anew.
+    pub(crate) crashes: mpsc::UnboundedSender<Part>,
+    pub(crate) requests: AtomicU64,
+}
+
+/// One life of a part's wire. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    shared: Arc<Exchange>,
+    part: Part,
+    /// Cancelled when the part is dead.
+    dead: CancellationToken,
+    /// Cancelled when the watches there are break.
+    watches: Arc<Mutex<CancellationToken>>,
+}
+
+impl Wire {
+    pub(crate) fn new(shared: Arc<Exchange>, part: Part) -> Self {
+        let dead = CancellationToken::new();
+        let watches = Arc::new(Mutex::new(dead.child_token()));
+        Self { shared, part, dead, watches }
+    }
+
+    /// From now on nothing goes through.
+    pub(crate) fn cut(&self) {
+        self.dead.cancel();
+    }
+
+    /// A client on this wire.
+    pub(crate) fn kube(&self) -> kube::Client {
+        kube::Client::new(self.clone(), "default")
+    }
+
+    async fn exchange(
+        self,
+        request: Request<kube::client::Body>,
+    ) -> Result<Response<Body>, BoxError> {
+        self.alive()?;
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        self.travel("out").await;
+        self.alive()?;
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if is_write(&parts.method, &target) {
+            self.write(Request::from_parts(parts, body), &target).await
+        } else {
+            self.read(Request::from_parts(parts, body), &target).await
+        }
+    }
+
+    async fn read(
+        &self,
+        request: Request<Bytes>,
+        target: &str,
+    ) -> Result<Response<Body>, BoxError> {
+        let response = self.serve(request).await;
+        self.travel("back").await;
+        self.alive()?;
+        let watch = target.contains("watch=1") || target.contains("watch=true");
+        Ok(if watch { self.watch(response, target) } else { response.map(boxed) })
+    }
+
+    async fn write(
+        &self,
+        request: Request<Bytes>,
+        target: &str,
+    ) -> Result<Response<Body>, BoxError> {
+        let what = if is_lease(target) { None } else { self.shared.armed.write(self.part) };
+        let place = self.record(&request, target);
+        let end = |outcome| self.shared.log.ended(place, outcome);
+        match what {
+            Some(What::CrashBefore) => {
+                self.crash();
+                end(Outcome::Lost);
+                return Err(broken());
+            }
+            Some(What::LoseRequest) => {
+                end(Outcome::Lost);
+                return Err(broken());
+            }
+            Some(What::Refuse(code)) => {
+                end(Outcome::Refused(code));
+                return Ok(refusal(code));
+            }
+            _ => {}
+        }
+        let response = self.serve(request).await;
+        let code = response.status().as_u16();
+        end(Outcome::Answered(code));
+        match what {
+            Some(What::CrashAfter) => {
+                end(Outcome::Unheard(code));
+                self.crash();
+                return Err(broken());
+            }
+            Some(What::LoseAnswer) => {
+                end(Outcome::Unheard(code));
+                return Err(broken());
+            }
+            Some(What::BreakWatches) => self.break_watches(),
+            _ => {}
+        }
+        self.travel("back").await;
+        if self.alive().is_err() {
+            end(Outcome::Unheard(code));
+        }
+        self.alive()?;
+        Ok(response.map(boxed))
+    }
+
+    fn record(&self, request: &Request<Bytes>, target: &str) -> usize {
+        let agent = request.headers().get(header::USER_AGENT);
+        let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let request = (request.method().clone(), target, request.body().clone());
+        self.shared.log.sent(self.shared.clock.now(), self.part, agent, request)
+    }
+
+    async fn serve(&self, request: Request<Bytes>) -> Response<Answer> {
+        let mut server = self.shared.server.clone();
+        let answer = tower::Service::call(&mut server, request.map(Full::new)).await;
+        answer.unwrap_or_else(|never| match never {})
+    }
+
+    /// Takes a while that follows from the seed.
+    async fn travel(&self, way: &str) {
+        let n = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.latency.is_zero() {
+            let part = self.shared.clock.draw(&(way, self.part, n));
+            self.shared.clock.sleep(self.shared.latency.mul_f64(part)).await;
+        }
+    }
+
+    fn alive(&self) -> Result<(), BoxError> {
+        if self.dead.is_cancelled() { Err(broken()) } else { Ok(()) }
+    }
+
+    fn crash(&self) {
+        self.cut();
+        // Nobody listens any more when the world ends.
+        let _ = self.shared.crashes.send(self.part);
+    }
+
+    fn break_watches(&self) {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.cancel();
+        *watches = self.dead.child_token();
+    }
+
+    /// A watch that can break and be late.
+    fn watch(&self, response: Response<Answer>, target: &str) -> Response<Body> {
+        if !matches!(self.part, Part::Controllers | Part::Scheduler | Part::Nodes) {
+            return response.map(boxed);
+        }
+        let stale = if self.part == Part::Controllers {
+            let path = target.split('?').next().unwrap_or_default();
+            self.shared.armed.stale().mul_f64(self.shared.clock.draw(&path))
+        } else {
+            Duration::ZERO
+        };
+        let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        response.map(|body| late(Late { body, late: stale, queue: VecDeque::new(), broken, ended: false }))
+    }
+}
+
+impl tower::Service<Request<kube::client::Body>> for Wire {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        Box::pin(self.clone().exchange(request))
+    }
+}
+
+/// Questions that have to be asked by a write change nothing.
+fn is_write(method: &Method, target: &str) -> bool {
+    let question =
+        ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"].iter().any(|group| target.starts_with(group));
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !question
+}
+
+/// What a client sees of a server that is out of reach. Not a reset connection, which clients may try again by themselves.
+fn broken() -> BoxError {
+    io::Error::new(io::ErrorKind::NotConnected, "the wire was cut").into()
+}
+
+fn boxed(body: Answer) -> Body {
+    body.map_err(|never| match never {}).boxed_unsync()
+}
+
+fn refusal(code: u16) -> Response<Body> {
+    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let reason = match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let text = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "a simulated fault", "reason": reason, "code": code,
+    });
+    let body = Full::new(Bytes::from(text.to_string())).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// A watch's frames on their way.
+struct Late {
+    body: Answer,
+    late: Duration,
+    queue: VecDeque<(Instant, Frame<Bytes>)>,
+    broken: CancellationToken,
+    ended: bool,
+}
+
+fn late(watch: Late) -> Body {
+    let frames = stream::unfold(watch, |mut watch| async move {
+        let next = watch.next().await?;
+        Some((next, watch))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+impl Late {
+    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
+        loop {
+            if self.ended && self.queue.is_empty() {
+                return None;
+            }
+            let due = self.queue.front().map(|(due, _)| *due);
+            tokio::select! {
+                biased;
+                () = self.broken.cancelled() => {
+                    self.queue.clear();
+                    self.ended = true;
+                    return Some(Err(broken()));
+                }
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    return self.queue.pop_front().map(|(_, frame)| Ok(frame));
+                }
+                frame = self.body.frame(), if !self.ended => match frame {
+                    Some(Ok(frame)) if self.late.is_zero() => return Some(Ok(frame)),
+                    Some(Ok(frame)) => self.queue.push_back((Instant::now() + self.late, frame)),
+                    Some(Err(never)) => match never {},
+                    None => self.ended = true,
+                },
+            }
+        }
+    }
+}

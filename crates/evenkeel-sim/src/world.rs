@@ -1,0 +1,240 @@
+//! A control plane in virtual time, and the passing of that time.
+
+use crate::{
+    Faults, Log, Part, PodWatch, faults::Armed, parts::Life, requests::Requests, wire::{Exchange, Wire},
+};
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_nodes::{Delays, NodesOptions};
+use evenkeel_runtime::{client::Client, clock::Clock};
+use std::{
+    collections::BTreeMap,
+    ops::Deref,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::timeout};
+
+/// When every run begins.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// How long a part may take to end once its wire is cut.
+const LAST_BREATH: Duration = Duration::from_secs(30);
+
+/// How a run is to be.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// The longest that a request is on its way, and its answer.
+    pub latency: Duration,
+    /// How long a part is away after a crash.
+    pub down: Duration,
+    /// The nodes.
+    pub nodes: NodesOptions,
+    /// The parts that run.
+    pub parts: Vec<Part>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        let delays = Delays { ready: second, termination: second / 2, ..Delays::default() };
+        Self {
+            seed: 0,
+            latency: Duration::from_millis(2),
+            down: second,
+            nodes: NodesOptions { delays, ..NodesOptions::default() },
+            parts: vec![Part::Nodes, Part::Scheduler, Part::Controllers],
+        }
+    }
+}
+
+/// Runs `test` in a world of its own, on this thread, and returns what it returns.
+///
+/// # Panics
+/// When the world cannot be made, and when `test` does.
+pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without drivers of its own can be built");
+    runtime.block_on(async {
+        let mut world = World::new(options).await;
+        test(&mut world).await
+    })
+}
+
+/// The control plane, and whoever tests it.
+pub struct World {
+    options: Options,
+    exchange: Arc<Exchange>,
+    lives: BTreeMap<Part, Life>,
+    crashes: mpsc::UnboundedReceiver<Part>,
+    crashed: u64,
+    requests: Requests,
+    observer: Life,
+}
+
+impl World {
+    async fn new(options: Options) -> Self {
+        let clock = Clock::seeded(START, options.seed);
+        let of_server = clock.clone();
+        let server = evenkeel_apiserver::Server::builder()
+            .clock(evenkeel_apiserver::Clock::new(move || of_server.now()))
+            .seed(options.seed)
+            .build()
+            .await;
+        let server = server.unwrap_or_else(|error| panic!("the server cannot be built: {error}"));
+        let (sender, crashes) = mpsc::unbounded_channel();
+        let exchange = Arc::new(Exchange {
+            server: server.service(),
+            clock: clock.clone(),
+            log: Log::new(START),
+            armed: Armed::default(),
+            latency: options.latency,
+            crashes: sender,
+            requests: AtomicU64::new(0),
+        });
+        let wire = |part| Wire::new(Arc::clone(&exchange), part);
+        let user = Client::builder(wire(Part::User).kube(), clock.clone()).user_agent("user");
+        let observer = Life::start(Part::Observer, wire(Part::Observer), &clock, &options);
+        let mut world = Self {
+            requests: Requests(user.build()),
+            observer,
+            lives: BTreeMap::new(),
+            exchange,
+            crashes,
+            crashed: 0,
+            options,
+        };
+        for part in world.options.parts.clone() {
+            world.start(part);
+        }
+        world
+    }
+
+    /// What was written so far.
+    pub fn log(&self) -> &Log {
+        &self.exchange.log
+    }
+
+    /// The time.
+    pub fn clock(&self) -> &Clock {
+        &self.exchange.clock
+    }
+
+    /// How many parts have crashed so far.
+    pub fn crashed(&self) -> u64 {
+        self.crashed
+    }
+
+    /// From now on these faults happen; writes are counted from here.
+    pub fn arm(&self, faults: Faults) {
+        self.exchange.armed.arm(faults);
+    }
+
+    /// How much this part has written, leases aside, since faults were last armed.
+    pub fn writes(&self, part: Part) -> u64 {
+        self.exchange.armed.writes(part)
+    }
+
+    /// Counts the pods of a namespace that have this label, from now on, at every change.
+    pub async fn watch_pods(&self, namespace: &str, label: (&str, &str)) -> PodWatch {
+        PodWatch::start(&self.observer.caches, namespace, label).await
+    }
+
+    /// Starts a part that does not run.
+    pub fn start(&mut self, part: Part) {
+        let wire = Wire::new(Arc::clone(&self.exchange), part);
+        let life = Life::start(part, wire, &self.exchange.clock, &self.options);
+        self.lives.insert(part, life);
+    }
+
+    /// Ends a part at once, as a crash does: nothing that it still wants to do reaches the server.
+    ///
+    /// # Panics
+    /// When it goes on after its end.
+    pub async fn kill(&mut self, part: Part) {
+        let Some(life) = self.lives.remove(&part) else { return };
+        life.wire.cut();
+        let late = life.tasks.shut_down(LAST_BREATH).await;
+        assert!(late.is_empty(), "{part:?} did not end: {late:?}");
+    }
+
+    /// Lets time pass, in which parts that crash are started anew.
+    pub async fn pass(&mut self, time: Duration) {
+        let until = self.clock().now() + time;
+        loop {
+            let left = until.duration_since(self.clock().now());
+            let Ok(left) = Duration::try_from(left) else { return };
+            match timeout(left, self.crashes.recv()).await {
+                Ok(Some(part)) => self.revive(part).await,
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Lets time pass until nothing but leases has been written for `quiet`.
+    ///
+    /// # Panics
+    /// When there is no end of it within two hours.
+    pub async fn settle(&mut self, quiet: Duration) {
+        let limit = self.clock().now() + SignedDuration::from_hours(2);
+        let from = self.clock().now();
+        loop {
+            let now = self.clock().now();
+            let quiet_at = self.log().last().max(from) + quiet;
+            let Ok(left) = Duration::try_from(quiet_at.duration_since(now)) else { return };
+            if left.is_zero() {
+                return;
+            }
+            assert!(now < limit, "still busy after two hours; last:\n{}", self.log().tail(20));
+            self.pass(left).await;
+        }
+    }
+
+    /// Lets time pass until `holds`, which is asked again after every little while.
+    ///
+    /// # Panics
+    /// When it still does not hold after `limit`.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut holds: impl AsyncFnMut(&Requests) -> bool,
+    ) {
+        let end = self.clock().now() + limit;
+        while !holds(&self.requests).await {
+            let now = self.clock().now();
+            assert!(now < end, "not within {limit:?}: {what}; last:\n{}", self.log().tail(20));
+            self.pass(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Lets time pass in which nothing but leases must be written.
+    ///
+    /// # Panics
+    /// When something is.
+    pub async fn stays_silent(&mut self, time: Duration) {
+        let before = self.log().len();
+        self.pass(time).await;
+        let written: Vec<String> = self.log().since(before).iter().map(ToString::to_string).collect();
+        assert!(written.is_empty(), "written at rest:\n{}", written.join("\n"));
+    }
+
+    async fn revive(&mut self, part: Part) {
+        self.crashed += 1;
+        self.kill(part).await;
+        self.clock().sleep(self.options.down).await;
+        self.start(part);
+    }
+}
+
+impl Deref for World {
+    type Target = Requests;
+
+    fn deref(&self) -> &Requests {
+        &self.requests
+    }
+}

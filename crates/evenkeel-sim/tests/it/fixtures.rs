@@ -1,0 +1,111 @@
+//! Objects that the scenarios share, and what is asked of them in the end.
+
+use evenkeel_sim::World;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+pub(crate) const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+
+/// Long enough for every back-off that one fault causes.
+pub(crate) const REST: Duration = Duration::from_secs(30);
+
+pub(crate) fn template(image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": "web" } },
+        "spec": { "containers": [{ "name": "web", "image": image }] },
+    })
+}
+
+pub(crate) fn deployment(replicas: u32, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": template(image),
+        },
+    })
+}
+
+pub(crate) fn bare_pod(name: &str) -> Value {
+    let mut pod = template("a");
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod
+}
+
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
+}
+
+/// The uid of the controller of an object; empty without one.
+pub(crate) fn controller(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let owner = owners.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
+    owner.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().expect("every object has a uid")
+}
+
+/// Lets `n` pods get ready.
+pub(crate) async fn ready(world: &mut World, n: usize) {
+    let limit = 10 * MINUTE;
+    let what = format!("{n} pods are ready");
+    world
+        .until(&what, limit, async |user| {
+            let pods = user.list(PODS).await;
+            pods.len() == n && pods.iter().all(is_ready)
+        })
+        .await;
+}
+
+/// Exactly `n` pods, all ready, all of this owner and image, none on its way out.
+#[track_caller]
+pub(crate) fn check_pods(pods: &[Value], n: usize, owner: &str, image: &str) {
+    let names: Vec<&Value> = pods.iter().map(|pod| &pod["metadata"]["name"]).collect();
+    assert_eq!(pods.len(), n, "{names:?}");
+    for pod in pods {
+        assert_eq!(controller(pod), owner, "{pod}");
+        assert_eq!(pod["spec"]["containers"][0]["image"], image, "{pod}");
+        assert!(is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null(), "{pod}");
+    }
+}
+
+/// One Deployment `web` at rest: `n` ready pods of `image` in one ReplicaSet, all others at 0.
+pub(crate) async fn check_deployment(world: &World, n: usize, image: &str, revisions: usize) {
+    let deployment = world.get(&format!("{DEPLOYMENTS}/web")).await.expect("it is there");
+    let sets = world.list(SETS).await;
+    assert_eq!(sets.len(), revisions, "{sets:#?}");
+    let (new, old): (Vec<&Value>, Vec<&Value>) = sets
+        .iter()
+        .partition(|set| set["spec"]["template"]["spec"]["containers"][0]["image"] == image);
+    let [new] = new[..] else { panic!("not one ReplicaSet of {image}: {new:#?}") };
+    for set in &sets {
+        assert_eq!(controller(set), uid(&deployment), "{set:#}");
+        assert_eq!(set["status"]["observedGeneration"], set["metadata"]["generation"], "{set:#}");
+    }
+    for set in old {
+        assert_eq!((&set["spec"]["replicas"], &set["status"]["replicas"]), (&json!(0), &json!(0)), "{set:#}");
+    }
+    assert_eq!(new["spec"]["replicas"], n, "{new:#}");
+    assert_eq!(new["status"]["availableReplicas"], n, "{new:#}");
+    let status = &deployment["status"];
+    for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[field], n, "{field}: {status:#}");
+    }
+    assert!(status["unavailableReplicas"].as_u64().unwrap_or(0) == 0, "{status:#}");
+    assert_eq!(status["observedGeneration"], deployment["metadata"]["generation"], "{status:#}");
+    check_pods(&world.list(PODS).await, n, uid(new), image);
+}
