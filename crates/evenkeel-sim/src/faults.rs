@@ -28,7 +28,7 @@ pub enum What {
 pub struct Fault {
     /// Whose write it happens to.
     pub part: Part,
-    /// At which of the part's writes, leases aside; the first is 1.
+    /// At which of the part's writes, leases and events aside; the first is 1.
     pub at: u64,
     /// What happens.
     pub what: What,
@@ -84,7 +84,7 @@ impl Armed {
         state.faults.at_writes.iter().find(hit).map(|fault| fault.what)
     }
 
-    /// How many writes this part has made since it was armed, leases aside.
+    /// How many writes this part has made since it was armed, leases and events aside.
     pub(crate) fn writes(&self, part: Part) -> u64 {
         self.lock().writes.iter().find(|(of, _)| *of == part).map_or(0, |(_, n)| *n)
     }

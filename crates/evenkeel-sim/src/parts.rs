@@ -6,7 +6,9 @@ use evenkeel_controllers::{
     descriptor::{ControllerContext, descriptors},
     options::Options as ControllersOptions,
 };
-use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, controller::Env, tasks::Tasks};
+use evenkeel_runtime::{
+    cache::Caches, client::Client, clock::Clock, controller::Env, tasks::Tasks,
+};
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::sync::Arc;

@@ -39,6 +39,7 @@ impl PodWatch {
             }
         });
         cache.synced().await;
+        watch.reset();
         watch
     }
 
@@ -47,9 +48,10 @@ impl PodWatch {
         self.lock().count()
     }
 
-    /// Forgets what was.
+    /// Forgets what was; counts begin with how many there are now.
     pub fn reset(&self) {
-        self.lock().counts.clear();
+        let mut state = self.lock();
+        state.counts = vec![state.count()];
     }
 
     /// All counts since the last reset, each once.
@@ -62,14 +64,12 @@ impl PodWatch {
 
     /// The most that were active at a time since the last reset.
     pub fn most_active(&self) -> usize {
-        let state = self.lock();
-        state.counts.iter().map(|count| count.active).max().unwrap_or(state.count().active)
+        self.lock().counts.iter().map(|count| count.active).max().unwrap_or_default()
     }
 
     /// The fewest that were ready at a time since the last reset.
     pub fn fewest_ready(&self) -> usize {
-        let state = self.lock();
-        state.counts.iter().map(|count| count.ready).min().unwrap_or(state.count().ready)
+        self.lock().counts.iter().map(|count| count.ready).min().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

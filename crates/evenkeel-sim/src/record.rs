@@ -53,7 +53,7 @@ impl Write {
 
     /// Whether it tells of something rather than doing it.
     pub fn is_event(&self) -> bool {
-        self.target.contains("/events")
+        is_event(&self.target)
     }
 }
 
@@ -69,6 +69,11 @@ impl fmt::Display for Write {
 
 pub(crate) fn is_lease(target: &str) -> bool {
     target.starts_with("/apis/coordination.k8s.io/")
+}
+
+pub(crate) fn is_event(target: &str) -> bool {
+    let path = target.split('?').next().unwrap_or_default();
+    path.split('/').rev().take(2).any(|segment| segment == "events")
 }
 
 /// All writes of a run, in the order in which they were sent. Clones share it.

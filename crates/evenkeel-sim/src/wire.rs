@@ -3,7 +3,7 @@
 use crate::{
     Log, Outcome, Part, What,
     faults::Armed,
-    record::is_lease,
+    record::{is_event, is_lease},
 };
 use bytes::Bytes;
 use evenkeel_apiserver::{Body as Answer, Service as Server};
@@ -104,7 +104,8 @@ impl Wire {
         request: Request<Bytes>,
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
-        let what = if is_lease(target) { None } else { self.shared.armed.write(self.part) };
+        let aside = is_lease(target) || is_event(target);
+        let what = if aside { None } else { self.shared.armed.write(self.part) };
         let place = self.record(&request, target);
         let end = |outcome| self.shared.log.ended(place, outcome);
         match what {
@@ -197,7 +198,9 @@ impl Wire {
             Duration::ZERO
         };
         let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        response.map(|body| late(Late { body, late: stale, queue: VecDeque::new(), broken, ended: false }))
+        response.map(|body| {
+            late(Late { body, late: stale, queue: VecDeque::new(), broken, ended: false })
+        })
     }
 }
 
@@ -217,8 +220,9 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
 
 /// Questions that have to be asked by a write change nothing.
 fn is_write(method: &Method, target: &str) -> bool {
-    let question =
-        ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"].iter().any(|group| target.starts_with(group));
+    let question = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"]
+        .iter()
+        .any(|group| target.starts_with(group));
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !question
 }
 

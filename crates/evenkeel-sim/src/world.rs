@@ -1,7 +1,11 @@
 //! A control plane in virtual time, and the passing of that time.
 
 use crate::{
-    Faults, Log, Part, PodWatch, faults::Armed, parts::Life, requests::Requests, wire::{Exchange, Wire},
+    Faults, Log, Part, PodWatch,
+    faults::Armed,
+    parts::Life,
+    requests::Requests,
+    wire::{Exchange, Wire},
 };
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_nodes::{Delays, NodesOptions};
@@ -43,7 +47,14 @@ impl Default for Options {
             seed: 0,
             latency: Duration::from_millis(2),
             down: second,
-            nodes: NodesOptions { delays, ..NodesOptions::default() },
+            nodes: NodesOptions {
+                delays,
+                // Within the 50 s after which a node counts as lost, and cheap in a long run.
+                lease_renewal: 30 * second,
+                // A report of an unchanged status would be a write at rest.
+                status_report: Duration::MAX,
+                ..NodesOptions::default()
+            },
             parts: vec![Part::Nodes, Part::Scheduler, Part::Controllers],
         }
     }
@@ -134,7 +145,7 @@ impl World {
         self.exchange.armed.arm(faults);
     }
 
-    /// How much this part has written, leases aside, since faults were last armed.
+    /// How much this part has written, leases and events aside, since faults were last armed.
     pub fn writes(&self, part: Part) -> u64 {
         self.exchange.armed.writes(part)
     }
@@ -219,7 +230,8 @@ impl World {
     pub async fn stays_silent(&mut self, time: Duration) {
         let before = self.log().len();
         self.pass(time).await;
-        let written: Vec<String> = self.log().since(before).iter().map(ToString::to_string).collect();
+        let written: Vec<String> =
+            self.log().since(before).iter().map(ToString::to_string).collect();
         assert!(written.is_empty(), "written at rest:\n{}", written.join("\n"));
     }
 

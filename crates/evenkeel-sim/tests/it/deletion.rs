@@ -1,1 +1,118 @@
-//! Deletions.
+//! Things are deleted, in each manner, while something goes wrong.
+
+use crate::fixtures::{
+    DEPLOYMENTS, MINUTE, PODS, REST, SETS, controller, deployment, is_ready, ready, uid, web_pods,
+};
+use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+
+/// A Deployment with three pods, at rest, and who they are.
+async fn prepare(world: &mut World, faults: Faults) -> Vec<Value> {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.create(DEPLOYMENTS, &deployment(3, "a")).await;
+    ready(world, &pods, 3).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    pods.reset();
+    world.list(PODS).await
+}
+
+/// Everything that hung on it is gone.
+async fn nothing_is_left(world: &mut World) {
+    for path in [DEPLOYMENTS, SETS, PODS] {
+        let left = world.list(path).await;
+        assert!(left.is_empty(), "{left:#?}");
+    }
+    world.stays_silent(10 * MINUTE).await;
+}
+
+async fn background(world: &mut World, faults: Faults) {
+    prepare(world, faults).await;
+    world.delete(&format!("{DEPLOYMENTS}/web"), "Background").await;
+    assert!(world.get(&format!("{DEPLOYMENTS}/web")).await.is_none(), "it goes first");
+    world.settle(REST).await;
+    nothing_is_left(world).await;
+}
+
+/// Owners go after what they own, which is what the name says.
+async fn foreground(world: &mut World, faults: Faults) {
+    prepare(world, faults).await;
+    let pods = web_pods(world).await;
+    world.delete(&format!("{DEPLOYMENTS}/web"), "Foreground").await;
+    world
+        .until("the Deployment is gone", 10 * MINUTE, async |user| {
+            user.get(&format!("{DEPLOYMENTS}/web")).await.is_none()
+        })
+        .await;
+    assert_eq!(world.list(SETS).await, [Value::Null; 0]);
+    assert_eq!(pods.now(), Count { active: 0, ready: 0 });
+    world.settle(REST).await;
+    nothing_is_left(world).await;
+}
+
+/// The ReplicaSet stays as it is, without owner; nobody touches the pods.
+async fn orphan(world: &mut World, faults: Faults) {
+    let before = prepare(world, faults).await;
+    let pods = web_pods(world).await;
+    world.delete(&format!("{DEPLOYMENTS}/web"), "Orphan").await;
+    world.settle(REST).await;
+    assert!(world.list(DEPLOYMENTS).await.is_empty());
+    let sets = world.list(SETS).await;
+    let [set] = &sets[..] else { panic!("not one ReplicaSet: {sets:#?}") };
+    assert_eq!(controller(set), "", "{set:#}");
+    let after = world.list(PODS).await;
+    assert_eq!(after.len(), before.len());
+    for pod in &after {
+        assert!(before.iter().any(|old| uid(old) == uid(pod)), "{pod:#}");
+        assert_eq!(controller(pod), uid(set));
+        assert!(is_ready(pod), "{pod:#}");
+    }
+    assert_eq!(pods.counts(), [Count { active: 3, ready: 3 }]);
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// Everything in a namespace goes, and then the namespace.
+async fn namespace(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.create("/api/v1/namespaces", &json!({ "metadata": { "name": "short" } })).await;
+    let of = |path: &str| path.replace("/default/", "/short/");
+    world.create(&of(DEPLOYMENTS), &deployment(2, "a")).await;
+    let map = json!({ "metadata": { "name": "map", "finalizers": [] }, "data": { "a": "b" } });
+    world.create("/api/v1/namespaces/short/configmaps", &map).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    world.delete("/api/v1/namespaces/short", "Background").await;
+    world.settle(2 * MINUTE).await;
+    assert!(world.get("/api/v1/namespaces/short").await.is_none(), "{}", world.log().tail(20));
+    for path in ["/apis/apps/v1/deployments", "/apis/apps/v1/replicasets", "/api/v1/pods"] {
+        let left = world.list(path).await;
+        assert!(left.is_empty(), "{left:#?}");
+    }
+    world.stays_silent(10 * MINUTE).await;
+}
+
+fn each(what: What, scenario: impl AsyncFn(&mut World, Faults)) {
+    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
+    assert!(runs > 2, "nothing was written");
+}
+
+#[test]
+fn background_with_a_crash_after_each_write() {
+    each(What::CrashAfter, background);
+}
+
+#[test]
+fn foreground_with_a_crash_after_each_write() {
+    each(What::CrashAfter, foreground);
+}
+
+#[test]
+fn orphan_with_a_crash_after_each_write() {
+    each(What::CrashAfter, orphan);
+}
+
+#[test]
+fn namespace_with_a_crash_after_each_write() {
+    each(What::CrashAfter, namespace);
+}

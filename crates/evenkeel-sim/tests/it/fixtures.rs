@@ -1,6 +1,6 @@
 //! Objects that the scenarios share, and what is asked of them in the end.
 
-use evenkeel_sim::World;
+use evenkeel_sim::{Count, PodWatch, World};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -44,7 +44,9 @@ pub(crate) fn bare_pod(name: &str) -> Value {
 pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.is_some_and(|conditions| {
-        conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
     })
 }
 
@@ -59,16 +61,15 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().expect("every object has a uid")
 }
 
-/// Lets `n` pods get ready.
-pub(crate) async fn ready(world: &mut World, n: usize) {
-    let limit = 10 * MINUTE;
+/// Lets all of `n` pods get ready.
+pub(crate) async fn ready(world: &mut World, pods: &PodWatch, n: usize) {
     let what = format!("{n} pods are ready");
-    world
-        .until(&what, limit, async |user| {
-            let pods = user.list(PODS).await;
-            pods.len() == n && pods.iter().all(is_ready)
-        })
-        .await;
+    world.until(&what, 10 * MINUTE, async |_| pods.now() == Count { active: n, ready: n }).await;
+}
+
+/// The pods that the scenarios are about.
+pub(crate) async fn web_pods(world: &World) -> PodWatch {
+    world.watch_pods("default", ("app", "web")).await
 }
 
 /// Exactly `n` pods, all ready, all of this owner and image, none on its way out.
@@ -97,7 +98,11 @@ pub(crate) async fn check_deployment(world: &World, n: usize, image: &str, revis
         assert_eq!(set["status"]["observedGeneration"], set["metadata"]["generation"], "{set:#}");
     }
     for set in old {
-        assert_eq!((&set["spec"]["replicas"], &set["status"]["replicas"]), (&json!(0), &json!(0)), "{set:#}");
+        assert_eq!(
+            (&set["spec"]["replicas"], &set["status"]["replicas"]),
+            (&json!(0), &json!(0)),
+            "{set:#}"
+        );
     }
     assert_eq!(new["spec"]["replicas"], n, "{new:#}");
     assert_eq!(new["status"]["availableReplicas"], n, "{new:#}");

@@ -1,6 +1,6 @@
 //! A seed reproduces a run to the letter.
 
-use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, ready};
+use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, ready, web_pods};
 use evenkeel_sim::{Fault, Faults, Options, Part, What, Write, simulate};
 use serde_json::json;
 
@@ -8,6 +8,7 @@ fn run(seed: u64) -> Vec<Write> {
     let options = Options { seed, ..Options::default() };
     simulate(options, async |world| {
         world.settle(REST).await;
+        let pods = web_pods(world).await;
         let fault = |part, at, what| Fault { part, at, what };
         world.arm(Faults {
             at_writes: vec![
@@ -20,7 +21,7 @@ fn run(seed: u64) -> Vec<Write> {
             stale: SECOND,
         });
         world.create(DEPLOYMENTS, &deployment(6, "a")).await;
-        ready(world, 6).await;
+        ready(world, &pods, 6).await;
         let image = json!({ "spec": { "template": { "spec": {
             "containers": [{ "name": "web", "image": "b" }],
         } } } });

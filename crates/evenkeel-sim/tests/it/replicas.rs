@@ -1,1 +1,77 @@
-//! Replicas.
+//! Pods are taken over, added and taken away while something goes wrong.
+
+use crate::fixtures::{
+    CONTROLLERS, DEPLOYMENTS, MINUTE, PODS, REST, bare_pod, check_deployment, check_pods,
+    deployment, ready, template, uid, web_pods,
+};
+use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+
+/// Six pods become two: no more go than have to, and none is added.
+async fn scale_down(world: &mut World, faults: Faults) {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.create(DEPLOYMENTS, &deployment(6, "a")).await;
+    ready(world, &pods, 6).await;
+    world.settle(REST).await;
+    let before = world.list(PODS).await;
+    world.arm(faults);
+    pods.reset();
+    let scale = json!({ "spec": { "replicas": 2 } });
+    world.merge(&format!("{DEPLOYMENTS}/web"), &scale).await;
+    world.settle(REST).await;
+    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    check_deployment(world, 2, "a", 1).await;
+    let was_there = |pod: &Value| before.iter().any(|old| uid(old) == uid(pod));
+    assert!(world.list(PODS).await.iter().all(was_there), "a pod was replaced");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// A ReplicationController of three finds two pods that nobody owns and adds one.
+async fn adoption(world: &mut World, faults: Faults) {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.create(PODS, &bare_pod("one")).await;
+    world.create(PODS, &bare_pod("two")).await;
+    ready(world, &pods, 2).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    let controller = json!({
+        "metadata": { "name": "web" }, "spec": { "replicas": 3, "template": template("a") },
+    });
+    let controller = world.create(CONTROLLERS, &controller).await;
+    world.settle(REST).await;
+    let found = world.list(PODS).await;
+    check_pods(&found, 3, uid(&controller), "a");
+    for name in ["one", "two"] {
+        assert!(found.iter().any(|pod| pod["metadata"]["name"] == name), "{name} is gone");
+    }
+    assert!(pods.most_active() <= 3, "too many pods: {:?}", pods.counts());
+    let status = world.get(&format!("{CONTROLLERS}/web")).await.expect("it is there");
+    assert_eq!(status["status"]["availableReplicas"], 3, "{status:#}");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+#[test]
+fn scale_down_with_a_crash_after_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::CrashAfter, scale_down) > 7);
+}
+
+#[test]
+fn scale_down_with_each_answer_lost() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::LoseAnswer, scale_down) > 7);
+}
+
+#[test]
+fn adoption_with_a_crash_after_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::CrashAfter, adoption) > 4);
+}
+
+#[test]
+fn adoption_with_each_answer_lost() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::LoseAnswer, adoption) > 4);
+}
