@@ -21,7 +21,7 @@ pub fn each_write(
     options: &Options,
     part: Part,
     what: What,
-    scenario: impl AsyncFn(&mut World, Faults),
+    scenario: &impl AsyncFn(&mut World, Faults),
 ) -> u64 {
     let mut at = 0;
     loop {
@@ -29,7 +29,7 @@ pub fn each_write(
         let _told = Told(format!("seed {}, {what:?} at write {at} of {part:?}", options.seed));
         let fault = Fault { part, at, what };
         let faults = Faults { at_writes: vec![fault], ..Faults::default() };
-        let writes = with(options, faults, &scenario);
+        let writes = with(options, faults, scenario);
         if writes(part) < at {
             return at;
         }
@@ -40,7 +40,7 @@ pub fn each_write(
 pub fn with(
     options: &Options,
     faults: Faults,
-    scenario: impl AsyncFn(&mut World, Faults),
+    scenario: &impl AsyncFn(&mut World, Faults),
 ) -> impl Fn(Part) -> u64 {
     let _told = Told(format!("seed {}, {faults:?}", options.seed));
     let parts = [Part::Controllers, Part::Scheduler, Part::Nodes];

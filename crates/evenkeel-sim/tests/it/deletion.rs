@@ -92,27 +92,27 @@ async fn namespace(world: &mut World, faults: Faults) {
     world.stays_silent(10 * MINUTE).await;
 }
 
-fn each(what: What, scenario: impl AsyncFn(&mut World, Faults)) {
+fn each(what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
     let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
     assert!(runs > 2, "nothing was written");
 }
 
 #[test]
 fn background_with_a_crash_after_each_write() {
-    each(What::CrashAfter, background);
+    each(What::CrashAfter, &background);
 }
 
 #[test]
 fn foreground_with_a_crash_after_each_write() {
-    each(What::CrashAfter, foreground);
+    each(What::CrashAfter, &foreground);
 }
 
 #[test]
 fn orphan_with_a_crash_after_each_write() {
-    each(What::CrashAfter, orphan);
+    each(What::CrashAfter, &orphan);
 }
 
 #[test]
 fn namespace_with_a_crash_after_each_write() {
-    each(What::CrashAfter, namespace);
+    each(What::CrashAfter, &namespace);
 }

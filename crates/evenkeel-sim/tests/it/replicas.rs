@@ -55,23 +55,23 @@ async fn adoption(world: &mut World, faults: Faults) {
 #[test]
 fn scale_down_with_a_crash_after_each_write() {
     let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, scale_down) > 7);
+    assert!(explore::each_write(&options, part, What::CrashAfter, &scale_down) > 7);
 }
 
 #[test]
 fn scale_down_with_each_answer_lost() {
     let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::LoseAnswer, scale_down) > 7);
+    assert!(explore::each_write(&options, part, What::LoseAnswer, &scale_down) > 7);
 }
 
 #[test]
 fn adoption_with_a_crash_after_each_write() {
     let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, adoption) > 4);
+    assert!(explore::each_write(&options, part, What::CrashAfter, &adoption) > 4);
 }
 
 #[test]
 fn adoption_with_each_answer_lost() {
     let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::LoseAnswer, adoption) > 4);
+    assert!(explore::each_write(&options, part, What::LoseAnswer, &adoption) > 4);
 }

@@ -25,7 +25,7 @@ async fn rollout(world: &mut World, faults: Faults) {
 }
 
 fn each(what: What) {
-    let runs = explore::each_write(&Options::default(), Part::Controllers, what, rollout);
+    let runs = explore::each_write(&Options::default(), Part::Controllers, what, &rollout);
     println!("{runs} runs with {what:?}");
     assert!(runs > 20, "the scenario has {runs} writes only");
 }
