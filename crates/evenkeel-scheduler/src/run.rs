@@ -139,6 +139,8 @@ impl Scheduler {
             .next_due()
             .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO));
         tokio::select! {
+            // In order, so that a run can be repeated; none of them starves another, since `work` takes in all there is.
+            biased;
             event = events.recv() => match event {
                 Some(event) => self.apply(event),
                 None => return false,

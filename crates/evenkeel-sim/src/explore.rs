@@ -1,6 +1,7 @@
 //! Runs a scenario again and again, with something else going wrong each time.
 
 use crate::{Fault, Faults, Options, Part, What, World, simulate};
+use std::collections::BTreeMap;
 
 /// Says on a panic which run it was.
 struct Told(String);
@@ -30,23 +31,21 @@ pub fn each_write(
         let fault = Fault { part, at, what };
         let faults = Faults { at_writes: vec![fault], ..Faults::default() };
         let writes = with(options, faults, scenario);
-        if writes(part) < at {
+        if writes.get(&part).is_none_or(|writes| *writes < at) {
             return at;
         }
     }
 }
 
-/// Runs `scenario` once with these faults. Returns how much each part wrote.
+/// Runs `scenario` once with these faults. Returns how much each part wrote, leases and events aside.
 pub fn with(
     options: &Options,
     faults: Faults,
     scenario: &impl AsyncFn(&mut World, Faults),
-) -> impl Fn(Part) -> u64 {
+) -> BTreeMap<Part, u64> {
     let _told = Told(format!("seed {}, {faults:?}", options.seed));
-    let parts = [Part::Controllers, Part::Scheduler, Part::Nodes];
-    let written = simulate(options.clone(), async |world| {
+    simulate(options.clone(), async |world| {
         scenario(world, faults).await;
-        parts.map(|part| world.writes(part))
-    });
-    move |part| parts.iter().position(|of| *of == part).map_or(0, |at| written[at])
+        options.parts.iter().map(|part| (*part, world.writes(*part))).collect()
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::Part;
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -48,6 +49,23 @@ impl Faults {
     pub fn one(at: u64, what: What) -> Self {
         let fault = Fault { part: Part::Controllers, at, what };
         Self { at_writes: vec![fault], ..Self::default() }
+    }
+
+    /// `n` things of `kinds` that the seed chooses, at the first `span` writes of any part, with events up to `stale` late.
+    pub fn drawn(seed: u64, n: u64, span: u64, kinds: &[What], stale: Duration) -> Self {
+        let draw = |i: u64, label: &str| {
+            // Its keys are fixed, unlike those of a map's hasher.
+            let mut hasher = DefaultHasher::new();
+            (seed, i, label).hash(&mut hasher);
+            hasher.finish()
+        };
+        let parts = [Part::Controllers, Part::Controllers, Part::Scheduler, Part::Nodes];
+        let one = |i| Fault {
+            part: parts[(draw(i, "part") % 4) as usize],
+            at: draw(i, "at") % span.max(1) + 1,
+            what: kinds[(draw(i, "what") % kinds.len() as u64) as usize],
+        };
+        Self { at_writes: (0..n).map(one).collect(), stale }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Things are deleted, in each manner, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SETS, controller, deployment, is_ready, ready, uid, web_pods,
+    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, controller, deployment, is_ready, ready, uid,
+    web_pods,
 };
 use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
@@ -115,4 +116,24 @@ fn orphan_with_a_crash_after_each_write() {
 #[test]
 fn namespace_with_a_crash_after_each_write() {
     each(What::CrashAfter, &namespace);
+}
+
+/// Every manner of deletion, with several things at once.
+#[test]
+fn with_everything_going_wrong() {
+    let kinds = [
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::LoseAnswer,
+        What::BreakWatches,
+    ];
+    for seed in 0..4 {
+        let faults = || Faults::drawn(seed, 4, 12, &kinds, SECOND);
+        let options = Options { seed, ..Options::default() };
+        explore::with(&options, faults(), &background);
+        explore::with(&options, faults(), &foreground);
+        explore::with(&options, faults(), &orphan);
+        explore::with(&options, faults(), &namespace);
+    }
 }

@@ -1,6 +1,8 @@
 //! A Deployment gets a new image while something goes wrong.
 
-use crate::fixtures::{DEPLOYMENTS, MINUTE, REST, check_deployment, deployment, ready, web_pods};
+use crate::fixtures::{
+    DEPLOYMENTS, MINUTE, REST, SECOND, check_deployment, deployment, ready, web_pods,
+};
 use evenkeel_sim::{Faults, Options, Part, What, World, explore};
 use serde_json::json;
 
@@ -26,11 +28,33 @@ async fn rollout(world: &mut World, faults: Faults) {
 
 fn each(what: What) {
     let runs = explore::each_write(&Options::default(), Part::Controllers, what, &rollout);
-    println!("{runs} runs with {what:?}");
     assert!(runs > 20, "the scenario has {runs} writes only");
 }
 
 #[test]
 fn with_a_crash_after_each_write() {
     each(What::CrashAfter);
+}
+
+#[test]
+fn with_a_crash_before_each_write() {
+    each(What::CrashBefore);
+}
+
+/// What a cluster in trouble does: several things at once, and nobody is up to date.
+#[test]
+fn with_everything_going_wrong() {
+    let kinds = [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::Refuse(503),
+        What::LoseRequest,
+        What::BreakWatches,
+    ];
+    for seed in 0..12 {
+        let faults = Faults::drawn(seed, 8, 40, &kinds, SECOND);
+        explore::with(&Options { seed, ..Options::default() }, faults, &rollout);
+    }
 }

@@ -22,6 +22,7 @@ impl GarbageCollector {
         let mut watched = BTreeSet::new();
         loop {
             let found = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 found = self.0.client.api_resources() => found,
             };
@@ -37,6 +38,7 @@ impl GarbageCollector {
                 }
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.0.env.clock.sleep(DISCOVERY) => {}
             }
@@ -71,6 +73,7 @@ impl GarbageCollector {
         watched.extend(new);
         let all = async { while syncing.next().await.is_some() {} };
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             () = all => {}
             () = self.0.env.clock.sleep(SYNC) => tracing::warn!("Some resources are not in the garbage collector's sight yet"),
