@@ -176,8 +176,8 @@ impl Kubelets {
             .await
         {
             Ok(written) => Ok(Some(written.meta.version())),
-            // 409: the name belongs to another pod by now.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(None),
+            // A conflict may mean that the name belongs to another pod by now; the cache will say so before the next try.
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -189,7 +189,7 @@ impl Kubelets {
             ..DeleteOptions::default()
         };
         match self.client.delete(&Pod::kind(), &key.namespace, &key.name, &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }

@@ -118,6 +118,13 @@ fn namespace_with_a_crash_after_each_write() {
     each(What::CrashAfter, &namespace);
 }
 
+/// A kubelet that was told of a conflict once still removes its pods.
+#[test]
+fn with_each_write_of_the_nodes_in_conflict() {
+    let options = Options::default();
+    assert!(explore::each_write(&options, Part::Nodes, What::Refuse(409), &background) > 3);
+}
+
 /// Every manner of deletion, with several things at once.
 #[test]
 fn with_everything_going_wrong() {
