@@ -9,6 +9,8 @@ pub(crate) mod typed;
 pub(crate) mod yaml;
 mod yaml_scalar;
 
+use evenkeel_api::DecodeError;
+use evenkeel_api::protobuf::{Envelope, MAGIC, Transcoder};
 use serde_json::{Map, Value};
 
 use self::json::Json;
@@ -55,7 +57,7 @@ pub(crate) fn object(
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
     let json;
-    let (content_type, body) = if body.starts_with(evenkeel_api::protobuf::MAGIC.as_slice()) {
+    let (content_type, body) = if body.starts_with(MAGIC.as_slice()) {
         json = from_protobuf(expected, body)?;
         ("application/json", json.as_slice())
     } else {
@@ -69,7 +71,7 @@ pub(crate) fn object(
 
 /// The JSON of a protobuf body, which is then read as any other.
 fn from_protobuf(expected: &GroupVersionKind, body: &[u8]) -> Result<Vec<u8>, StatusError> {
-    let object = evenkeel_api::protobuf::Transcoder::decode_envelope(body)
+    let object = Transcoder::decode_envelope(body)
         .map_err(|error| unrecognized(expected, &error.to_string(), body))?;
     serde_json::to_vec(&object).map_err(StatusError::internal)
 }
@@ -197,8 +199,19 @@ fn summary(body: &[u8]) -> String {
 }
 
 /// Reads the body of a DELETE as a tree: JSON, YAML or protobuf `DeleteOptions`; unknown fields are dropped later.
-pub(crate) fn options(body: &[u8], _content_type: &str) -> Result<Value, StatusError> {
-    serde_json::from_slice(body).map_err(|error| {
-        StatusError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
-    })
+pub(crate) fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
+    if body.starts_with(MAGIC.as_slice()) {
+        return options_from_protobuf(body)
+            .map_err(|error| StatusError::bad_request(error.to_string()));
+    }
+    let document = read(content_type, body).map_err(StatusError::bad_request)?;
+    Ok(document.json.to_value())
+}
+
+/// Options are of every group, so they are read by kind, whichever version a client names beside it.
+fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {
+    let envelope = Envelope::open(body)?;
+    let mut options = Transcoder::decode("v1", &envelope.kind, envelope.raw)?;
+    options["apiVersion"] = (&*envelope.api_version).into();
+    Ok(options)
 }

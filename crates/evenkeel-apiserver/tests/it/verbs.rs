@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use evenkeel_api::protobuf::Transcoder;
 use evenkeel_apiserver::{Clock, Server};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -40,6 +41,27 @@ async fn an_object_lives_and_dies() {
     let (code, status) = client.ask("DELETE", &path, Value::Null).await;
     assert_eq!((code.as_u16(), &status["status"]), (200, &json!("Success")));
     assert_eq!(client.ask("GET", &path, Value::Null).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_a_deletion_are_read_in_every_form() {
+    let client = Client::start().await;
+    let (_, made) = client.ask("POST", CONFIGMAPS, configmap("x")).await;
+    let path = format!("{CONFIGMAPS}/x");
+    let uid = |uid: &str| json!({"apiVersion": "apps/v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+    let protobuf = |options| Transcoder::encode_envelope(&options).expect("options");
+    let deleted = async |kind: &str, body: Vec<u8>| {
+        let headers = [("content-type", kind)];
+        client.send("DELETE", &path, &headers, body.into()).await.status().as_u16()
+    };
+    let other = protobuf(uid("another"));
+    assert_eq!(deleted("application/vnd.kubernetes.protobuf", other).await, 409);
+    let cut = protobuf(uid("another"))[..20].to_vec();
+    assert_eq!(deleted("application/vnd.kubernetes.protobuf", cut).await, 400);
+    let yaml = "kind: DeleteOptions\npreconditions: {uid: another}\n";
+    assert_eq!(deleted("application/yaml", yaml.into()).await, 409);
+    let right = protobuf(uid(made["metadata"]["uid"].as_str().expect("a uid")));
+    assert_eq!(deleted("application/vnd.kubernetes.protobuf", right).await, 200);
 }
 
 #[tokio::test(start_paused = true)]
