@@ -1,7 +1,11 @@
 //! Deployments from creation to the last old pod.
 
 use crate::world::World;
-use evenkeel_api::views::{Deployment, Pod, ReplicaSet};
+use evenkeel_api::{
+    View,
+    views::{Deployment, Namespace, Pod, ReplicaSet},
+};
+use evenkeel_runtime::client::DeleteOptions;
 use serde_json::{Value, json};
 
 const WEB: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
@@ -60,6 +64,21 @@ async fn a_deployment_runs_rolls_out_and_scales() {
     let scaled =
         world.events().await.iter().filter(|event| event.contains("ScalingReplicaSet")).count();
     assert_eq!(scaled, 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_of_a_set_that_a_namespace_that_goes_refused() {
+    let world = World::start().await;
+    world.create("/apis/apps/v1/namespaces/ns/deployments", &web(3, &json!({}))).await;
+    world.settle().await;
+    let before = deployment(&world).await.status;
+    let delete = DeleteOptions::default();
+    world.client.delete(&Namespace::kind(), "", "ns", &delete).await.unwrap();
+    world.merge(WEB, &image("two")).await;
+    world.settle().await;
+    assert_eq!(sizes(&world).await, [3]);
+    assert_eq!(deployment(&world).await.status, before);
+    assert!(!world.events().await.iter().any(|event| event.contains("ReplicaSetCreateError")));
 }
 
 #[tokio::test(start_paused = true)]
