@@ -1,5 +1,4 @@
 //! The controllers of workloads over the embedded API server, in one process and in virtual time.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod deployment;
