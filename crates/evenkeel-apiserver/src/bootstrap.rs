@@ -44,17 +44,17 @@ fn put(
     mut object: Value,
     now: &str,
 ) -> Result<(), StatusError> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key = key(resource, &text("namespace"), &text("name"));
+    if api.store.peek(&resource.shelf, &key).is_some() {
+        return Ok(());
+    }
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
     patch::track(&resource.gvk, None, &mut object, &writer);
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let key = key(resource, &text("namespace"), &text("name"));
-    if api.store.peek(&resource.shelf, &key).is_some() {
-        return Ok(());
-    }
     let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
     match api.store.put_lazily(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets))
     {

@@ -230,6 +230,7 @@ pub(crate) fn drop_field(object: &mut Value, field: &str) {
 pub(crate) fn keep_field(new: &mut Value, old: &Value, field: &str) {
     let Some(map) = new.as_object_mut() else { return };
     match old.get(field) {
+        Some(value) if map.get(field) == Some(value) => {}
         Some(value) => {
             map.insert(field.to_owned(), value.clone());
         }

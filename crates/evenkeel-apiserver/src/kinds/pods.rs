@@ -21,18 +21,10 @@ pub(super) fn create(pod: &mut Value, now: &str) {
 pub(super) fn update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
-            let status = new.get("status").cloned();
-            let metadata = new.get("metadata").cloned();
             keep_field(new, old, "spec");
-            if let Some(metadata) = metadata {
-                set(new, "metadata", metadata);
-            }
             // Deletion is asked for elsewhere, and owners are set elsewhere.
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
-            if let Some(status) = status {
-                set(new, "status", status);
-            }
             copy(new, old, "status.qosClass");
         }
         "ephemeralcontainers" => {

@@ -1,6 +1,5 @@
 //! Reads and writes of stored objects from within hooks.
 
-use super::value::text;
 use crate::api::{Api, key};
 use crate::resource::ResourceType;
 use crate::status::StatusError;
@@ -17,8 +16,11 @@ pub(super) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str)
     api.store
         .all(&resource.shelf)
         .iter()
+        .filter(|entry| {
+            let within = entry.key.strip_prefix(namespace);
+            namespace.is_empty() || within.is_some_and(|rest| rest.starts_with('/'))
+        })
         .filter_map(|entry| entry.decode().ok())
-        .filter(|object| namespace.is_empty() || text(object, "metadata.namespace") == namespace)
         .collect()
 }
 

@@ -132,7 +132,7 @@ impl Run<'_> {
         update::take(self.schema, &mut managers, &changes, Some(&id));
         let changed = !equal(self.live, &object);
         if let Some(entry) = managers.entries.get_mut(&id) {
-            entry.fields = entry.fields.difference(&ignored::system());
+            entry.fields = entry.fields.difference(ignored::system());
             if changed {
                 entry.time = entries::time(self.write.now);
             }

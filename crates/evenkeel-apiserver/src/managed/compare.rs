@@ -64,6 +64,10 @@ impl Walker {
 
     fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, at: Option<At<'_>>) {
         let Some(shown) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
+        // Most of an object stays as it was: nothing below need be looked at.
+        if old.is_some() && old == new {
+            return;
+        }
         match form::form(at, shown) {
             Form::Map(at) if form::entries(old).is_some() || form::entries(new).is_some() => {
                 let keys: BTreeSet<&String> = [old, new]

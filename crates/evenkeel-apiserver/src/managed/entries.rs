@@ -182,12 +182,9 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
         list.sort();
         list
     };
-    if old.pointer("/metadata/managedFields") == new.pointer("/metadata/managedFields")
-        || timeless(old) != timeless(new)
-    {
-        return;
-    }
+    // The cheap question first: most writes change more than managers.
     if equal_but_for_managers(old, new)
+        && timeless(old) == timeless(new)
         && let Some(list) = old.pointer("/metadata/managedFields").cloned()
         && let Some(place) = new.pointer_mut("/metadata/managedFields")
     {

@@ -1,5 +1,7 @@
 //! Fields that are nobody's: the system's own, and those that a write to the resource or its sub-resource cannot change.
 
+use std::sync::OnceLock;
+
 use super::set::FieldSet;
 use crate::schema::Schema;
 
@@ -15,7 +17,12 @@ const STRICT_GROUPS: [&str; 7] = [
 ];
 
 /// Fields of every object that no manager owns.
-pub(super) fn system() -> FieldSet {
+pub(super) fn system() -> &'static FieldSet {
+    static SYSTEM: OnceLock<FieldSet> = OnceLock::new();
+    SYSTEM.get_or_init(system_fields)
+}
+
+fn system_fields() -> FieldSet {
     let names = [
         "name",
         "namespace",

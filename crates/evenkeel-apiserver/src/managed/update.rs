@@ -59,7 +59,7 @@ pub(super) fn own_changes(
     let reset = ignored::reset(schema, write.subresource);
     let changes = compare(old, new, schema.at()).outside(&reset);
     take(schema, managers, &changes, None);
-    let own = changes.written().difference(&ignored::system());
+    let own = changes.written().difference(ignored::system());
     if !own.is_empty() {
         let api_version = schema.api_version();
         let id = ManagerId {

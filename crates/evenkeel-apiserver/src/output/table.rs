@@ -5,6 +5,7 @@ use super::{Include, META, partial_value, printers};
 use crate::resource::ResourceType;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -12,17 +13,18 @@ use std::sync::OnceLock;
 static DATA: &str = include_str!("../../data/columns.jsonl");
 
 #[derive(Deserialize)]
-struct Row {
-    resource: String,
-    columns: Value,
+struct Row<'a> {
+    resource: &'a str,
+    #[serde(borrow)]
+    columns: &'a RawValue,
 }
 
-/// Column definitions by `apiVersion/resource`.
-fn columns() -> &'static BTreeMap<String, Value> {
-    static ALL: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
+/// Column definitions by `apiVersion/resource`, as text: each is read when somebody looks at such a table.
+fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
+    static ALL: OnceLock<BTreeMap<&'static str, &'static RawValue>> = OnceLock::new();
     ALL.get_or_init(|| {
         DATA.lines()
-            .filter_map(|line| serde_json::from_str::<Row>(line).ok())
+            .filter_map(|line| serde_json::from_str::<Row<'static>>(line).ok())
             .map(|row| (row.resource, row.columns))
             .collect()
     })
@@ -40,8 +42,8 @@ fn definitions(resource: &ResourceType, part: &str) -> Value {
     } else {
         "autoscaling/v1/scale".to_owned()
     };
-    if let Some(known) = columns().get(&key) {
-        return known.clone();
+    if let Some(Ok(known)) = columns().get(&*key).map(|text| serde_json::from_str(text.get())) {
+        return known;
     }
     resource
         .columns

@@ -24,27 +24,24 @@ pub(super) fn patch(
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
     let patch = json::parse(body).map_err(|_| StatusError::bad_request("invalid JSON patch"))?;
-    let (object, strict, source, shown) = match form {
+    let (object, strict, source) = match form {
         PatchType::Json => {
             let strict = checked(json_patch::check(&patch))?;
-            let object = by_json_patch(current, &patch)?;
-            let shown = object.to_string();
-            (object, strict, Source::Text, shown)
+            (by_json_patch(current, &patch)?, strict, Source::Text)
         }
         PatchType::Strategic => {
             let strict = map_only(&patch, "")?;
-            let shown = go(&patch.to_value());
-            (by_strategy(current, &patch, schema)?, strict, Source::Tree, shown)
+            (by_strategy(current, &patch, schema)?, strict, Source::Tree)
         }
         PatchType::Merge | PatchType::Apply => {
             let strict = map_only(&patch, "error decoding patch: ")?;
-            let object = by_merge(current, &patch)?;
-            let shown = object.to_string();
-            (object, strict, Source::Text, shown)
+            (by_merge(current, &patch)?, strict, Source::Text)
         }
     };
-    finish(kind, schema, &object, source, strict, validation)
-        .map_err(|detail| invalid(&shown, &detail))
+    finish(kind, schema, &object, source, strict, validation).map_err(|detail| match form {
+        PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
+        _ => invalid(&object.to_string(), &detail),
+    })
 }
 
 fn checked(strict: Result<Vec<String>, String>) -> Result<Vec<String>, StatusError> {

@@ -1,5 +1,7 @@
 //! PATCH of an object or of a part of it, and server-side apply.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
@@ -63,10 +65,12 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         return Err(StatusError::not_found(&stored.name, ask.target.name).into());
     };
     let old = entry.decode().map_err(StatusError::internal)?;
-    let mut current = old.clone();
-    write.convert_out(&mut current);
     if let Some(part) = stored.hooks.read_part(ask.target.subresource, &old) {
         return patch_part(write, form, body, &entry, &old, part?).await;
+    }
+    let mut current = Cow::Borrowed(&old);
+    if !ask.resource().stored {
+        write.convert_out(current.to_mut());
     }
     let Patched { object, warnings } = patched(write, form, body, &current)?;
     write.warnings = warnings;

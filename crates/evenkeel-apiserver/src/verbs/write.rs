@@ -20,6 +20,9 @@ use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
 /// How often a write that lost a race is tried again.
 pub(super) const TRIES: usize = 32;
 
+/// How many names are tried for an object that has a prefix of one.
+const NAMES: usize = 8;
+
 /// A write under way.
 pub(super) struct Write<'a> {
     pub(super) ask: &'a Ask<'a>,
@@ -152,26 +155,14 @@ impl<'a> Write<'a> {
         }
         let prefix = meta::text(&object, "generateName").to_owned();
         let generate = meta::text(&object, "name").is_empty() && !prefix.is_empty();
-        let tries = if generate { 8 } else { 1 };
-        let mut taken = String::new();
-        for _ in 0..tries {
-            let mut object = object.clone();
-            if generate {
-                meta::set(
-                    &mut object,
-                    "name",
-                    &self.ask.api.random(|rng| meta::generate_name(&prefix, rng)),
-                );
-            }
-            let name = meta::text(&object, "name").to_owned();
-            match self.insert(object, &name).await {
-                Ok(written) => return Ok(written),
-                Err(Lost::Refused(error)) => return Err(error),
-                Err(Lost::Race) => taken = name,
-            }
-        }
         if generate {
-            return Err(StatusError::generate_name_conflict(&self.stored.name, &taken));
+            return self.create_named_by_chance(&object, &prefix).await;
+        }
+        let taken = meta::text(&object, "name").to_owned();
+        match self.insert(object, &taken).await {
+            Ok(written) => return Ok(written),
+            Err(Lost::Refused(error)) => return Err(error),
+            Err(Lost::Race) => {}
         }
         let mut error = StatusError::already_exists(&self.stored.name, &taken);
         let key = key(&self.stored, self.ask.target.namespace, &taken);
@@ -180,6 +171,26 @@ impl<'a> Write<'a> {
             error.0.message = format!("object is being deleted: {}", error.0.message);
         }
         Err(error)
+    }
+
+    /// Makes an object under a name that nobody has.
+    async fn create_named_by_chance(
+        &mut self,
+        object: &Value,
+        prefix: &str,
+    ) -> Result<Written, StatusError> {
+        let mut taken = String::new();
+        for _ in 0..NAMES {
+            let mut object = object.clone();
+            let name = self.ask.api.random(|rng| meta::generate_name(prefix, rng));
+            meta::set(&mut object, "name", &name);
+            match self.insert(object, &name).await {
+                Ok(written) => return Ok(written),
+                Err(Lost::Refused(error)) => return Err(error),
+                Err(Lost::Race) => taken = name,
+            }
+        }
+        Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
     async fn insert(&mut self, mut object: Value, name: &str) -> Result<Written, Lost> {

@@ -1,9 +1,9 @@
 //! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority.
 
 use crate::api::Context;
-use crate::kinds::value::{at, flag, int, list, set, text};
-use crate::kinds::writes;
+use crate::kinds::value::{at, int, list, set, text};
 use crate::status::StatusError;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 const SECONDS: i64 = 300;
@@ -79,10 +79,24 @@ fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
     })
 }
 
+/// What tells whether a priority class is the default.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Class {
+    #[serde(default)]
+    global_default: bool,
+    #[serde(default)]
+    value: i64,
+}
+
 /// The class for pods that name none: of those marked, the one with the lowest value.
 fn default_class(cx: &Context<'_>) -> Option<Value> {
-    writes::all(cx.api, "scheduling.k8s.io/v1", "priorityclasses", "")
-        .into_iter()
-        .filter(|class| flag(class, "globalDefault"))
-        .min_by_key(|class| int(class, "value").unwrap_or_default())
+    let resource = cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses")?;
+    // Every new pod asks: of classes that are no default nothing else is read.
+    let entries = cx.api.store.all(&resource.shelf);
+    let marked = entries.iter().filter_map(|entry| {
+        let class: Class = serde_json::from_slice(entry.json()).ok()?;
+        class.global_default.then_some((class.value, entry))
+    });
+    marked.min_by_key(|(value, _)| *value)?.1.decode().ok()
 }
