@@ -6,7 +6,8 @@ use super::{binding, conditions, writes};
 use crate::api::{Answer, Call, seconds};
 use crate::patch::{self, Writer};
 use crate::status::StatusError;
-use crate::verbs::delete::{DeleteOptions, delete};
+use crate::verbs::delete::delete;
+use crate::verbs::delete_options::DeleteOptions;
 use http::StatusCode;
 use serde_json::{Value, json};
 

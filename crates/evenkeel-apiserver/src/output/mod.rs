@@ -3,8 +3,10 @@
 pub(crate) mod accept;
 mod cells;
 mod duration;
+mod partial;
 mod pretty;
 mod printers;
+mod protobuf_frame;
 mod table;
 mod yaml;
 
@@ -12,11 +14,10 @@ use bytes::Bytes;
 use evenkeel_api::protobuf::Transcoder;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::accept::Clause;
+use self::partial::{metadata_list, partial, partial_value, version_of};
 use crate::resource::ResourceType;
 use crate::status::StatusError;
 
@@ -253,7 +254,7 @@ impl Format {
         };
         if self.encoding == Encoding::Protobuf {
             let inner = self.bytes(&value()?)?;
-            return Ok(protobuf_frame(event, &inner));
+            return Ok(protobuf_frame::event(event, &inner));
         }
         let mut out = Vec::with_capacity(object.len() + 32);
         out.extend_from_slice(b"{\"type\":\"");
@@ -404,81 +405,9 @@ fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
     serde_json::from_slice(bytes).map_err(StatusError::internal)
 }
 
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(borrow)]
-    metadata: &'a RawValue,
-}
-
-/// Writes the PartialObjectMetadata of an object, its metadata copied as it stands.
-fn partial(object: &[u8], out: &mut Vec<u8>) -> Result<(), StatusError> {
-    let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
-    out.extend_from_slice(
-        b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":",
-    );
-    out.extend_from_slice(head.metadata.get().as_bytes());
-    out.push(b'}');
-    Ok(())
-}
-
-fn partial_value(object: &Value) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata})
-}
-
-fn metadata_list(
-    items: &mut dyn ExactSizeIterator<Item = Bytes>,
-    meta: &ListMeta,
-) -> Result<Bytes, StatusError> {
-    let mut out = Vec::with_capacity(256 + items.len() * 256);
-    let head =
-        json!({"kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": meta.value()});
-    open(&head, &mut out);
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        partial(&item, &mut out)?;
-    }
-    out.extend_from_slice(b"]}");
-    Ok(out.into())
-}
-
 /// Writes a list's head and opens its items.
 fn open(head: &Value, out: &mut Vec<u8>) {
     let head = head.to_string();
     out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
     out.extend_from_slice(b",\"items\":[");
-}
-
-fn version_of(object: &[u8]) -> Value {
-    let value: Option<Value> = serde_json::from_slice::<Head<'_>>(object)
-        .ok()
-        .and_then(|head| serde_json::from_str(head.metadata.get()).ok());
-    value.and_then(|meta| meta.get("resourceVersion").cloned()).unwrap_or_default()
-}
-
-/// A watch event in protobuf: its length, then type and enveloped object.
-fn protobuf_frame(event: &str, object: &[u8]) -> Bytes {
-    let mut raw = Vec::with_capacity(object.len() + 8);
-    field(1, object, &mut raw);
-    let mut message = Vec::with_capacity(raw.len() + event.len() + 8);
-    field(1, event.as_bytes(), &mut message);
-    field(2, &raw, &mut message);
-    let mut out = Vec::with_capacity(message.len() + 4);
-    out.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    out.extend_from_slice(&message);
-    out.into()
-}
-
-/// A field of bytes in protobuf.
-fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        out.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
-        length >>= 7;
-    }
-    out.push(u8::try_from(length).unwrap_or_default());
-    out.extend_from_slice(bytes);
 }

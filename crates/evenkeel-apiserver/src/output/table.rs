@@ -1,7 +1,8 @@
 //! Tables, as kubectl shows them: columns from data, cells by kind.
 
 use super::cells::{self, Shown};
-use super::{Include, META, partial_value, printers};
+use super::partial::partial_value;
+use super::{Include, META, printers};
 use crate::resource::ResourceType;
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -3,6 +3,7 @@
 mod connect;
 mod create;
 pub(crate) mod delete;
+pub(crate) mod delete_options;
 mod get;
 mod list;
 mod meta;
