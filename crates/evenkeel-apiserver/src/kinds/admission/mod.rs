@@ -1,5 +1,6 @@
 //! Admission: what upstream's default plug-ins change in new objects, or refuse.
 
+mod certificates;
 mod pods;
 mod service_accounts;
 pub(super) mod topology;
@@ -41,6 +42,9 @@ pub(super) fn admit(
         ("", "PersistentVolume", "") if old.is_none() => {
             add_finalizer(object, "kubernetes.io/pv-protection");
             Ok(())
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest", "") if old.is_none() => {
+            certificates::admit(cx, object)
         }
         _ => Ok(()),
     }

@@ -1,0 +1,57 @@
+//! CertificateSubjectRestriction: nobody becomes an administrator by asking for a client certificate.
+
+use crate::api::Context;
+use crate::kinds::value::text;
+use crate::status::StatusError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
+
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+const ADMINISTRATORS: &str = "system:masters";
+
+/// Refuses requests for client certificates of the administrators' group.
+pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError> {
+    if text(request, "spec.signerName") != SIGNER {
+        return Ok(());
+    }
+    let refuse = |why: String| Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    match groups(text(request, "spec.request")) {
+        None => refuse("Failed to parse CSR: it is no PEM of a certificate request".to_owned()),
+        Some(groups) if groups.iter().any(|group| group == ADMINISTRATORS) => {
+            refuse(format!("use of {SIGNER} signer with {ADMINISTRATORS} group is not allowed"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The organizations of a request's subject, which a client certificate makes groups; `None` when it cannot be read.
+fn groups(request: &str) -> Option<Vec<String>> {
+    let pem = STANDARD.decode(request).ok()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    if pem.label != "CERTIFICATE REQUEST" {
+        return None;
+    }
+    let (_, request) = X509CertificationRequest::from_der(&pem.contents).ok()?;
+    let subject = &request.certification_request_info.subject;
+    subject.iter_organization().map(|name| name.as_str().ok().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn organizations_are_groups() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.serialize_request(&key).and_then(|r| r.pem()).expect("a request");
+        assert_eq!(groups(&STANDARD.encode(&pem)), Some(vec![ADMINISTRATORS.to_owned()]));
+        assert_eq!(groups(&STANDARD.encode(pem.replace("REQUEST", "THING"))), None);
+        assert_eq!(groups("nonsense"), None);
+    }
+}
