@@ -14,6 +14,8 @@ pub(crate) struct Metrics {
     watches: AtomicI64,
     inflight: [AtomicI64; 2],
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
+    /// Health checks that were answered, by name and root (`livez`); there is none that fails.
+    checks: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 /// Upper bounds of the buckets of durations, in seconds.
@@ -86,6 +88,31 @@ impl Metrics {
     /// One watch more, or less.
     pub(crate) fn watches(&self, by: i64) {
         self.watches.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Counts a health check.
+    pub(crate) fn checked(&self, root: &'static str, check: &'static str) {
+        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        *checks.entry((check, root)).or_default() += 1;
+    }
+
+    /// `/metrics/slis`: the health checks as text.
+    pub(crate) fn render_checks(&self) -> String {
+        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = String::from(
+            "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n# TYPE kubernetes_healthcheck gauge\n",
+        );
+        for (check, root) in checks.keys() {
+            let _ = writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} 1");
+        }
+        out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
+        for ((check, root), count) in checks.iter() {
+            let _ = writeln!(
+                out,
+                "kubernetes_healthchecks_total{{name=\"{check}\",status=\"success\",type=\"{root}\"}} {count}"
+            );
+        }
+        out
     }
 
     /// Everything as text.

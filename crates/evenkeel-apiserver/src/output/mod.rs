@@ -25,6 +25,7 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const META: &str = "meta.k8s.io/v1";
+const META_BETA: &str = "meta.k8s.io/v1beta1";
 
 /// What the answer is made for: it bounds what may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,8 @@ enum Include {
 pub(crate) struct Format {
     encoding: Encoding,
     shape: Shape,
+    /// Version of the Table or metadata that is answered: both have the same fields in either.
+    meta: &'static str,
 }
 
 impl Format {
@@ -109,7 +112,7 @@ impl Format {
             };
             let shape = match (clause.param("as"), clause.param("g"), clause.param("v")) {
                 ("", "", "") => Shape::Whole,
-                ("Table", "meta.k8s.io", "v1")
+                ("Table", "meta.k8s.io", "v1" | "v1beta1")
                     if encoding != Encoding::Protobuf && table::has(resource) =>
                 {
                     Shape::Table(include(query)?)
@@ -117,14 +120,15 @@ impl Format {
                 (
                     name @ ("PartialObjectMetadata" | "PartialObjectMetadataList"),
                     "meta.k8s.io",
-                    "v1",
+                    "v1" | "v1beta1",
                 ) => {
                     metadata_fits(name, resource, purpose)?;
                     Shape::Metadata
                 }
                 _ => continue,
             };
-            return Ok(Self { encoding, shape });
+            let meta = if clause.param("v") == "v1beta1" { META_BETA } else { META };
+            return Ok(Self { encoding, shape, meta });
         }
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
@@ -155,7 +159,7 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         if self.encoding == Encoding::Json && self.shape == Shape::Metadata {
             let mut out = Vec::new();
-            partial(stored, &mut out)?;
+            partial(self.meta, stored, &mut out)?;
             return Ok(out.into());
         }
         self.bytes(&self.shaped(resource, parse(stored)?, now)?)
@@ -171,13 +175,13 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         match (self.shape, self.encoding) {
             (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
-            (Shape::Metadata, Encoding::Json) => metadata_list(items, meta),
+            (Shape::Metadata, Encoding::Json) => metadata_list(self.meta, items, meta),
             (Shape::Table(include), _) => {
                 let mut rows = Vec::with_capacity(items.len());
                 for item in items {
-                    rows.push(table::row(resource, include, parse(&item)?, now));
+                    rows.push(table::row(resource, self.meta, include, parse(&item)?, now));
                 }
-                self.bytes(&table::table(resource, "", &rows, &meta.value(), true))
+                self.bytes(&table::table(resource, self.meta, "", &rows, &meta.value(), true))
             }
             _ => {
                 let mut all = Vec::with_capacity(items.len());
@@ -192,7 +196,7 @@ impl Format {
                     all.push(item);
                 }
                 let (kind, version) = match self.shape {
-                    Shape::Metadata => ("PartialObjectMetadataList", META),
+                    Shape::Metadata => ("PartialObjectMetadataList", self.meta),
                     _ => (&*resource.list_kind, &*resource.api_version),
                 };
                 self.bytes(&json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": all}))
@@ -245,9 +249,9 @@ impl Format {
             match self.shape {
                 _ if event == "ERROR" => parse(object),
                 Shape::Table(include) => {
-                    let rows = vec![table::row(resource, include, parse(object)?, now)];
+                    let rows = vec![table::row(resource, self.meta, include, parse(object)?, now)];
                     let meta = json!({"resourceVersion": version_of(object)});
-                    Ok(table::table(resource, "", &rows, &meta, first))
+                    Ok(table::table(resource, self.meta, "", &rows, &meta, first))
                 }
                 _ => self.shaped(resource, parse(object)?, now),
             }
@@ -263,7 +267,7 @@ impl Format {
         match self.shape {
             _ if event == "ERROR" => out.extend_from_slice(object),
             Shape::Whole if resource.stored => out.extend_from_slice(object),
-            Shape::Metadata => partial(object, &mut out)?,
+            Shape::Metadata => partial(self.meta, object, &mut out)?,
             _ => serde_json::to_writer(&mut out, &value()?).map_err(StatusError::internal)?,
         }
         out.extend_from_slice(b"}\n");
@@ -277,7 +281,8 @@ impl Format {
         let encoding = accept::clauses(headers)
             .iter()
             .find_map(|clause| encoding(clause, pretty, || clause.param("as") != "Table"));
-        let format = Self { encoding: encoding.unwrap_or(Encoding::Json), shape: Shape::Whole };
+        let encoding = encoding.unwrap_or(Encoding::Json);
+        let format = Self { encoding, shape: Shape::Whole, meta: META };
         let bytes = match format.encoding {
             Encoding::Json => None,
             _ => parse(status).and_then(|value| format.bytes(&value)).ok(),
@@ -296,18 +301,18 @@ impl Format {
         now: Timestamp,
     ) -> Result<Value, StatusError> {
         match self.shape {
-            Shape::Metadata => Ok(partial_value(&object)),
+            Shape::Metadata => Ok(partial_value(self.meta, &object)),
             Shape::Table(include) => {
                 let meta = object.pointer("/metadata/resourceVersion").cloned();
                 let meta =
                     meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
                 let part = part_of(resource, &object);
                 let row = if part.is_empty() {
-                    table::row(resource, include, object, now)
+                    table::row(resource, self.meta, include, object, now)
                 } else {
-                    table::part_row(include, object, now)
+                    table::part_row(self.meta, include, object, now)
                 };
-                Ok(table::table(resource, part, &[row], &meta, true))
+                Ok(table::table(resource, self.meta, part, &[row], &meta, true))
             }
             Shape::Whole => {
                 let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());

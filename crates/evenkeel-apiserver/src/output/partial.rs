@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{ListMeta, META, open};
+use super::{ListMeta, open};
 use crate::status::StatusError;
 
 #[derive(Deserialize)]
@@ -14,37 +14,43 @@ struct Head<'a> {
     metadata: &'a RawValue,
 }
 
-/// Writes the PartialObjectMetadata of an object, its metadata copied as it stands.
-pub(super) fn partial(object: &[u8], out: &mut Vec<u8>) -> Result<(), StatusError> {
+/// Writes the PartialObjectMetadata of an object, its metadata copied as it stands. `version` is that of the answer:
+/// `meta.k8s.io/v1` or the same with `v1beta1`, as below.
+pub(super) fn partial(
+    version: &'static str,
+    object: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), StatusError> {
     let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
-    out.extend_from_slice(
-        b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":",
-    );
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(b"\",\"metadata\":");
     out.extend_from_slice(head.metadata.get().as_bytes());
     out.push(b'}');
     Ok(())
 }
 
 /// The same of a tree.
-pub(super) fn partial_value(object: &Value) -> Value {
+pub(super) fn partial_value(version: &'static str, object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata})
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
 /// A list of them.
 pub(super) fn metadata_list(
+    version: &'static str,
     items: &mut dyn ExactSizeIterator<Item = Bytes>,
     meta: &ListMeta,
 ) -> Result<Bytes, StatusError> {
     let mut out = Vec::with_capacity(256 + items.len() * 256);
     let head =
-        json!({"kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": meta.value()});
+        json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.value()});
     open(&head, &mut out);
     for (at, item) in items.enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        partial(&item, &mut out)?;
+        partial(version, &item, &mut out)?;
     }
     out.extend_from_slice(b"]}");
     Ok(out.into())

@@ -2,7 +2,7 @@
 
 use super::cells::{self, Shown};
 use super::partial::partial_value;
-use super::{Include, META, printers};
+use super::{Include, printers};
 use crate::resource::ResourceType;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -78,6 +78,7 @@ fn column_description(name: &str) -> &'static str {
 /// The row of an object in its stored version.
 pub(super) fn row(
     resource: &ResourceType,
+    version: &'static str,
     include: Include,
     mut object: Value,
     now: Timestamp,
@@ -89,7 +90,7 @@ pub(super) fn row(
     };
     let shown = match include {
         Include::None => Value::Null,
-        Include::Metadata => partial_value(&object),
+        Include::Metadata => partial_value(version, &object),
         Include::Object => {
             if !resource.stored {
                 resource.hooks.convert_out(resource, &mut object);
@@ -101,11 +102,16 @@ pub(super) fn row(
 }
 
 /// The row of a `scale`, the one part of an object that has one.
-pub(super) fn part_row(include: Include, object: Value, now: Timestamp) -> Value {
+pub(super) fn part_row(
+    version: &'static str,
+    include: Include,
+    object: Value,
+    now: Timestamp,
+) -> Value {
     let cells = cells::scale(&Shown { object: &object, now });
     let shown = match include {
         Include::None => Value::Null,
-        Include::Metadata => partial_value(&object),
+        Include::Metadata => partial_value(version, &object),
         Include::Object => object,
     };
     json!({"cells": cells, "object": shown})
@@ -114,11 +120,12 @@ pub(super) fn part_row(include: Include, object: Value, now: Timestamp) -> Value
 /// A Table; later ones of a stream leave the columns out.
 pub(super) fn table(
     resource: &ResourceType,
+    version: &'static str,
     part: &str,
     rows: &[Value],
     meta: &Value,
     first: bool,
 ) -> Value {
     let columns = if first { definitions(resource, part) } else { Value::Null };
-    json!({"kind": "Table", "apiVersion": META, "metadata": meta, "columnDefinitions": columns, "rows": rows})
+    json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod compress;
+mod health;
 mod info;
 mod nonresource;
 pub(crate) mod query;

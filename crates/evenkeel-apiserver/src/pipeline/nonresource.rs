@@ -1,34 +1,16 @@
-//! Paths that are no resources: health, version, metrics, discovery, OpenAPI.
+//! Paths that are no resources: version, metrics, discovery, OpenAPI, and health.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::answer;
 use super::query::Query;
+use super::{answer, health};
 use crate::api::Api;
 use crate::serve::Body;
 use crate::status::StatusError;
 use crate::{discovery, openapi};
-
-/// Checks by name, in upstream's order; those that stand for parts that this server does not have apart are true as soon as it serves.
-const CHECKS: &[&str] = &[
-    "ping",
-    "log",
-    "etcd",
-    "poststarthook/start-apiextensions-informers",
-    "poststarthook/start-apiextensions-controllers",
-    "poststarthook/crd-informer-synced",
-    "poststarthook/rbac/bootstrap-roles",
-    "poststarthook/scheduling/bootstrap-system-priority-classes",
-    "poststarthook/priority-and-fairness-config-producer",
-    "poststarthook/apiservice-registration-controller",
-    "poststarthook/apiservice-discovery-controller",
-    "autoregister-completion",
-    "poststarthook/apiservice-openapi-controller",
-    "poststarthook/apiservice-openapiv3-controller",
-];
 
 /// Serves them.
 pub(super) fn serve(
@@ -40,24 +22,16 @@ pub(super) fn serve(
 ) -> Result<Response<Body>, StatusError> {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     let get = matches!(*method, Method::GET | Method::HEAD);
-    for root in ["/healthz", "/livez", "/readyz"] {
-        if let Some(rest) = path.strip_prefix(root)
-            && (rest.is_empty() || rest.starts_with('/'))
-        {
-            if !get {
-                return Err(StatusError::method_not_allowed());
-            }
-            return Ok(health(root, rest.trim_start_matches('/'), query));
+    if let Some((root, check)) = health::of(path) {
+        if !get {
+            return Err(StatusError::method_not_allowed());
         }
+        return Ok(health::serve(&api.metrics, root, check, query).unwrap_or_else(not_found));
     }
     let response = match path {
         "/version" if get => json(&version()),
-        "/metrics" if get => {
-            let text = HeaderValue::from_static(
-                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
-            );
-            answer(StatusCode::OK, text, Body::whole(api.metrics.render(api).into()))
-        }
+        "/metrics" if get => metrics(api.metrics.render(api)),
+        "/metrics/slis" if get => metrics(api.metrics.render_checks()),
         "/" if get => json(&index(api)),
         _ => {
             let known = if get {
@@ -89,45 +63,14 @@ fn not_found() -> Response<Body> {
     response
 }
 
+fn metrics(text: String) -> Response<Body> {
+    let kind = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    answer(StatusCode::OK, HeaderValue::from_static(kind), Body::whole(text.into()))
+}
+
 fn json(value: &serde_json::Value) -> Response<Body> {
     let text = serde_json::to_vec_pretty(value).unwrap_or_default();
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), Body::whole(text.into()))
-}
-
-fn text(code: StatusCode, text: String) -> Response<Body> {
-    let mut response = answer(
-        code,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-        Body::whole(text.into()),
-    );
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn health(root: &str, check: &str, query: &Query) -> Response<Body> {
-    let root = root.trim_start_matches('/');
-    if !check.is_empty() {
-        return if CHECKS.contains(&check) || check == "shutdown" && root == "readyz" {
-            text(StatusCode::OK, "ok".to_owned())
-        } else {
-            not_found()
-        };
-    }
-    if !query.has("verbose") {
-        return text(StatusCode::OK, "ok".to_owned());
-    }
-    let excluded: Vec<&str> = query.all("exclude").collect();
-    let mut out = String::new();
-    let last = (root == "readyz").then_some("shutdown");
-    for check in CHECKS.iter().copied().chain(last) {
-        if excluded.contains(&check) {
-            out.push_str(&format!("[+]{check} excluded: ok\n"));
-        } else {
-            out.push_str(&format!("[+]{check} ok\n"));
-        }
-    }
-    out.push_str(&format!("{root} check passed\n"));
-    text(StatusCode::OK, out)
 }
 
 fn version() -> serde_json::Value {
@@ -163,12 +106,9 @@ fn index(api: &Api) -> serde_json::Value {
         }
     }
     paths.extend(
-        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-            .map(Into::into),
+        ["/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/version"].map(Into::into),
     );
-    for root in ["healthz", "livez", "readyz"] {
-        paths.extend(CHECKS.iter().map(|check| format!("/{root}/{check}")));
-    }
+    paths.extend(health::paths());
     paths.sort();
     paths.dedup();
     serde_json::json!({ "paths": paths })

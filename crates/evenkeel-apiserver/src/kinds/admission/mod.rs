@@ -2,6 +2,7 @@
 
 mod certificates;
 mod pods;
+mod runtime_class;
 mod service_accounts;
 pub(super) mod topology;
 
@@ -28,6 +29,9 @@ pub(super) fn admit(
                 topology::label(cx.api, &node, object);
             }
             pods::default_tolerations(object);
+            if old.is_none() {
+                runtime_class::admit(cx, object)?;
+            }
             Ok(())
         }
         ("", "Node", "") if old.is_none() => {

@@ -1,0 +1,136 @@
+//! `/healthz`, `/livez` and `/readyz`, whole and check by check.
+
+use http::{HeaderValue, Response, StatusCode};
+
+use super::answer;
+use super::query::Query;
+use crate::metrics::Metrics;
+use crate::serve::Body;
+
+const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
+
+/// Checks by name, in upstream's order; those that stand for parts that this server does not have apart are true as soon as it serves.
+const CHECKS: &[&str] = &[
+    "ping",
+    "log",
+    "etcd",
+    "informer-sync",
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/storage-readiness",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+    "shutdown",
+];
+
+/// Checks that only tell whether the server takes requests.
+const OF_READINESS: [&str; 2] = ["informer-sync", "shutdown"];
+
+fn checks(root: &str) -> impl Iterator<Item = &'static str> {
+    let ready = root == "readyz";
+    CHECKS.iter().copied().filter(move |check| ready || !OF_READINESS.contains(check))
+}
+
+/// The root and the check (empty for all of them) that a path names.
+pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
+    ROOTS.into_iter().find_map(|root| {
+        let rest = path.strip_prefix('/')?.strip_prefix(root)?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| (root, rest.trim_start_matches('/')))
+    })
+}
+
+/// All paths of this module.
+pub(super) fn paths() -> impl Iterator<Item = String> {
+    ROOTS.into_iter().flat_map(|root| {
+        let each = checks(root).map(move |check| format!("/{root}/{check}"));
+        std::iter::once(format!("/{root}")).chain(each)
+    })
+}
+
+/// Answers for one check or all; nothing where there is no such check.
+pub(super) fn serve(
+    metrics: &Metrics,
+    root: &'static str,
+    check: &str,
+    query: &Query,
+) -> Option<Response<Body>> {
+    if !check.is_empty() {
+        metrics.checked(root, checks(root).find(|known| *known == check)?);
+        return Some(text("ok".to_owned()));
+    }
+    let excluded: Vec<&str> = query.all("exclude").collect();
+    let mut out = String::new();
+    for check in checks(root) {
+        if excluded.contains(&check) {
+            out.push_str(&format!("[+]{check} excluded: ok\n"));
+        } else {
+            metrics.checked(root, check);
+            out.push_str(&format!("[+]{check} ok\n"));
+        }
+    }
+    if !query.has("verbose") {
+        return Some(text("ok".to_owned()));
+    }
+    out.push_str(&format!("{root} check passed\n"));
+    Some(text(out))
+}
+
+fn text(text: String) -> Response<Body> {
+    let mut response = answer(
+        StatusCode::OK,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        Body::whole(text.into()),
+    );
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_a_root_and_a_check() {
+        assert_eq!(of("/readyz"), Some(("readyz", "")));
+        assert_eq!(
+            of("/livez/poststarthook/rbac/bootstrap-roles"),
+            Some(("livez", "poststarthook/rbac/bootstrap-roles"))
+        );
+        assert_eq!((of("/healthzz"), of("/apis")), (None, None));
+    }
+
+    #[test]
+    fn what_is_asked_is_counted() {
+        let metrics = Metrics::default();
+        let query = Query(Vec::new());
+        assert!(serve(&metrics, "livez", "ping", &query).is_some());
+        assert!(serve(&metrics, "livez", "shutdown", &query).is_none());
+        assert!(serve(&metrics, "livez", "", &query).is_some());
+        let text = metrics.render_checks();
+        assert!(
+            text.contains("kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1\n"),
+            "{text}"
+        );
+        let total =
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 2\n";
+        assert!(text.contains(total), "{text}");
+        assert!(!text.contains("shutdown"), "{text}");
+    }
+}
