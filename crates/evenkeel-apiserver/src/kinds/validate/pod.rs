@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
+/// The kernel takes no longer name.
+const HOSTNAME_LENGTH: usize = 64;
 const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const RESOURCE_FIELDS: &[&str] = &[
@@ -88,6 +90,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_all(&path.field(field), value, &form(value));
         }
     }
+    hostname_override(spec, &path.field("hostnameOverride"), errors);
     let aliases = path.field("hostAliases");
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
         let path = aliases.index(index);
@@ -100,6 +103,20 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     gates(spec, path, errors);
     operating_system(spec, path, errors);
     security(spec, path, errors);
+}
+
+/// A name that replaces the pod's own inside of it; it has no say over the node's name or the full one.
+fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(name) = at(spec, "hostnameOverride").and_then(Value::as_str) else { return };
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if flag(spec, field) {
+            errors.forbidden(path, &format!("may not be specified when {field} is true"));
+        }
+    }
+    if name.len() > HOSTNAME_LENGTH {
+        errors.too_long(path, HOSTNAME_LENGTH);
+    }
+    errors.invalid_all(path, name, &names::dns_subdomain(name));
 }
 
 fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &mut Errors) {

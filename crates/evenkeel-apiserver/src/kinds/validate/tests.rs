@@ -139,6 +139,10 @@ fn each_bad_field_is_named() {
             "spec.containers[1].volumeMounts[0].name",
         ],
     );
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"hostNetwork": true, "setHostnameAsFQDN": true,
+        "hostnameOverride": "A".repeat(65), "containers": [{"name": "a", "image": "i"}]}});
+    defaults::apply("", "v1", "Pod", &mut pod);
+    check("Pod", pod, &["spec.hostnameOverride"; 4]);
     let mut service = json!({"spec": {"ports": [{"port": 0}], "type": "Nope"}});
     defaults::apply("", "v1", "Service", &mut service);
     check("Service", service, &["spec.ports[0].port", "spec.ports[0].targetPort", "spec.type"]);
