@@ -43,8 +43,7 @@ pub(super) fn metadata_list(
     meta: &ListMeta,
 ) -> Result<Bytes, StatusError> {
     let mut out = Vec::with_capacity(256 + items.len() * 256);
-    let head =
-        json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.value()});
+    let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.value()});
     open(&head, &mut out);
     for (at, item) in items.enumerate() {
         if at > 0 {
