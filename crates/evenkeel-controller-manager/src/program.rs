@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Command;
 use evenkeel_controllers::descriptor::{ControllerContext, descriptors};
 use evenkeel_runtime::{
+    cache::Caches,
     client::{self, Client, ConnectOptions, RestMetrics},
     clock::Clock,
     lease,
@@ -146,9 +147,11 @@ async fn run(options: Options) -> Result<()> {
     let client = connection.client(&options.client, (1.0, 1));
     wait_for_server(&client, &clock).await?;
 
+    let caches = Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
     let mut builder = Manager::builder(connection.kube.clone())
         .component(NAME)
-        .client(client.with_user_agent("shared-informers"))
+        .client(client)
+        .caches(caches)
         .clock(clock.clone())
         .registry(registry.clone())
         .grace_period(options.shutdown_timeout);
