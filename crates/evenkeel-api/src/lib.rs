@@ -5,6 +5,7 @@
 
 pub mod condition;
 mod decode;
+pub mod duration;
 pub mod hash;
 pub mod int_or_string;
 pub mod kind;

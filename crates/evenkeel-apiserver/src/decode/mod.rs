@@ -1,7 +1,6 @@
 //! Request bodies into objects: JSON and YAML as Go's decoders read them, with field validation.
 
 pub(crate) mod custom;
-mod duration;
 pub(crate) mod json;
 pub(crate) mod kinds;
 mod scalars;

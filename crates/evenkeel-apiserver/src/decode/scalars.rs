@@ -38,7 +38,7 @@ pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
         }
         (Shape::MicroTime, Json::String(s)) => micro_time(s),
         (Shape::Duration, Json::String(s)) => {
-            super::duration::canonical(s).map(Value::String).map_err(Problem::Text)
+            evenkeel_api::duration::canonical(s).map(Value::String).map_err(Problem::Text)
         }
         (Shape::Quantity, Json::String(s)) => quantity(s),
         (Shape::Quantity, Json::Number(s)) => quantity(s),

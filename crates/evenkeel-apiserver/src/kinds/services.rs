@@ -1,9 +1,10 @@
 //! Cluster IPs and node ports of Services: kept in the Services themselves, with an account in memory of what is taken.
 
 use super::value::{self, at, int, list, set, text};
-use crate::api::Context;
+use crate::api::{Api, Context};
 use crate::resource::GroupKind;
 use crate::status::{FieldError, StatusError};
+use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -127,9 +128,9 @@ impl Allocator {
         let mut taken = self.taken();
         let mut errors = Vec::new();
         if text(service, "spec.type") != "ExternalName" {
-            addresses(&taken, service, &had.0, &mut errors);
+            addresses(cx.api, &taken, service, &had.0, &mut errors);
         }
-        node_ports(&taken, service, &had.1, &mut errors);
+        node_ports(cx.api, &taken, service, &had.1, &mut errors);
         if errors.is_empty() {
             let (addresses, ports) = held(service);
             addresses.into_iter().for_each(|address| take(&mut taken.addresses, address));
@@ -281,7 +282,13 @@ fn needs_health_check(service: &Value) -> bool {
         && text(service, "spec.externalTrafficPolicy") == "Local"
 }
 
-fn addresses(taken: &Taken, service: &mut Value, had: &[u32], errors: &mut Vec<FieldError>) {
+fn addresses(
+    api: &Api,
+    taken: &Taken,
+    service: &mut Value,
+    had: &[u32],
+    errors: &mut Vec<FieldError>,
+) {
     let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
         let ips = at(service, "spec.clusterIPs").cloned().unwrap_or_default();
         errors.push(FieldError::invalid(
@@ -313,7 +320,7 @@ fn addresses(taken: &Taken, service: &mut Value, had: &[u32], errors: &mut Vec<F
         }
         return;
     }
-    let from = rand::random_range(RESERVED..NETWORK_SIZE - 1);
+    let from = api.random(|rng| rng.random_range(RESERVED..NETWORK_SIZE - 1));
     let free = (from..NETWORK_SIZE - 1)
         .chain(RESERVED..from)
         .chain(1..RESERVED)
@@ -329,7 +336,13 @@ fn addresses(taken: &Taken, service: &mut Value, had: &[u32], errors: &mut Vec<F
     }
 }
 
-fn node_ports(taken: &Taken, service: &mut Value, had: &[u16], errors: &mut Vec<FieldError>) {
+fn node_ports(
+    api: &Api,
+    taken: &Taken,
+    service: &mut Value,
+    had: &[u16],
+    errors: &mut Vec<FieldError>,
+) {
     let mut mine: Vec<u16> = Vec::new();
     let mut check =
         |port: i64, field: String, errors: &mut Vec<FieldError>| match u16::try_from(port) {
@@ -364,7 +377,7 @@ fn node_ports(taken: &Taken, service: &mut Value, had: &[u16], errors: &mut Vec<
         check(port, "spec.healthCheckNodePort".to_owned(), errors);
     }
     let next = |mine: &mut Vec<u16>| {
-        let from = rand::random_range(NODE_PORTS);
+        let from = api.random(|rng| rng.random_range(NODE_PORTS));
         let free = (from..=*NODE_PORTS.end())
             .chain(*NODE_PORTS.start()..from)
             .find(|port| !taken.ports.contains_key(port) && !mine.contains(port))?;

@@ -4,6 +4,7 @@ use crate::api::Context;
 use crate::kinds::value::{self, at, list, set, text};
 use crate::status::StatusError;
 use rand::Rng as _;
+use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -34,7 +35,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     };
     if mounts_token(&account, pod) {
-        mount_token(pod);
+        mount_token(cx, pod);
     }
     if list(pod, "spec.imagePullSecrets").is_empty()
         && let Some(secrets) =
@@ -53,16 +54,15 @@ fn mounts_token(account: &Value, pod: &Value) -> bool {
 }
 
 /// Adds the volume of the token, and mounts it in every container that has nothing there.
-fn mount_token(pod: &mut Value) {
+fn mount_token(cx: &Context<'_>, pod: &mut Value) {
     let existing = list(pod, "spec.volumes")
         .iter()
         .map(|volume| text(volume, "name"))
         .find(|name| name.starts_with("kube-api-access-"))
         .map(str::to_owned);
     let name = existing.clone().unwrap_or_else(|| {
-        let mut rng = rand::rng();
-        let suffix: String =
-            (0..5).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect();
+        let letter = |rng: &mut StdRng| char::from(LETTERS[rng.random_range(0..LETTERS.len())]);
+        let suffix: String = cx.api.random(|rng| (0..5).map(|_| letter(rng)).collect());
         format!("kube-api-access-{suffix}")
     });
     let mut needed = false;

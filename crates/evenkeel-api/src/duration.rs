@@ -1,4 +1,4 @@
-//! Go's notation of a length of time: `1h30m`, `1.5s`, `-2ms`.
+//! Go's notation of a length of time: `1h30m`, `1.5s`, `-2ms`; in flags and in `metav1.Duration`.
 
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
@@ -12,11 +12,12 @@ const UNITS: [(&str, f64); 8] = [
 ];
 
 /// The text as Go writes it back: `90m` becomes `1h30m0s`.
-pub(crate) fn canonical(text: &str) -> Result<String, String> {
+pub fn canonical(text: &str) -> Result<String, String> {
     nanoseconds(text).map(write)
 }
 
-fn nanoseconds(text: &str) -> Result<i64, String> {
+/// Nanoseconds, from Go's notation; the error is in Go's words.
+pub fn nanoseconds(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration \"{text}\"");
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -52,7 +53,8 @@ fn nanoseconds(text: &str) -> Result<i64, String> {
     Ok(if negative { -nanos } else { nanos })
 }
 
-fn write(nanos: i64) -> String {
+/// Go's notation of so many nanoseconds.
+pub fn write(nanos: i64) -> String {
     let (sign, n) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     let mut out = sign.to_owned();
     match n {
