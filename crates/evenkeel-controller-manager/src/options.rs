@@ -44,6 +44,8 @@ pub struct ClientOptions {
     pub qps: f32,
     /// Requests at once.
     pub burst: u32,
+    /// Whether each controller has credentials of its own.
+    pub own_credentials: bool,
 }
 
 /// Leader election.
@@ -152,6 +154,7 @@ impl ClientOptions {
         Ok(Self {
             kubeconfig: read.path("kubeconfig")?,
             master: read.path("master")?,
+            own_credentials: read.bool("use-service-account-credentials")?,
             qps: read.float("kube-api-qps")? as f32,
             burst: u32::try_from(burst).map_err(|_| {
                 ValueError::refused("kube-api-burst", burst.to_string(), "must not be negative")

@@ -1,13 +1,15 @@
 //! The program's life: arguments, client, election, controllers, serving, stop.
 
 use crate::{
-    controllers, logging,
+    controllers,
+    credentials::Credentials,
+    logging,
     options::{self, ClientOptions, Options},
     serving,
 };
 use anyhow::{Context, Result};
 use clap::Command;
-use evenkeel_controllers::descriptor::{ControllerContext, descriptors};
+use evenkeel_controllers::descriptor::{Clients, ControllerContext, descriptors};
 use evenkeel_runtime::{
     cache::Caches,
     client::{self, Client, ConnectOptions, RestMetrics},
@@ -16,6 +18,7 @@ use evenkeel_runtime::{
     manager::{Group, Manager, shutdown_signal},
     tasks::Tasks,
 };
+use kube::config::AuthInfo;
 use prometheus::Registry;
 use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
 
@@ -131,6 +134,10 @@ fn help() -> BTreeMap<&'static str, &'static str> {
         ("secure-port", "Port that is served with TLS; 0 serves nothing"),
         ("tls-cert-file", "Certificate of the secure port"),
         ("tls-private-key-file", "Key of the certificate"),
+        (
+            "use-service-account-credentials",
+            "Whether each controller writes with its own service account's token",
+        ),
         ("v", "Verbosity of the log, 0 to 10"),
     ])
 }
@@ -168,11 +175,10 @@ async fn run(options: Options) -> Result<()> {
         manager.health().add(descriptor.name, || Ok(()));
     }
     let env = manager.env().clone();
-    let limits = options.client.clone();
-    let clients = Arc::new(move |name: &str| connection.client(&limits, controllers::share(name)));
     let interval = options.start_interval;
     manager.add(Group::Leader, "controllers", move |running| async move {
         let tasks = Tasks::under(running.token());
+        let clients = connection.clients(&options.client, &tasks);
         let context = ControllerContext {
             env,
             clients,
@@ -193,6 +199,8 @@ async fn run(options: Options) -> Result<()> {
 #[derive(Clone)]
 struct Connection {
     kube: kube::Client,
+    /// The same without credentials, where each controller has its own.
+    anonymous: Option<kube::Client>,
     host: String,
     clock: Clock,
     metrics: RestMetrics,
@@ -207,13 +215,40 @@ impl Connection {
         };
         let config = client::config(&connect).await?;
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+        let mut anonymous = config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        let anonymous =
+            options.client.own_credentials.then(|| client::transport(anonymous)).transpose()?;
         let (kube, metrics) = (client::transport(config)?, RestMetrics::new(registry));
-        Ok(Self { kube, host, clock: clock.clone(), metrics })
+        Ok(Self { kube, anonymous, host, clock: clock.clone(), metrics })
     }
 
     /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
-    fn client(&self, options: &ClientOptions, (qps, burst): (f32, u32)) -> Client {
-        Client::builder(self.kube.clone(), self.clock.clone())
+    fn client(&self, options: &ClientOptions, share: (f32, u32)) -> Client {
+        self.client_over(self.kube.clone(), options, share)
+    }
+
+    /// Makes the clients of controllers: with one credential for all, or each with its own.
+    fn clients(self, options: &ClientOptions, tasks: &Tasks) -> Clients {
+        let root = self.client(options, (1.0, 1)).with_user_agent("token-requests");
+        let own = self
+            .anonymous
+            .clone()
+            .map(|anonymous| Credentials::new(root, anonymous, self.clock.clone(), tasks.clone()));
+        let options = options.clone();
+        Arc::new(move |name: &str| {
+            let kube = own.as_ref().map_or_else(|| self.kube.clone(), |own| own.connect(name));
+            self.client_over(kube, &options, controllers::share(name))
+        })
+    }
+
+    fn client_over(
+        &self,
+        kube: kube::Client,
+        options: &ClientOptions,
+        (qps, burst): (f32, u32),
+    ) -> Client {
+        Client::builder(kube, self.clock.clone())
             .qps(options.qps * qps)
             .burst(options.burst.saturating_mul(burst))
             .user_agent(NAME)

@@ -1,0 +1,223 @@
+//! Credentials of its own for each controller: a token of its service account in `kube-system`, asked for and renewed
+//! through TokenRequest (`--use-service-account-credentials`). Roles then give each controller just its rights.
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use evenkeel_runtime::{
+    client::{ApiError, Client},
+    clock::Clock,
+    tasks::Tasks,
+};
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::json;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::sync::{Notify, watch};
+use tower::{BoxError, Service};
+
+/// Where the service accounts are.
+const NAMESPACE: &str = "kube-system";
+/// How long a token is asked to hold; the server may give less or more.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// The part of its lifetime after which a token is renewed.
+const RENEWAL: f64 = 0.8;
+/// The least and the most time between tries to get a token.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Makes connections in the name of service accounts.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    /// Asks for tokens.
+    root: Client,
+    /// Sends requests without credentials of its own.
+    anonymous: kube::Client,
+    clock: Clock,
+    tasks: Tasks,
+}
+
+impl Credentials {
+    /// Tokens are asked for with `root`, used over `anonymous`, and renewed in `tasks`.
+    pub(crate) fn new(root: Client, anonymous: kube::Client, clock: Clock, tasks: Tasks) -> Self {
+        Self { root, anonymous, clock, tasks }
+    }
+
+    /// A connection in the name of this service account. Requests wait until there is a token.
+    pub(crate) fn connect(&self, account: &str) -> kube::Client {
+        let (sender, token) = watch::channel(None);
+        let refused = Arc::new(Notify::new());
+        let (this, name, renew) = (self.clone(), account.to_owned(), refused.clone());
+        self.tasks.spawn_until_cancelled(format!("token of {account}"), async move {
+            this.keep(&name, &sender, &renew).await;
+        });
+        kube::Client::new(WithToken { inner: self.anonymous.clone(), token, refused }, "default")
+    }
+
+    /// Keeps the account's token fresh, for as long as anybody uses it.
+    async fn keep(
+        &self,
+        account: &str,
+        sender: &watch::Sender<Option<HeaderValue>>,
+        refused: &Notify,
+    ) {
+        let mut pause = RETRY.0;
+        while !sender.is_closed() {
+            match self.token(account).await {
+                Ok((token, lifetime)) => {
+                    sender.send_replace(Some(token));
+                    pause = RETRY.0;
+                    tokio::select! {
+                        biased;
+                        () = refused.notified() => self.clock.sleep(RETRY.0).await,
+                        () = self.clock.sleep(lifetime.mul_f64(RENEWAL)) => {}
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        account,
+                        error = format!("{error:#}"),
+                        "No token for a service account, will try again"
+                    );
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(RETRY.1);
+                }
+            }
+        }
+    }
+
+    /// A new token and how long it holds. The account is made if it is not there.
+    async fn token(&self, account: &str) -> Result<(HeaderValue, Duration)> {
+        let answer = match self.request(account).await {
+            Err(error) if error.is_not_found() => {
+                self.make(account).await.context("the service account cannot be made")?;
+                self.request(account).await
+            }
+            answer => answer,
+        }
+        .context("the server gives none")?;
+        let given: TokenRequest =
+            serde_json::from_slice(&answer).context("the server's answer cannot be read")?;
+        let mut token = HeaderValue::try_from(format!("Bearer {}", given.status.token))
+            .context("it is no token")?;
+        token.set_sensitive(true);
+        let lifetime = given.status.expiration_timestamp.duration_since(self.clock.now());
+        Ok((token, Duration::try_from(lifetime).unwrap_or(RETRY.1).max(RETRY.0)))
+    }
+
+    async fn request(&self, account: &str) -> Result<Bytes, ApiError> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFETIME.as_secs()},
+        });
+        self.post(path, body.to_string()).await
+    }
+
+    async fn make(&self, account: &str) -> Result<(), ApiError> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE},
+        });
+        match self
+            .post(format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"), body.to_string())
+            .await
+        {
+            Err(error) if !error.is_already_exists() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn post(&self, path: String, body: String) -> Result<Bytes, ApiError> {
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, json.clone());
+        request.headers_mut().insert(header::ACCEPT, json);
+        Ok(self.root.raw(request).await?.into_body())
+    }
+}
+
+#[derive(Deserialize)]
+struct TokenRequest {
+    status: TokenStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenStatus {
+    token: String,
+    expiration_timestamp: evenkeel_api::time::Timestamp,
+}
+
+/// Sends requests with whatever token is current.
+#[derive(Clone)]
+struct WithToken {
+    inner: kube::Client,
+    token: watch::Receiver<Option<HeaderValue>>,
+    /// Told when the server does not take the token any more (its account was made anew, say).
+    refused: Arc<Notify>,
+}
+
+impl Service<Request<Body>> for WithToken {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Self { inner, mut token, refused } = self.clone();
+        Box::pin(async move {
+            let current = token.wait_for(Option::is_some).await.map(|token| token.clone());
+            // The keeper has stopped: the program is ending.
+            let Ok(Some(current)) = current else { return Err("no token any more".into()) };
+            request.headers_mut().insert(header::AUTHORIZATION, current);
+            let response = inner.send(request).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                refused.notify_one();
+            }
+            Ok(response)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::views::{Pod, ServiceAccount};
+    use evenkeel_apiserver::Server;
+    use evenkeel_runtime::client::ListOptions;
+
+    /// Two connections to one server: the administrator's, and one that is who its token says.
+    async fn world() -> (Client, Credentials) {
+        let server = Server::builder().build().await.expect("a server");
+        let clock = Clock::system();
+        let root = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
+        let nobody = evenkeel_apiserver::User::anonymous();
+        let anonymous = kube::Client::new(server.service_as(nobody), "default");
+        let credentials = Credentials::new(root.clone(), anonymous, clock, Tasks::new());
+        (root, credentials)
+    }
+
+    #[tokio::test]
+    async fn an_account_is_made_and_its_rights_are_its_roles() {
+        let (root, credentials) = world().await;
+        let replicasets =
+            Client::new(credentials.connect("replicaset-controller"), Clock::system());
+        assert!(
+            replicasets.list::<Pod>("", &ListOptions::default()).await.is_ok(),
+            "its role lets it read pods"
+        );
+        let nodes =
+            replicasets.list::<evenkeel_api::views::Node>("", &ListOptions::default()).await;
+        assert!(nodes.is_err_and(|error| error.is_forbidden()), "and not nodes");
+        assert!(root.get::<ServiceAccount>(NAMESPACE, "replicaset-controller").await.is_ok());
+    }
+}
