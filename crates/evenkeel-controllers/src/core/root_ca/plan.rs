@@ -1,10 +1,11 @@
 //! Whether a namespace lacks the cluster's CA, or has another one.
 
+use crate::wire;
 use evenkeel_api::{
     Kind, View,
     views::{ConfigMap, Namespace},
 };
-use evenkeel_runtime::plan::{Create, OnError, PatchForm, Plan, Rewrite, Target};
+use evenkeel_runtime::plan::{Create, Plan, Target, Update};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -44,24 +45,15 @@ pub(super) fn plan(seen: &Seen) -> Plan {
             });
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
+        // Its role lets it create and update ConfigMaps, not read or patch them: they go out whole.
         Some(map) if !is_right(map, &seen.ca) => {
-            let mut data: serde_json::Map<String, serde_json::Value> = map
-                .data
-                .iter()
-                .filter(|(key, _)| *key != KEY)
-                .map(|(key, _)| (key.to_owned(), json!(null)))
-                .collect();
-            data.insert(KEY.to_owned(), json!(&*seen.ca));
-            let body =
-                json!({"metadata": {"annotations": {DESCRIPTION.0: DESCRIPTION.1}}, "data": data});
-            plan.push(Rewrite {
-                target: Target::of(kind, &map.meta),
-                resource_version: Arc::from(&*map.meta.resource_version),
-                form: PatchForm::Merge,
-                body: body.to_string().into(),
-                done: None,
-                on_error: OnError::Continue,
+            let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
+            let body = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": wire::Kept::with_annotations(&map.meta, &annotations),
+                "data": {KEY: &*seen.ca},
             });
+            plan.push(Update::new(Target::of(kind, &map.meta), body.to_string()));
         }
         Some(_) => {}
     }
@@ -107,8 +99,9 @@ mod tests {
     #[test]
     fn what_somebody_wrote_into_it_is_put_right() {
         let plan = plan(&seen(Some(&[(KEY, "OLD"), ("more", "x")])));
-        let [Action::Rewrite(rewrite)] = &*plan.actions else { panic!("{plan:?}") };
-        let body: serde_json::Value = serde_json::from_slice(&rewrite.body).expect("JSON");
-        assert_eq!(body["data"], json!({KEY: "PEM", "more": null}));
+        let [Action::Update(update)] = &*plan.actions else { panic!("{plan:?}") };
+        let body: serde_json::Value = serde_json::from_slice(&update.body).expect("JSON");
+        assert_eq!(body["data"], json!({KEY: "PEM"}));
+        assert_eq!(body["metadata"]["annotations"][DESCRIPTION.0], DESCRIPTION.1);
     }
 }
