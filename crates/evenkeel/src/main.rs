@@ -1,9 +1,5 @@
 //! The `evenkeel` program: a whole Kubernetes control plane in one process.
 
-/// Measured against the system's: see `bench/README.md`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 mod up;
 
 use clap::{CommandFactory, Parser, Subcommand};
