@@ -31,7 +31,7 @@ pub(crate) fn patch(
         "reason": reason,
         "message": message,
         "lastProbeTime": null,
-        "lastTransitionTime": since.unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTransitionTime": evenkeel_api::time::seconds(since.unwrap_or(now)),
     });
     if pod.meta.generation != 0 {
         condition["observedGeneration"] = pod.meta.generation.into();

@@ -33,9 +33,7 @@ pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
         (Shape::Float, Json::Number(text)) => float(text),
         (Shape::String, Json::String(s)) => Ok(Value::String(s.clone().into_owned())),
         (Shape::Bytes, Json::String(s)) => bytes(s),
-        (Shape::Time, Json::String(s)) => {
-            time(s).map(|t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
-        }
+        (Shape::Time, Json::String(s)) => time(s).map(|t| evenkeel_api::time::seconds(t).into()),
         (Shape::MicroTime, Json::String(s)) => micro_time(s),
         (Shape::Duration, Json::String(s)) => {
             evenkeel_api::duration::canonical(s).map(Value::String).map_err(Problem::Text)

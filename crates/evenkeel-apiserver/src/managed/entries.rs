@@ -142,7 +142,7 @@ fn write_entry(id: &ManagerId, entry: &Entry) -> Value {
 
 /// A time as entries have it.
 pub(crate) fn time(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    evenkeel_api::time::seconds(now)
 }
 
 /// Whether a list of managers is one that asks to forget them all: an empty list, or one empty entry.

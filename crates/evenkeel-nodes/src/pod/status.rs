@@ -1,6 +1,7 @@
 //! A pod's status as a kubelet writes it: only what differs from what was written before, as a strategic merge patch.
 
 use evenkeel_api::time::Timestamp;
+pub(crate) use evenkeel_api::time::seconds;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -378,11 +379,6 @@ pub(crate) fn pull_back_off(image: &str) -> String {
 pub(crate) fn back_off_message(facts: &Facts<'_>, container: &str) -> String {
     let (name, namespace, uid) = (facts.name, facts.namespace, facts.uid);
     format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})")
-}
-
-/// A time as `metav1.Time` is written.
-pub(crate) fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Seconds as Go prints a duration.

@@ -224,17 +224,7 @@ fn pod_template(o: &Shown<'_>) -> Cells {
 }
 
 fn replication_controller(o: &Shown<'_>) -> Cells {
-    let [names, images] = containers(at(o, "spec.template.spec"));
-    vec![
-        json!(name(o)),
-        json!(count(o, "spec.replicas")),
-        json!(count(o, "status.replicas")),
-        json!(count(o, "status.readyReplicas")),
-        json!(age(o)),
-        json!(names),
-        json!(images),
-        json!(labels(o, "spec.selector")),
-    ]
+    super::workloads::replicas(o, &labels(o, "spec.selector"))
 }
 
 fn quota(o: &Shown<'_>) -> Cells {

@@ -38,6 +38,11 @@ fn deployment(o: &Shown<'_>) -> Cells {
 }
 
 fn replica_set(o: &Shown<'_>) -> Cells {
+    replicas(o, &selector_text(o, "spec.selector"))
+}
+
+/// What ReplicaSets and ReplicationControllers show alike.
+pub(super) fn replicas(o: &Shown<'_>, selector: &str) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -47,7 +52,7 @@ fn replica_set(o: &Shown<'_>) -> Cells {
         json!(age(o)),
         json!(names),
         json!(images),
-        json!(selector_text(o, "spec.selector")),
+        json!(selector),
     ]
 }
 

@@ -3,7 +3,10 @@
 //! Pods go first, so that nothing they stand on (secrets, service accounts, network policies) is taken from under them;
 //! everything else follows in any order (KEP-5080). Upstream: `pkg/controller/namespace/deletion`.
 
-use evenkeel_api::{Kind, time::Timestamp};
+use evenkeel_api::{
+    Kind,
+    time::{Timestamp, seconds},
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -216,7 +219,7 @@ impl Findings {
             .entry("conditions")
             .or_insert_with(|| json!([]))
             .as_array_mut()?;
-        let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = seconds(now);
         for (kind, bad, reason, message) in self.conditions() {
             let text = if bad { "True" } else { "False" };
             match list.iter_mut().find(|condition| condition["type"] == kind) {

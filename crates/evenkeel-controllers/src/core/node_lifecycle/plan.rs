@@ -2,7 +2,7 @@
 
 use evenkeel_api::{
     View,
-    time::Timestamp,
+    time::{Timestamp, seconds},
     views::{Node, Taint},
 };
 use evenkeel_runtime::plan::{Patch, PatchForm, Plan, Target};
@@ -81,10 +81,6 @@ fn written(taint: &Taint) -> Value {
         written["timeAdded"] = json!(seconds(time));
     }
     written
-}
-
-fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]
