@@ -1,10 +1,8 @@
 //! Which controllers run, with which options, and their start.
 
-use crate::{
-    flags::ValueError,
-    options::{self, Options},
-};
+use crate::options::{self, Options};
 use anyhow::{Context, Result};
+use evenkeel_component::flags::ValueError;
 use evenkeel_controllers::{
     apps, core,
     descriptor::{ControllerContext, Descriptor, descriptors},

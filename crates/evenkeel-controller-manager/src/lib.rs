@@ -1,11 +1,8 @@
-//! The drop-in kube-controller-manager: options, start order, serving, logging.
+//! The drop-in kube-controller-manager: options, start order, credentials.
 
 pub mod controllers;
 mod credentials;
-pub mod flags;
-pub mod logging;
 pub mod options;
 mod program;
-pub mod serving;
 
 pub use program::main;

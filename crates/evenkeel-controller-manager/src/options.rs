@@ -1,7 +1,10 @@
 //! What the controller manager's flags mean to it.
 
-use crate::flags::{Flags, Given, Reader, ValueError};
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use evenkeel_component::{
+    flags::{Flags, Given, Reader, ValueError},
+    options::{ClientOptions, LeaderOptions, ServingOptions},
+};
+use std::{collections::BTreeMap, time::Duration};
 
 /// The flags of upstream's kube-controller-manager v1.37.
 pub fn flags() -> Flags {
@@ -31,65 +34,6 @@ pub struct Options {
     pub tuning: Tuning,
     /// Given flags with nothing behind them yet.
     pub unread: Vec<&'static str>,
-}
-
-/// How to reach the API server.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// Path of a kubeconfig; in-cluster configuration when empty.
-    pub kubeconfig: Option<String>,
-    /// Address of the API server, over the kubeconfig's.
-    pub master: Option<String>,
-    /// Requests a second; unlimited when negative.
-    pub qps: f32,
-    /// Requests at once.
-    pub burst: u32,
-    /// Whether each controller has credentials of its own.
-    pub own_credentials: bool,
-}
-
-/// Leader election.
-#[derive(Debug, Clone)]
-pub struct LeaderOptions {
-    /// Whether to lead before working.
-    pub elect: bool,
-    /// How long others wait for a silent leader.
-    pub lease_duration: Duration,
-    /// How long the leader tries to renew.
-    pub renew_deadline: Duration,
-    /// Pause between tries.
-    pub retry_period: Duration,
-    /// The Lease's name.
-    pub name: String,
-    /// The Lease's namespace.
-    pub namespace: String,
-}
-
-/// What is served, and to whom.
-#[derive(Debug, Clone)]
-pub struct ServingOptions {
-    /// Address to listen on.
-    pub address: IpAddr,
-    /// Port to listen on; 0 serves nothing.
-    pub port: u16,
-    /// Paths of a certificate and its key.
-    pub certificate: Option<(String, String)>,
-    /// Folder for a self-signed certificate; in memory when empty.
-    pub cert_dir: Option<String>,
-    /// Kubeconfig for token reviews.
-    pub authentication_kubeconfig: Option<String>,
-    /// Kubeconfig for access reviews.
-    pub authorization_kubeconfig: Option<String>,
-    /// CA of client certificates.
-    pub client_ca: Option<String>,
-    /// Paths that anyone may get.
-    pub always_allow: Vec<String>,
-    /// How long token reviews are remembered.
-    pub token_ttl: Duration,
-    /// How long a granted access review is remembered.
-    pub granted_ttl: Duration,
-    /// How long a denied access review is remembered.
-    pub denied_ttl: Duration,
 }
 
 /// Each controller's own options.
@@ -145,101 +89,6 @@ impl Options {
         };
         options.unread = read.unread();
         Ok(options)
-    }
-}
-
-impl ClientOptions {
-    fn check(read: &Reader) -> Result<Self, ValueError> {
-        let burst = read.int("kube-api-burst")?;
-        Ok(Self {
-            kubeconfig: read.path("kubeconfig")?,
-            master: read.path("master")?,
-            own_credentials: read.bool("use-service-account-credentials")?,
-            qps: read.float("kube-api-qps")? as f32,
-            burst: u32::try_from(burst).map_err(|_| {
-                ValueError::refused("kube-api-burst", burst.to_string(), "must not be negative")
-            })?,
-        })
-    }
-}
-
-impl LeaderOptions {
-    fn check(read: &Reader) -> Result<Self, ValueError> {
-        let leader = Self {
-            elect: read.bool("leader-elect")?,
-            lease_duration: read.duration("leader-elect-lease-duration")?,
-            renew_deadline: read.duration("leader-elect-renew-deadline")?,
-            retry_period: read.duration("leader-elect-retry-period")?,
-            name: read.text("leader-elect-resource-name")?,
-            namespace: read.text("leader-elect-resource-namespace")?,
-        };
-        let lock = read.text("leader-elect-resource-lock")?;
-        if lock != "leases" {
-            return Err(ValueError::refused("leader-elect-resource-lock", lock, "want leases"));
-        }
-        if leader.elect {
-            leader.check_periods()?;
-        }
-        Ok(leader)
-    }
-
-    /// A leader must have time for several tries before the deadline, and give up before others take over.
-    fn check_periods(&self) -> Result<(), ValueError> {
-        use crate::flags::duration::print;
-        if self.retry_period.is_zero() {
-            return Err(ValueError::refused(
-                "leader-elect-retry-period",
-                "0s",
-                "must be greater than zero",
-            ));
-        }
-        if self.lease_duration <= self.renew_deadline {
-            let given = print(self.lease_duration);
-            return Err(ValueError::refused(
-                "leader-elect-lease-duration",
-                given,
-                "must be greater than the renew deadline",
-            ));
-        }
-        if self.renew_deadline <= self.retry_period.mul_f64(1.2) {
-            let given = print(self.renew_deadline);
-            let reason = "must be greater than the retry period times its jitter of 1.2";
-            return Err(ValueError::refused("leader-elect-renew-deadline", given, reason));
-        }
-        Ok(())
-    }
-}
-
-impl ServingOptions {
-    fn check(read: &Reader) -> Result<Self, ValueError> {
-        let address = read.text("bind-address")?;
-        let certificate = match (read.path("tls-cert-file")?, read.path("tls-private-key-file")?) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            (given, _) => {
-                let reason = "--tls-cert-file and --tls-private-key-file go together";
-                return Err(ValueError::refused(
-                    "tls-cert-file",
-                    given.unwrap_or_default(),
-                    reason,
-                ));
-            }
-        };
-        Ok(Self {
-            address: address.parse().map_err(|_| {
-                ValueError::refused("bind-address", &address, "is not an IP address")
-            })?,
-            port: read.port("secure-port")?,
-            certificate,
-            cert_dir: read.path("cert-dir")?,
-            authentication_kubeconfig: read.path("authentication-kubeconfig")?,
-            authorization_kubeconfig: read.path("authorization-kubeconfig")?,
-            client_ca: read.path("client-ca-file")?,
-            always_allow: read.list("authorization-always-allow-paths")?,
-            token_ttl: read.duration("authentication-token-webhook-cache-ttl")?,
-            granted_ttl: read.duration("authorization-webhook-cache-authorized-ttl")?,
-            denied_ttl: read.duration("authorization-webhook-cache-unauthorized-ttl")?,
-        })
     }
 }
 
@@ -306,8 +155,8 @@ pub fn enabled<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::normalise;
     use clap::Command;
+    use evenkeel_component::flags::normalise;
 
     fn options(arguments: &[&str]) -> Result<Options, String> {
         let flags = flags();

@@ -3,12 +3,11 @@
 use crate::{
     controllers,
     credentials::Credentials,
-    logging,
-    options::{self, ClientOptions, Options},
-    serving,
+    options::{self, Options},
 };
 use anyhow::{Context, Result};
 use clap::Command;
+use evenkeel_component::{flags, logging, options::ClientOptions, process, serving};
 use evenkeel_controllers::descriptor::{Clients, ControllerContext, descriptors};
 use evenkeel_runtime::{
     cache::Caches,
@@ -74,20 +73,18 @@ enum Refused {
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Refused> {
-    let flags = options::flags();
+    let table = options::flags();
     let known: Vec<&str> = descriptors().iter().map(|descriptor| descriptor.name).collect();
     let command = Command::new(NAME)
         .version(concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes v1.37)"))
         .about("Watches the cluster's state and moves it towards what was asked for")
         .after_help(format!("Controllers: {}", known.join(", ")))
         .no_binary_name(true);
-    let matches = flags
+    let matches = table
         .command(command, &help())
-        .try_get_matches_from(
-            arguments.into_iter().map(|argument| crate::flags::normalise(&argument)),
-        )
+        .try_get_matches_from(arguments.into_iter().map(|argument| flags::normalise(&argument)))
         .map_err(Refused::Usage)?;
-    let given = flags.read(&matches).map_err(|error| Refused::Value(error.into()))?;
+    let given = table.read(&matches).map_err(|error| Refused::Value(error.into()))?;
     Options::check(given).map_err(|error| Refused::Value(error.into()))
 }
 
@@ -157,7 +154,7 @@ async fn run(options: Options) -> Result<()> {
     // Before anything else: what is wrong with the choice of controllers must not show only once this one leads.
     let chosen = controllers::chosen(&options)?;
     let (clock, registry) = (Clock::system(), Registry::new());
-    serving::register_process_metrics(&registry)?;
+    process::register(&registry)?;
     let connection = Connection::open(&options, &clock, &registry).await?;
     let client = connection.client(&options.client, (1.0, 1));
     wait_for_server(&client, &clock).await?;
@@ -175,7 +172,7 @@ async fn run(options: Options) -> Result<()> {
     }
     let manager = builder.build()?;
     if options.serving.port != 0 {
-        serving::add(&manager, &options, &clock).await?;
+        serving::add(&manager, NAME, &options.serving, &clock).await?;
     }
 
     let controllers_options = Arc::new(controllers::options(&options)?);

@@ -20,7 +20,7 @@ const STOP: Duration = Duration::from_secs(5);
 /// Runs `evenkeel up` and says how it ended.
 pub(crate) fn main(args: Args) -> ExitCode {
     let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
-    evenkeel_controller_manager::logging::start(verbosity, false);
+    evenkeel_component::logging::start(verbosity, false);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended =
         runtime.context("the runtime cannot start").and_then(|runtime| runtime.block_on(run(args)));

@@ -1,7 +1,7 @@
 //! Flags as upstream's programs take them.
 //!
 //! Names, sections, types and defaults come from a table recorded from upstream's own `--help`; the command line is made
-//! from it, so a flag cannot be forgotten. What the flags mean to the program is in [`crate::options`].
+//! from it, so a flag cannot be forgotten. What the flags mean to the program is in the program that takes them.
 
 pub mod duration;
 mod reader;

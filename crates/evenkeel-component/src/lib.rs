@@ -1,0 +1,7 @@
+//! What every program has around its work: flags, options that several have, logs, secure serving.
+
+pub mod flags;
+pub mod logging;
+pub mod options;
+pub mod process;
+pub mod serving;
