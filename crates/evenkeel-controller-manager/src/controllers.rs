@@ -5,33 +5,51 @@ use anyhow::{Context, Result};
 use evenkeel_component::flags::ValueError;
 use evenkeel_controllers::{
     apps, core,
-    descriptor::{ControllerContext, Descriptor, descriptors},
+    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
 use kube::config::Kubeconfig;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// All controllers that upstream's program has: what may be named in `--controllers`, though not all are here.
+/// All controllers of upstream's program: what may be named in `--controllers`, though not all are here.
 const UPSTREAM: &str = include_str!("../data/controllers.tsv");
 
-/// The controllers that `--controllers` asks for and that are here.
+/// What is known of a controller of upstream's, here or not.
+struct Known {
+    name: &'static str,
+    on_by_default: bool,
+    aliases: Vec<&'static str>,
+    #[cfg(test)]
+    gates: Vec<&'static str>,
+}
+
+fn known() -> Vec<Known> {
+    let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
+    let read = |line: &'static str| {
+        let mut columns = line.split('\t');
+        let mut next = || columns.next().unwrap_or_default();
+        Known {
+            name: next(),
+            on_by_default: next() == "yes",
+            aliases: list(next()),
+            #[cfg(test)]
+            gates: list(next()),
+        }
+    };
+    UPSTREAM.lines().skip(1).map(read).collect()
+}
+
+/// The controllers that `--controllers` asks for and that are here. The others are told in one line.
 pub fn chosen(options: &Options) -> Result<Vec<Descriptor>, ValueError> {
-    let all = descriptors();
-    let upstream: Vec<&str> =
-        UPSTREAM.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
-    let known = all
-        .iter()
-        .map(|descriptor| (descriptor.name, descriptor.aliases, descriptor.on_by_default));
-    let names = options::enabled(&options.controllers, known, &upstream)?;
+    let (known, here) = (known(), descriptors());
+    let all = known.iter().map(|known| (known.name, &*known.aliases, known.on_by_default));
+    let asked = options::enabled(&options.controllers, all, &[])?;
     let chosen: Vec<Descriptor> =
-        all.iter().filter(|descriptor| names.contains(&descriptor.name)).copied().collect();
-    let absent = options.controllers.iter().filter(|name| {
-        !name.starts_with('-')
-            && *name != "*"
-            && !all.iter().any(|d| d.name == **name || d.aliases.contains(&name.as_str()))
-    });
-    for name in absent {
-        tracing::warn!(controller = %name, "This controller is not here yet");
+        here.into_iter().filter(|descriptor| asked.contains(&descriptor.name)).collect();
+    let absent: Vec<&str> =
+        asked.into_iter().filter(|name| !chosen.iter().any(|d| d.name == *name)).collect();
+    if !absent.is_empty() {
+        tracing::warn!(controllers = absent.join(","), "These controllers are not here yet");
     }
     Ok(chosen)
 }
@@ -105,16 +123,21 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
     cluster.certificate_authority.as_deref().map(read).transpose()
 }
 
-/// Starts the controllers, up to twice `interval` apart.
+/// Starts the controllers, up to twice `interval` apart; one that lacks something is skipped.
 pub async fn start(
     chosen: &[Descriptor],
     context: &ControllerContext,
     interval: Duration,
     stop: &CancellationToken,
-) -> Result<(), evenkeel_controllers::descriptor::StartError> {
+) -> Result<(), StartError> {
     for descriptor in chosen {
-        (descriptor.start)(context)?;
-        tracing::info!(controller = descriptor.name, "Started controller");
+        match context.start(descriptor)? {
+            None => tracing::info!(controller = descriptor.name, "Started controller"),
+            Some(unmet) => {
+                tracing::info!(controller = descriptor.name, %unmet, "Skipping controller");
+                continue;
+            }
+        }
         if !interval.is_zero() {
             let pause = interval.mul_f64(1.0 + context.env.clock.draw(&descriptor.name));
             tokio::select! {
@@ -124,4 +147,24 @@ pub async fn start(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_agree_with_what_is_known() {
+        let known = known();
+        assert_eq!(known.len(), 49);
+        for descriptor in descriptors() {
+            let Descriptor { name, aliases, on_by_default, gates, .. } = descriptor;
+            let known = known.iter().find(|known| known.name == name).unwrap_or_else(|| {
+                panic!("{name} is none of upstream's");
+            });
+            assert_eq!(known.aliases, aliases, "{name}");
+            assert_eq!(known.on_by_default, on_by_default, "{name}");
+            assert_eq!(known.gates, gates, "{name}");
+        }
+    }
 }

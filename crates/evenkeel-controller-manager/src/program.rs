@@ -175,7 +175,7 @@ async fn run(options: Options) -> Result<()> {
         serving::add(&manager, NAME, &options.serving, &clock).await?;
     }
 
-    let controllers_options = Arc::new(controllers::options(&options)?);
+    let controllers_options = controllers::options(&options)?;
     for descriptor in &chosen {
         manager.health().add(descriptor.name, || Ok(()));
     }
@@ -184,13 +184,8 @@ async fn run(options: Options) -> Result<()> {
     manager.add(Group::Leader, "controllers", move |running| async move {
         let tasks = Tasks::under(running.token());
         let clients = connection.clients(&options.client, &tasks);
-        let context = ControllerContext {
-            env,
-            clients,
-            tasks: tasks.clone(),
-            registry,
-            options: controllers_options,
-        };
+        let context =
+            ControllerContext::new(env, clients, tasks.clone(), registry, controllers_options);
         controllers::start(&chosen, &context, interval, &running.token()).await?;
         running.stopped().await;
         tasks.join().await;

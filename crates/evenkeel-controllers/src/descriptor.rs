@@ -2,18 +2,24 @@
 //!
 //! A new controller is a folder, and a line in [`descriptors`].
 
-use crate::{apps, core, options::Options};
+use crate::{
+    apps, core,
+    needs::{Gates, Resource, Resources, Unmet},
+    options::Options,
+};
 use evenkeel_api::View;
 use evenkeel_runtime::{
     cache::Cache,
     client::Client,
     controller::{Builder, Controller, Env},
+    events::Recorder,
+    health::Health,
     tasks::Tasks,
 };
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// One controller.
+/// One controller. What [`Descriptor::ORDINARY`] says is left out.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// Its name, as in `--controllers`.
@@ -26,8 +32,37 @@ pub struct Descriptor {
     pub client: &'static str,
     /// Whether it runs when nobody says so.
     pub on_by_default: bool,
+    /// Feature gates that must all be on.
+    pub gates: &'static [&'static str],
+    /// Resources that the server must have, besides those that every server has.
+    pub resources: &'static [Resource],
+    /// Whether it belongs to a cloud's controller manager, and not to the cluster's.
+    pub cloud_only: bool,
     /// Starts it.
     pub start: Start,
+}
+
+impl Descriptor {
+    /// A controller that runs wherever nobody says otherwise, for `..Descriptor::ORDINARY`. It has no name and does nothing.
+    pub const ORDINARY: Self = Self {
+        name: "",
+        aliases: &[],
+        queue: "",
+        client: "",
+        on_by_default: true,
+        gates: &[],
+        resources: &[],
+        cloud_only: false,
+        start: |_| Ok(()),
+    };
+
+    /// What it lacks with these gates and resources, if anything.
+    pub fn unmet(&self, gates: &Gates, resources: &Resources) -> Option<Unmet> {
+        let gate =
+            self.gates.iter().find(|gate| !gates.enabled(gate)).map(|gate| Unmet::Gate(gate));
+        let resource = || self.resources.iter().find(|resource| !resources.has(resource));
+        gate.or_else(|| resource().map(|resource| Unmet::Resource(*resource)))
+    }
 }
 
 /// Starts a controller: declares the caches that it reads, subscribes to them, and spawns its workers into the context's
@@ -61,9 +96,60 @@ pub struct ControllerContext {
     pub registry: Registry,
     /// What was asked for on the command line.
     pub options: Arc<Options>,
+    /// Which feature gates are on.
+    pub gates: Gates,
+    /// Which resources the server has.
+    pub resources: Resources,
+    /// Where a controller may put a check of its own, under its name; one that passes stands there otherwise.
+    pub health: Health,
 }
 
 impl ControllerContext {
+    /// A context with the default gates, a server that has everything, and checks that nobody looks at.
+    pub fn new(
+        env: Env,
+        clients: Clients,
+        tasks: Tasks,
+        registry: Registry,
+        options: Options,
+    ) -> Self {
+        Self {
+            env,
+            clients,
+            tasks,
+            registry,
+            options: Arc::new(options),
+            gates: Gates::default(),
+            resources: Resources::default(),
+            health: Health::new(),
+        }
+    }
+
+    /// Starts a controller if it lacks nothing; what it lacks otherwise.
+    ///
+    /// # Errors
+    /// When it cannot start with its options.
+    pub fn start(&self, descriptor: &Descriptor) -> Result<Option<Unmet>, StartError> {
+        if let Some(unmet) = descriptor.unmet(&self.gates, &self.resources) {
+            return Ok(Some(unmet));
+        }
+        (descriptor.start)(self)?;
+        Ok(None)
+    }
+
+    /// The client that a controller writes with, under its own user agent.
+    pub fn client(&self, descriptor: &Descriptor) -> Client {
+        (self.clients)(descriptor.client).with_user_agent(descriptor.client)
+    }
+
+    /// A recorder of events from `component`, for a controller whose shell is its own. It writes with the controller's
+    /// client until the context's tasks are told to stop.
+    pub fn recorder(&self, descriptor: &Descriptor, component: &str) -> Recorder {
+        let events = Recorder::new(self.client(descriptor), component, self.env.clock.clone());
+        events.start(&self.tasks);
+        events
+    }
+
     /// A builder for the controller that `descriptor` describes: queue, client and event source under its names.
     pub fn builder<V: View>(&self, descriptor: &Descriptor, root: &Cache<V>) -> Builder {
         Builder::new(&self.env, descriptor.name, root)
@@ -97,6 +183,32 @@ pub fn descriptors() -> Vec<Descriptor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_runtime::discovery::Discovered;
+
+    #[test]
+    fn what_is_lacking_is_named() {
+        let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
+        let resources = [cidrs];
+        let needy = Descriptor {
+            gates: &["GenericWorkload"],
+            resources: Box::leak(Box::new(resources)),
+            ..Descriptor::ORDINARY
+        };
+        let (none, all) = (Resources::discovered(&Discovered::default()), Resources::default());
+        let unmet = |gates: &Gates, resources: &Resources| {
+            needy.unmet(gates, resources).map(|unmet| unmet.to_string())
+        };
+        let on = Gates::new(|_| true);
+        assert_eq!(
+            unmet(&Gates::default(), &all).as_deref(),
+            Some("feature gate GenericWorkload is off")
+        );
+        assert_eq!(
+            unmet(&on, &none).as_deref(),
+            Some("the server has no servicecidrs.v1.networking.k8s.io")
+        );
+        assert_eq!(unmet(&on, &all), None);
+    }
 
     #[test]
     fn names_are_sorted_and_unique() {

@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod core;
 pub mod descriptor;
+pub mod needs;
 pub mod options;
 
 mod claim;

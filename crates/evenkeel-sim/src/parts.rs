@@ -3,7 +3,7 @@
 use crate::{Options, Part, wire::Wire};
 use evenkeel_controllers::{
     core::root_ca,
-    descriptor::{ControllerContext, descriptors},
+    descriptor::{Clients, ControllerContext, descriptors},
     options::Options as ControllersOptions,
 };
 use evenkeel_runtime::{
@@ -46,18 +46,14 @@ impl Life {
 
     fn controllers(&self, client: Client, clock: &Clock, registry: Registry) {
         let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
-        let context = ControllerContext {
-            env,
-            clients: Arc::new(move |_| client.clone()),
-            tasks: self.tasks.clone(),
-            registry,
-            options: Arc::new(ControllersOptions {
-                root_ca: root_ca::Options { ca: Some("simulated".into()) },
-                ..ControllersOptions::default()
-            }),
+        let options = ControllersOptions {
+            root_ca: root_ca::Options { ca: Some("simulated".into()) },
+            ..ControllersOptions::default()
         };
+        let clients: Clients = Arc::new(move |_| client.clone());
+        let context = ControllerContext::new(env, clients, self.tasks.clone(), registry, options);
         for descriptor in descriptors() {
-            if let Err(error) = (descriptor.start)(&context) {
+            if let Err(error) = context.start(&descriptor) {
                 panic!("{error}");
             }
         }

@@ -111,15 +111,17 @@ impl Plane {
             scheduler.spawn("scheduler", run);
         }
         let base = client("kube-controller-manager");
-        let context = ControllerContext {
-            env: Env::new(base.clone(), caches.clone(), clock.clone(), &registry),
-            clients: Arc::new(move |_| base.clone()),
-            tasks: controllers.clone(),
-            registry: registry.clone(),
-            options: Arc::new(options.controller_options),
-        };
+        let context = ControllerContext::new(
+            Env::new(base.clone(), caches.clone(), clock.clone(), &registry),
+            Arc::new(move |_| base.clone()),
+            controllers.clone(),
+            registry.clone(),
+            options.controller_options,
+        );
         for descriptor in &options.controllers {
-            (descriptor.start)(&context)?;
+            if let Some(unmet) = context.start(descriptor)? {
+                tracing::debug!(controller = descriptor.name, %unmet, "controller is not started");
+            }
         }
         caches.start(&reflectors);
         Ok(Self { caches, registry, parts: vec![reflectors, nodes, scheduler, controllers] })

@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use evenkeel_apiserver::Server;
 use evenkeel_controllers::{
-    descriptor::{ControllerContext, descriptors},
+    descriptor::{Clients, ControllerContext, descriptors},
     options::Options,
 };
 use evenkeel_runtime::{
@@ -59,15 +59,11 @@ impl World {
         let caches = Caches::new(self.client.clone(), self.clock.clone(), &registry);
         let env = Env::new(self.client.clone(), caches.clone(), self.clock.clone(), &registry);
         let client = self.client.clone();
-        let context = ControllerContext {
-            env,
-            clients: Arc::new(move |_| client.clone()),
-            tasks: self.tasks.clone(),
-            registry,
-            options: Arc::new(Options::default()),
-        };
+        let clients: Clients = Arc::new(move |_| client.clone());
+        let tasks = self.tasks.clone();
+        let context = ControllerContext::new(env, clients, tasks, registry, Options::default());
         for descriptor in descriptors().iter().filter(|d| CONTROLLERS.contains(&d.name)) {
-            (descriptor.start)(&context).unwrap();
+            assert_eq!(context.start(descriptor).unwrap(), None);
         }
         caches.start(&self.tasks);
     }

@@ -44,8 +44,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["deployment"],
     queue: "deployment",
     client: "deployment-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

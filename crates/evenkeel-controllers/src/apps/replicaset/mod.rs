@@ -37,8 +37,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["replicaset"],
     queue: "replicaset",
     client: "replicaset-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

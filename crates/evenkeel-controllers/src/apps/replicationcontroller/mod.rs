@@ -16,8 +16,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["replicationcontroller"],
     queue: "replicationmanager",
     client: "replication-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

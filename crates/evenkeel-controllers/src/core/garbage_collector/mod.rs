@@ -55,8 +55,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["garbagecollector"],
     queue: "garbage_collector_attempt_to_delete",
     client: "generic-garbage-collector",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

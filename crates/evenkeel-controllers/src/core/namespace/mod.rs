@@ -48,8 +48,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["namespace"],
     queue: "namespace",
     client: "namespace-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -21,8 +21,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["nodelifecycle"],
     queue: "node_lifecycle_controller",
     client: "node-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

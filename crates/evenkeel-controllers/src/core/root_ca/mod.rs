@@ -30,8 +30,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["root-ca-cert-publisher"],
     queue: "root_ca_cert_publisher",
     client: "root-ca-cert-publisher",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -23,8 +23,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["serviceaccount"],
     queue: "serviceaccount",
     client: "service-account-controller",
-    on_by_default: true,
     start,
+    ..Descriptor::ORDINARY
 };
 
 /// Who makes a namespace often makes its account next (a folder of manifests, a test). They go first; the write would be

@@ -1,0 +1,149 @@
+//! What a controller needs before it can run: feature gates that are on, and resources that the server has.
+
+use evenkeel_runtime::discovery::Discovered;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+/// Gates that controllers ask for and that v1.37 has off by default.
+const OFF: [&str; 12] = [
+    "CompositePodGroup",
+    "CoordinatedLeaderElection",
+    "DRAResourcePoolStatus",
+    "DRAWorkloadResourceClaims",
+    "EvictionRequestAPI",
+    "GenericWorkload",
+    "NodeLifecycleConditions",
+    "StatefulSetRecreateStrategy",
+    "StorageVersionAPI",
+    "TaintTolerationComparisonOperators",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadWithJob",
+];
+
+/// Which feature gates are on. The default is upstream's v1.37 without `--feature-gates`.
+#[derive(Clone)]
+pub struct Gates(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl Gates {
+    /// Gates as `enabled` says.
+    pub fn new(enabled: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(enabled))
+    }
+
+    /// Whether the gate of this name is on.
+    pub fn enabled(&self, name: &str) -> bool {
+        (self.0)(name)
+    }
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self::new(|name| OFF.binary_search(&name).is_err())
+    }
+}
+
+impl fmt::Debug for Gates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gates")
+    }
+}
+
+/// A resource in one version of its group, as `apps`, `v1`, `deployments`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// Its plural name.
+    pub plural: &'static str,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, version, plural } = self;
+        write!(f, "{plural}.{version}.{}", if group.is_empty() { "core" } else { group })
+    }
+}
+
+/// Which resources the server has. The default is that it has all.
+#[derive(Debug, Clone, Default)]
+pub struct Resources(Option<Arc<Served>>);
+
+#[derive(Debug)]
+struct Served {
+    resources: BTreeSet<[Box<str>; 3]>,
+    /// Groups and versions that could not be asked.
+    unknown: BTreeSet<[Box<str>; 2]>,
+}
+
+impl Resources {
+    /// What was found at a server. What is in a group that could not be asked counts as there: a cache waits for it, while
+    /// a controller that was skipped would have to be started.
+    pub fn discovered(found: &Discovered) -> Self {
+        let resources = found.resources.iter().map(|resource| {
+            let kind = &resource.kind;
+            [(&*kind.group).into(), (&*kind.version).into(), (&*kind.plural).into()]
+        });
+        let unknown = found.failed.iter().map(|group| [group.group.clone(), group.version.clone()]);
+        Self(Some(Arc::new(Served { resources: resources.collect(), unknown: unknown.collect() })))
+    }
+
+    /// Whether the server has this resource.
+    pub fn has(&self, resource: &Resource) -> bool {
+        let Resource { group, version, plural } = *resource;
+        self.0.as_ref().is_none_or(|served| {
+            served.resources.contains(&[group.into(), version.into(), plural.into()])
+                || served.unknown.contains(&[group.into(), version.into()])
+        })
+    }
+}
+
+/// What a controller lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unmet {
+    /// A feature gate is off, which stays so.
+    #[error("feature gate {0} is off")]
+    Gate(&'static str),
+    /// The server does not have a resource, which may come.
+    #[error("the server has no {0}")]
+    Resource(Resource),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Kind;
+    use evenkeel_runtime::discovery::FailedGroup;
+
+    #[test]
+    fn gates_that_are_off_are_found() {
+        assert!(OFF.is_sorted());
+        let gates = Gates::default();
+        assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled("GenericWorkload"));
+    }
+
+    #[test]
+    fn a_group_that_was_not_asked_counts_as_there() {
+        let found = Discovered {
+            resources: vec![evenkeel_runtime::discovery::Resource {
+                kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
+                singular: "".into(),
+                verbs: [].into(),
+                short_names: [].into(),
+                categories: [].into(),
+                subresources: [].into(),
+                preferred: true,
+            }],
+            failed: vec![FailedGroup {
+                group: "metrics".into(),
+                version: "v1".into(),
+                reason: "late".into(),
+            }],
+        };
+        let resources = Resources::discovered(&found);
+        let has = |group, version, plural| resources.has(&Resource { group, version, plural });
+        assert!(has("apps", "v1", "deployments") && has("metrics", "v1", "anything"));
+        assert!(!has("apps", "v1", "others") && !has("apps", "v2", "deployments"));
+        assert!(Resources::default().has(&Resource { group: "", version: "v1", plural: "x" }));
+    }
+}
