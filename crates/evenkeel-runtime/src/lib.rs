@@ -8,6 +8,7 @@ pub mod controller;
 pub mod discovery;
 pub mod events;
 pub mod health;
+pub mod introspect;
 pub mod lease;
 pub mod manager;
 pub mod metrics;

@@ -7,6 +7,7 @@
 mod lint;
 mod make;
 
+use crate::introspect::Description;
 use bytes::Bytes;
 use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
@@ -260,5 +261,15 @@ pub trait Planner: Send + Sync + 'static {
     fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
         let _ = (seen, outcomes, now);
         Plan::nothing()
+    }
+    /// What [`Planner::plan`] would decide, for who only wants to know; a planner that counts what it decides does not here.
+    fn preview(&self, seen: &Self::Seen, now: Timestamp) -> Plan {
+        self.plan(seen, now)
+    }
+    /// What it sees in words, why it waits, and which objects it keeps: for people who ask (`evenkeel explain`). Actions and
+    /// the queue speak for themselves and need not be told.
+    fn describe(&self, seen: &Self::Seen, now: Timestamp) -> Description {
+        let _ = (seen, now);
+        Description::new()
     }
 }

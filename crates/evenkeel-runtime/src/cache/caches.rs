@@ -4,6 +4,7 @@ use super::{Cache, reflector::Reflector, shared::Shared};
 use crate::{
     client::{Client, Metadata},
     clock::Clock,
+    introspect::CacheState,
     metrics,
     tasks::Tasks,
 };
@@ -30,6 +31,8 @@ struct Inner {
     client: Client,
     clock: Clock,
     program: Box<str>,
+    /// Which namespace's objects are held; empty for all.
+    namespace: Box<str>,
     versions: IntGaugeVec,
     told: HistogramVec,
     state: Mutex<State>,
@@ -45,6 +48,8 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
+    /// Empty for all, and for kinds without namespaces.
+    pub(crate) namespace: Box<str>,
     pub(crate) labels: String,
     pub(crate) fields: String,
 }
@@ -66,12 +71,17 @@ type Start = Box<dyn FnOnce(&Tasks) + Send>;
 /// What is known of a cache whatever its type.
 trait Status: Send + Sync {
     fn version(&self) -> u64;
+    fn state(&self, scope: &Scope) -> CacheState;
     fn watch_synced(&self) -> watch::Receiver<bool>;
 }
 
 impl<V: View> Status for Shared<V> {
     fn version(&self) -> u64 {
         self.version()
+    }
+
+    fn state(&self, scope: &Scope) -> CacheState {
+        self.state(scope)
     }
 
     fn watch_synced(&self) -> watch::Receiver<bool> {
@@ -122,6 +132,16 @@ impl Resync {
 impl Caches {
     /// No caches yet. Metrics go into `registry`.
     pub fn new(client: Client, clock: Clock, registry: &Registry) -> Self {
+        Self::in_namespace(client, clock, registry, "")
+    }
+
+    /// As [`Caches::new`], but of kinds that live in namespaces only the objects of this one are held; all where it is empty.
+    pub fn in_namespace(
+        client: Client,
+        clock: Clock,
+        registry: &Registry,
+        namespace: &str,
+    ) -> Self {
         const LABELS: &[&str] = &["name", "group", "version", "resource"];
         let program = client.user_agent().split('/').next().unwrap_or_default().into();
         let versions = metrics::int_gauges(
@@ -142,6 +162,7 @@ impl Caches {
                 client,
                 clock,
                 program,
+                namespace: namespace.into(),
                 versions,
                 told,
                 state: Mutex::default(),
@@ -157,12 +178,12 @@ impl Caches {
     /// The cache of those of `V`'s objects that a label selector and a field selector (in their query forms, empty for
     /// all) select.
     pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
-        self.cache(Scope { kind: V::kind(), labels: labels.into(), fields: fields.into() })
+        self.cache(self.scope(V::kind(), labels, fields))
     }
 
     /// The cache of a resource's metadata, for any resource.
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
-        self.cache(Scope { kind, labels: String::new(), fields: String::new() })
+        self.cache(self.scope(kind, "", ""))
     }
 
     /// Begins filling the caches there are, and from now on each new one at once.
@@ -170,6 +191,17 @@ impl Caches {
         let mut state = self.state();
         state.tasks = Some(tasks.clone());
         for entry in &mut state.entries {
+            if let Some(start) = entry.start.take() {
+                start(tasks);
+            }
+        }
+    }
+
+    /// Begins filling those of the caches there are whose kind is wanted; the others, and later ones, stay empty. For
+    /// programs that look at a few things and end.
+    pub fn start_some(&self, tasks: &Tasks, wanted: impl Fn(&Kind) -> bool) {
+        let mut state = self.state();
+        for entry in state.entries.iter_mut().filter(|entry| wanted(&entry.scope.kind)) {
             if let Some(start) = entry.start.take() {
                 start(tasks);
             }
@@ -209,6 +241,11 @@ impl Caches {
         oldest(false).or_else(|| oldest(true))
     }
 
+    /// What there is to know of each cache, in the order in which they were asked for.
+    pub fn states(&self) -> Vec<CacheState> {
+        self.state().entries.iter().map(|entry| entry.status.state(&entry.scope)).collect()
+    }
+
     /// Whether every cache there is has its initial state.
     pub fn has_synced(&self) -> bool {
         self.state().entries.iter().all(|entry| *entry.status.watch_synced().borrow())
@@ -241,6 +278,11 @@ impl Caches {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn scope(&self, kind: Kind, labels: &str, fields: &str) -> Scope {
+        let namespace = if kind.namespaced { self.inner.namespace.clone() } else { "".into() };
+        Scope { kind, namespace, labels: labels.into(), fields: fields.into() }
+    }
+
     fn cache<V: View>(&self, scope: Scope) -> Cache<V> {
         let mut state = self.state();
         let found = state
@@ -250,7 +292,7 @@ impl Caches {
         if let Some(entry) = found
             && let Ok(shared) = Arc::clone(&entry.shared).downcast::<Shared<V>>()
         {
-            return Cache { shared, kind: Arc::new(scope.kind), resync: entry.resync.clone() };
+            return Cache { shared, scope: Arc::new(scope), resync: entry.resync.clone() };
         }
         let (shared, mut entry) = self.entry::<V>(&scope);
         if let Some(tasks) = &state.tasks
@@ -260,7 +302,7 @@ impl Caches {
         }
         let resync = entry.resync.clone();
         state.entries.push(entry);
-        Cache { shared, kind: Arc::new(scope.kind), resync }
+        Cache { shared, scope: Arc::new(scope), resync }
     }
 
     fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {

@@ -15,6 +15,7 @@ mod tests;
 pub use caches::Caches;
 pub use full::Full;
 
+use crate::introspect::CacheState;
 use evenkeel_api::{Kind, View};
 use shared::Shared;
 use std::{sync::Arc, time::Duration};
@@ -87,7 +88,7 @@ impl<V> Clone for CacheEvent<V> {
 /// ```
 pub struct Cache<V> {
     shared: Arc<Shared<V>>,
-    kind: Arc<Kind>,
+    scope: Arc<caches::Scope>,
     resync: caches::Resync,
 }
 
@@ -95,7 +96,7 @@ impl<V> Clone for Cache<V> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
-            kind: Arc::clone(&self.kind),
+            scope: Arc::clone(&self.scope),
             resync: self.resync.clone(),
         }
     }
@@ -103,14 +104,14 @@ impl<V> Clone for Cache<V> {
 
 impl<V> std::fmt::Debug for Cache<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Cache").field("scope", &self.scope).finish_non_exhaustive()
     }
 }
 
 impl<V: View> Cache<V> {
     /// Which resource it holds.
     pub fn kind(&self) -> &Kind {
-        &self.kind
+        &self.scope.kind
     }
 
     /// One object; `namespace` is empty for cluster-scoped ones.
@@ -169,6 +170,11 @@ impl<V: View> Cache<V> {
     pub async fn synced(&self) {
         // The sender lives in `shared`, so that waiting cannot fail.
         let _ = self.shared.watch_synced().wait_for(|synced| *synced).await;
+    }
+
+    /// What there is to know of it.
+    pub fn state(&self) -> CacheState {
+        self.shared.state(&self.scope)
     }
 
     /// The newest resource version that is in here, bookmarks included; 0 before there is one.

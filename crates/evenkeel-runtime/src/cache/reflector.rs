@@ -103,10 +103,12 @@ impl<V: View> Reflector<V> {
                     self.position = None;
                 }
                 End::Unwatchable(error) => {
+                    self.shared.set_trouble(Some(&error));
                     tracing::warn!(resource, %error, "not to be watched; will be listed again");
                     self.position = None;
                 }
                 End::Failed(error) => {
+                    self.shared.set_trouble(Some(&error));
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
@@ -149,7 +151,9 @@ impl<V: View> Reflector<V> {
         query.add("sendInitialEvents", if initial { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
         let since = Instant::now();
-        let watch = self.client.watch::<V>(&self.scope.kind, query.as_str()).await?;
+        let watch =
+            self.client.watch::<V>(&self.scope.kind, &self.scope.namespace, query.as_str()).await?;
+        self.shared.set_trouble(None);
         Ok(Opened { watch, since, until: since + Duration::from_secs(seconds) + GRACE, events: 0 })
     }
 
@@ -201,7 +205,11 @@ impl<V: View> Reflector<V> {
         };
         let mut now = Table::new();
         loop {
-            let page = match self.client.list_as::<V>(&self.scope.kind, "", &options).await {
+            let page = match self
+                .client
+                .list_as::<V>(&self.scope.kind, &self.scope.namespace, &options)
+                .await
+            {
                 // The list took longer than the server keeps versions: once more, in one piece.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();

@@ -2,12 +2,14 @@
 
 use super::{
     CacheEvent,
+    caches::Scope,
     store::{Events, Store, Table, same_version},
 };
-use crate::tasks::panic_text;
+use crate::{client::Metadata, introspect::CacheState, tasks::panic_text};
 use evenkeel_api::View;
 use prometheus::{Histogram, IntGauge};
 use std::{
+    any::TypeId,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
@@ -25,6 +27,8 @@ pub(crate) struct Shared<V> {
     synced: watch::Sender<bool>,
     /// Held while a change is made and told, so that every handler hears every change once and in order.
     handlers: Mutex<Vec<Handler<V>>>,
+    /// Why the server is not followed just now.
+    trouble: Mutex<Option<Box<str>>>,
     shown_version: IntGauge,
     told_seconds: Histogram,
 }
@@ -36,6 +40,7 @@ impl<V: View> Shared<V> {
             version: AtomicU64::new(0),
             synced: watch::Sender::new(false),
             handlers: Mutex::default(),
+            trouble: Mutex::default(),
             shown_version,
             told_seconds,
         }
@@ -55,6 +60,27 @@ impl<V: View> Shared<V> {
 
     pub(crate) fn watch_synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
+    }
+
+    /// Says why the server cannot be followed, or that it is.
+    pub(crate) fn set_trouble(&self, trouble: Option<&str>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(Box::from);
+    }
+
+    pub(crate) fn state(&self, scope: &Scope) -> CacheState {
+        let kind = &scope.kind;
+        let dot = if kind.group.is_empty() { "" } else { "." };
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        CacheState {
+            resource: format!("{}{dot}{}", kind.plural, kind.group),
+            labels: scope.labels.clone(),
+            fields: scope.fields.clone(),
+            metadata_only: TypeId::of::<V>() == TypeId::of::<Metadata>(),
+            objects: self.read().len(),
+            resource_version: self.version(),
+            synced: self.has_synced(),
+            trouble: trouble.as_deref().map(str::to_owned),
+        }
     }
 
     pub(crate) fn declare(&self, name: &'static str, keys: super::store::KeysOf<V>) -> usize {

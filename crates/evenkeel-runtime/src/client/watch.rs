@@ -23,9 +23,14 @@ pub(crate) enum WatchBroken {
 }
 
 impl Client {
-    /// Opens a watch; `query` starts with `?`.
-    pub(crate) async fn watch<V: View>(&self, kind: &Kind, query: &str) -> Result<Watch, ApiError> {
-        let mut call = Call::new(Method::GET, kind.path("") + query, wire::accept::<V>());
+    /// Opens a watch, in all namespaces where `namespace` is empty; `query` starts with `?`.
+    pub(crate) async fn watch<V: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        query: &str,
+    ) -> Result<Watch, ApiError> {
+        let mut call = Call::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
         call.limited = false;
         let response = self.send(&call).await?;
         let encoding = wire::encoding(response.headers());

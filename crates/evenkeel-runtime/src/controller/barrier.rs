@@ -113,6 +113,18 @@ impl Barrier {
         Err(kind)
     }
 
+    /// What a key is parked for, and how far the cache is (0 where that is not asked for a version).
+    pub(super) fn waits(&self, key: &Key) -> Option<(Behind, u64)> {
+        let behind = self.lock().parked.get(key).cloned()?;
+        let seen = self.windows.get().and_then(|windows| windows.version(behind.kind()));
+        Some((behind, seen.unwrap_or(0)))
+    }
+
+    /// How many keys are parked.
+    pub(super) fn n_parked(&self) -> usize {
+        self.lock().parked.len()
+    }
+
     /// Whether a key is parked, so that adding it would be of no use.
     pub(super) fn holds(&self, key: &Key) -> bool {
         self.lock().parked.contains_key(key)

@@ -5,17 +5,18 @@ use super::{
     barrier::{Barrier, Window, Windows},
     execute::Executor,
     pass::Planned,
-    reconcile::{Function, Reconcile},
+    reconcile::{Explain, Function, Reconcile},
     run::{Shared, Subscribe, Synced},
 };
 use crate::{
     cache::{Cache, CacheEvent},
     client::Client,
     events::Recorder,
+    introspect::{CacheState, Description, History, Inspect},
     plan::{Key, Planner},
     queue::{Priority, Queue},
 };
-use evenkeel_api::{Kind, Meta, View};
+use evenkeel_api::{Kind, Meta, View, time::Timestamp};
 use std::{sync::Arc, time::Duration};
 
 /// A controller under construction. The kind that it reconciles comes first and its function last, so that neither can
@@ -34,6 +35,8 @@ pub struct Builder {
     subscriptions: Vec<Subscription>,
     synced: Vec<Synced>,
     windows: Windows,
+    states: Vec<Box<dyn Fn() -> CacheState + Send + Sync>>,
+    explain: Option<Explain>,
 }
 
 type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscribe + Send>;
@@ -54,6 +57,8 @@ impl Builder {
             subscriptions: Vec::new(),
             synced: Vec::new(),
             windows: Windows::default(),
+            states: Vec::new(),
+            explain: None,
         };
         builder.watch(root, |event, enqueue, barrier| {
             let key = Key::of(event.object().meta());
@@ -152,6 +157,16 @@ impl Builder {
         self.watch(cache, |_, _, _| {})
     }
 
+    /// Says what an async function sees of a key, and what it would do next (a line each), for who asks; `None` when there is
+    /// nothing at the key. Planners speak for themselves ([`Planner::describe`]).
+    pub fn explains(
+        mut self,
+        explain: impl Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync + 'static,
+    ) -> Self {
+        self.explain = Some(Arc::new(explain));
+        self
+    }
+
     /// Runs a pure planner.
     pub fn planned(self, planner: impl Planner) -> Controller {
         self.build(|executor, env| {
@@ -165,10 +180,11 @@ impl Builder {
         F: Fn(Request, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
     {
+        let explain = self.explain.clone();
         self.build(|executor, env| {
             let Executor { client, events, barrier } = executor;
             let env = Env { client, ..env.clone() };
-            Box::new(Function { function, context: Context { env, events, barrier } })
+            Box::new(Function { function, context: Context { env, events, barrier }, explain })
         })
     }
 
@@ -179,6 +195,8 @@ impl Builder {
     ) -> Self {
         let (kind, cache) = (cache.kind().clone(), cache.clone());
         let (seen, looked_up, waited_for) = (cache.clone(), cache.clone(), cache.clone());
+        let told = cache.clone();
+        self.states.push(Box::new(move || told.state()));
         let window = Window {
             version: Box::new(move || seen.version()),
             find: Box::new(move |namespace, name| {
@@ -219,6 +237,8 @@ impl Builder {
             subscriptions,
             synced,
             windows,
+            root,
+            states,
             ..
         } = self;
         let component = component.as_deref().unwrap_or(&name);
@@ -240,8 +260,15 @@ impl Builder {
             max_retries,
             events,
             clock: env.clock.clone(),
+            root,
+            workers,
+            caches: states,
+            history: History::default(),
         };
-        Controller { name, workers, shared: Arc::new(shared), subscribe, synced, windows }
+        let shared = Arc::new(shared);
+        let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
+        env.introspection.add(&inspect);
+        Controller { name, workers, shared, subscribe, synced, windows }
     }
 }
 

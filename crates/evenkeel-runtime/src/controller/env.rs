@@ -1,7 +1,7 @@
 //! What all controllers of a program share.
 
 use super::Metrics;
-use crate::{cache::Caches, client::Client, clock::Clock};
+use crate::{cache::Caches, client::Client, clock::Clock, introspect::Introspection};
 use prometheus::Registry;
 
 /// Client, caches, clock and metrics: what a controller is built on.
@@ -15,11 +15,14 @@ pub struct Env {
     pub clock: Clock,
     /// Metrics of queues and controllers.
     pub metrics: Metrics,
+    /// What controllers see, would do and wait for.
+    pub introspection: Introspection,
 }
 
 impl Env {
     /// Brings the parts together and registers the metrics of queues and controllers; once per registry.
     pub fn new(client: Client, caches: Caches, clock: Clock, registry: &Registry) -> Self {
-        Self { client, caches, clock, metrics: Metrics::register(registry) }
+        let introspection = Introspection::new(caches.clone(), clock.clone());
+        Self { client, caches, clock, metrics: Metrics::register(registry), introspection }
     }
 }

@@ -9,6 +9,7 @@ mod build;
 mod enqueue;
 mod env;
 mod execute;
+mod inspect;
 mod metrics;
 mod pass;
 mod reconcile;

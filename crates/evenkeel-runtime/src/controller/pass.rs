@@ -2,12 +2,15 @@
 
 use super::{
     execute::{Executor, Report},
+    reconcile::Preview,
     reconcile::{Passed, Reconcile, Request, failed},
 };
 use crate::{
     clock::Clock,
-    plan::{Key, Plan, Planner},
+    introspect::{self, Deeds},
+    plan::{Action, Key, Outcome, Outcomes, Plan, Planner},
 };
+use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
 use std::time::Duration;
 
@@ -19,13 +22,25 @@ pub(super) struct Planned<P> {
 }
 
 impl<P: Planner> Reconcile for Planned<P> {
-    fn reconcile(&self, request: Request) -> BoxFuture<'_, Passed> {
-        Box::pin(async move { self.pass(&request.key).await })
+    fn reconcile<'a>(&'a self, request: Request, deeds: &'a mut Deeds) -> BoxFuture<'a, Passed> {
+        Box::pin(async move { self.pass(&request.key, deeds).await })
+    }
+
+    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
+        let seen = self.planner.observe(key)?;
+        let plan = self.planner.preview(&seen, now);
+        let well = plan.actions.iter().map(as_if_done).collect();
+        let after = self.planner.status(&seen, &Outcomes(well), now);
+        Some(Preview {
+            description: self.planner.describe(&seen, now),
+            would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
+            requeue: sooner(plan.requeue, after.requeue),
+        })
     }
 }
 
 impl<P: Planner> Planned<P> {
-    async fn pass(&self, key: &Key) -> Passed {
+    async fn pass(&self, key: &Key, deeds: &mut Deeds) -> Passed {
         let Some(seen) = self.planner.observe(key) else {
             self.executor.barrier.forget(key);
             return Ok(None);
@@ -33,15 +48,23 @@ impl<P: Planner> Planned<P> {
         let plan = self.planner.plan(&seen, self.clock.now());
         check(&plan, key);
         let first = self.executor.run(key, &plan.actions).await;
+        deeds.add(&plan.actions, &first.outcomes);
         if first.aborted {
             return ended(first, None);
         }
         let after = self.planner.status(&seen, &first.outcomes, self.clock.now());
         check(&after, key);
         let second = self.executor.run(key, &after.actions).await;
+        deeds.add(&after.actions, &second.outcomes);
         ended(first, None)?;
         ended(second, sooner(plan.requeue, after.requeue))
     }
+}
+
+/// How an action goes if nothing is in its way.
+fn as_if_done(action: &Action) -> Outcome {
+    let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
+    Outcome { succeeded, error: None }
 }
 
 fn ended(report: Report, requeue: Option<Duration>) -> Passed {

@@ -3,9 +3,10 @@
 use super::{Env, barrier::Barrier};
 use crate::{
     events::Recorder,
+    introspect::{Deeds, Description},
     plan::{Failure, Key, Target},
 };
-use evenkeel_api::Kind;
+use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -96,15 +97,34 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
 /// How one pass over a key ended, whoever made it.
 pub(super) type Passed = Result<Option<Duration>, Error>;
 
+/// What a key would be planned to, in words.
+#[derive(Debug, Default)]
+pub(super) struct Preview {
+    /// What is seen, why it waits, what it keeps.
+    pub(super) description: Description,
+    /// Actions, one a line.
+    pub(super) would: Vec<String>,
+    /// When it would be planned again.
+    pub(super) requeue: Option<Duration>,
+}
+
+/// Says what an async function sees of a key; `None` when there is nothing at it.
+pub(super) type Explain =
+    Arc<dyn Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync>;
+
 /// What a worker calls with a key.
 pub(super) trait Reconcile: Send + Sync {
-    fn reconcile(&self, request: Request) -> BoxFuture<'_, Passed>;
+    /// One pass; what it writes is noted in `deeds`.
+    fn reconcile<'a>(&'a self, request: Request, deeds: &'a mut Deeds) -> BoxFuture<'a, Passed>;
+    /// What a pass would do now, without doing it. `None` when there is nothing at the key.
+    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview>;
 }
 
 /// An author's async function.
 pub(super) struct Function<F> {
     pub(super) function: F,
     pub(super) context: Context,
+    pub(super) explain: Option<Explain>,
 }
 
 impl<F, Fut> Reconcile for Function<F>
@@ -112,7 +132,7 @@ where
     F: Fn(Request, Context) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
 {
-    fn reconcile(&self, request: Request) -> BoxFuture<'_, Passed> {
+    fn reconcile<'a>(&'a self, request: Request, _: &'a mut Deeds) -> BoxFuture<'a, Passed> {
         let work = (self.function)(request, self.context.clone());
         Box::pin(async move {
             match work.await? {
@@ -120,6 +140,17 @@ where
                 Outcome::Again(after) => Ok(Some(after)),
             }
         })
+    }
+
+    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
+        let Some(explain) = &self.explain else {
+            return Some(Preview {
+                would: vec!["reconcile it (what that does is not known before)".to_owned()],
+                ..Preview::default()
+            });
+        };
+        let (description, would) = explain(key, now)?;
+        Some(Preview { description, would, requeue: None })
     }
 }
 

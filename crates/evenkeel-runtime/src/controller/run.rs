@@ -9,10 +9,12 @@ use crate::{
     client::full_text,
     clock::Clock,
     events::Recorder,
+    introspect::{CacheState, Deeds, History},
     plan::Key,
     queue::Queue,
     tasks::{Tasks, panic_text},
 };
+use evenkeel_api::Kind;
 use futures::{FutureExt, future::BoxFuture};
 use std::{
     panic::AssertUnwindSafe,
@@ -53,6 +55,10 @@ pub(super) struct Shared {
     pub(super) max_retries: Option<u32>,
     pub(super) events: Recorder,
     pub(super) clock: Clock,
+    pub(super) root: Kind,
+    pub(super) workers: usize,
+    pub(super) caches: Vec<Box<dyn Fn() -> CacheState + Send + Sync>>,
+    pub(super) history: History,
 }
 
 impl Controller {
@@ -125,18 +131,26 @@ impl Shared {
         let request = Request { key: key.clone(), attempt, reconcile_id };
         let (start, now) = (Instant::now(), self.clock.now());
         self.metrics.active.inc();
-        let passed = self.guarded(request).instrument(span.clone()).await;
+        let mut deeds = Deeds::default();
+        let passed = self.guarded(request, &mut deeds).instrument(span.clone()).await;
         self.metrics.active.dec();
-        self.metrics.seconds.observe(start.elapsed().as_secs_f64());
+        let took = start.elapsed();
+        self.metrics.seconds.observe(took.as_secs_f64());
+        let text = passed.as_ref().err().map(|error| full_text(&*error.source));
+        let result = match (&passed, &text) {
+            (Err(_), Some(text)) => Err(&**text),
+            (passed, _) => Ok(passed.as_ref().ok().copied().flatten()),
+        };
+        self.history.passed(key, (self.clock.now(), took), deeds, result);
         let _entered = span.enter();
         tracing::trace!(%now, "reconciled");
-        self.conclude(key, attempt, passed);
+        self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
     /// A panic becomes a failure of this key alone.
-    async fn guarded(&self, request: Request) -> Passed {
+    async fn guarded(&self, request: Request, deeds: &mut Deeds) -> Passed {
         // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
-        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request).await });
+        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request, deeds).await });
         work.catch_unwind().await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             let text = panic_text(&*panic);
@@ -145,7 +159,7 @@ impl Shared {
         })
     }
 
-    fn conclude(&self, key: &Key, attempt: u32, passed: Passed) {
+    fn conclude(&self, key: &Key, attempt: u32, passed: Passed, text: &str) {
         match passed {
             Ok(requeue) => {
                 self.queue.forget(key);
@@ -156,7 +170,6 @@ impl Shared {
             }
             Err(error) => {
                 self.metrics.result("error");
-                let text = full_text(&*error.source);
                 if error.terminal {
                     self.queue.forget(key);
                     tracing::error!(error = text, "reconciliation failed, not retried");

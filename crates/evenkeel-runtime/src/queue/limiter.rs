@@ -44,6 +44,11 @@ impl<K: Eq + Hash> Limiter<K> {
         self.failures.remove(key);
     }
 
+    /// How many keys failed and were not forgotten since.
+    pub(super) fn len(&self) -> usize {
+        self.failures.len()
+    }
+
     pub(super) fn failures(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }

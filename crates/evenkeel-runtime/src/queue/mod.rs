@@ -11,6 +11,7 @@ mod state;
 mod tests;
 
 pub use metrics::Metrics;
+pub use state::Place;
 
 use limiter::Limiter;
 use metrics::Handles;
@@ -31,6 +32,21 @@ impl Priority {
     pub const NORMAL: Self = Self(0);
     /// From the initial list or a resync: gives way to fresh changes (controller-runtime's `LowPriority`).
     pub const LOW: Self = Self(-100);
+}
+
+/// What is in a queue.
+#[derive(Debug, Clone)]
+pub struct Look<K> {
+    /// Keys that could be handed out.
+    pub ready: usize,
+    /// Keys that are being worked on.
+    pub running: usize,
+    /// Keys that become ready at a time.
+    pub delayed: usize,
+    /// Keys that failed and were not forgotten since.
+    pub failing: usize,
+    /// The first keys: those worked on, oldest first, ready ones in their order, delayed ones by time.
+    pub keys: Vec<(Place, K)>,
 }
 
 /// A queue of keys to work on; clones share it.
@@ -176,6 +192,21 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             self.shared.wake.notify_one();
         }
         self.shared.idle.notify_waiters();
+    }
+
+    /// Where a key is.
+    pub fn place(&self, key: &K) -> Place {
+        lock(&self.shared.state).place(key)
+    }
+
+    /// What is in it: how many keys in each state, and where the first `most` of each state are.
+    pub fn look(&self, most: usize) -> Look<K> {
+        let state = lock(&self.shared.state);
+        let [ready, running, delayed] = state.counts();
+        let keys = state.first(most).into_iter().map(|key| (state.place(&key), key)).collect();
+        drop(state);
+        let failing = lock(&self.shared.limiter).len();
+        Look { ready, running, delayed, failing, keys }
     }
 
     /// Keys that wait and could be handed out.

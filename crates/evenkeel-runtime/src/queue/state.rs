@@ -42,6 +42,19 @@ struct Delayed {
     priority: Priority,
 }
 
+/// Where a key is in a queue; nowhere when it is at rest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// It could be handed out since this time.
+    pub ready: Option<Instant>,
+    /// It is being worked on since this time.
+    pub running: Option<Instant>,
+    /// It was added while being worked on, and runs again afterwards.
+    pub again: bool,
+    /// It becomes ready at this time.
+    pub due: Option<Instant>,
+}
+
 /// What adding a key changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
@@ -227,6 +240,33 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.waiting.clear();
         self.order.clear();
         dropped
+    }
+
+    /// Where a key is.
+    pub(super) fn place(&self, key: &K) -> Place {
+        Place {
+            ready: self.waiting.get(key).map(|waiting| waiting.since),
+            running: self.running.get(key).map(|running| running.since),
+            again: self.running.get(key).is_some_and(|running| running.again.is_some()),
+            due: self.delayed.get(key).map(|delayed| delayed.at),
+        }
+    }
+
+    /// The first keys of each state, at most so many of each: those worked on, ready ones, delayed ones.
+    pub(super) fn first(&self, most: usize) -> Vec<K> {
+        let mut running: Vec<(Instant, &K)> =
+            self.running.iter().map(|(key, running)| (running.since, key)).collect();
+        running.sort_by_key(|(since, _)| *since);
+        let running = running.into_iter().map(|(_, key)| key).take(most);
+        let ready = self.order.values().take(most);
+        let delayed = self.timeline.iter().filter_map(|(_, at)| self.due.get(at)).take(most);
+        let mut seen = std::collections::HashSet::new();
+        running.chain(ready).chain(delayed).filter(|key| seen.insert(*key)).cloned().collect()
+    }
+
+    /// How many keys are ready, worked on, delayed.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.waiting.len(), self.running.len(), self.delayed.len()]
     }
 
     /// Seconds that each key has been worked on.

@@ -6,6 +6,7 @@ use evenkeel_runtime::{
     cache::{Cache, Caches, Full},
     clock::Clock,
     controller::{Builder, Env, Error, Outcome},
+    introspect::Subject,
     plan::{Create, Delete, Key, Note, Outcomes, Patch, PatchForm, Plan, Planner, Target, Update},
     tasks::Tasks,
 };
@@ -376,4 +377,53 @@ async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when
         calls.iter().filter(|(n, ..)| n == "waits").map(|(.., at)| at.as_secs()).collect();
     assert_eq!(late, [0, 60, 120]);
     assert!(world.tasks.shut_down(Duration::from_secs(5)).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_is_told_what_is_seen_done_and_waited_for() {
+    let world = World::new();
+    let web = Subject::new("", "ConfigMap", "ns", "web");
+    let explain = || world.env.introspection.object(&web).remove(0);
+    world.run();
+    settle().await;
+    assert!(!explain().exists);
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "pods",
+        times: 8,
+        code: 500,
+        reason: "InternalError",
+        cause: "",
+    });
+    world.want("web", 3);
+    settle().await;
+    let report = explain();
+    assert_eq!(report.would[0], "create 3 Pods ns/web-xxxxx");
+    let failures = report.queue.as_ref().unwrap().failures;
+    assert!(failures >= 3, "{report:?}");
+    assert!(report.waits[0].contains("back-off"), "{:?}", report.waits);
+    let last = report.last.unwrap();
+    assert_eq!((&*last.ended, &*last.did[0]), ("failed", "create 3 Pod in ns: failed"));
+    let listing = world.env.introspection.listing();
+    let podder = &listing.controllers[0];
+    assert_eq!((&*podder.name, podder.queue.backing_off), ("podder", 1));
+    assert!(podder.last_error.is_some());
+
+    // The cache stays behind: nothing is done, and it is said for what it waits.
+    world.server.hold_watches(PODS);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let report = explain();
+    assert!(report.waits[0].contains("cache of Pod to reach version"), "{:?}", report.waits);
+    world.server.release_watches();
+    settle().await;
+    let report = explain();
+    assert_eq!((report.would, report.waits), (vec![], vec![]));
+    assert_eq!(report.last.unwrap().ended, "settled");
+
+    let answer = world.env.introspection.answer("podder", "object=ns/web");
+    let answer: Value = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!(answer["reports"][0]["controller"], "podder");
+    assert_eq!(world.env.introspection.answer("other", "").status(), 404);
+    assert!(world.tasks.shut_down(Duration::from_secs(5)).await.is_empty());
+    assert!(world.env.introspection.all().is_empty(), "what has ended is not listed");
 }

@@ -1,0 +1,162 @@
+//! What a controller tells of itself: its queue, what one key waits for, what it would do with it.
+
+use super::{reconcile::Preview, run::Shared, track::Behind};
+use crate::{
+    introspect::{
+        ControllerReport, Description, Inspect, KeyState, LISTED, ObjectReport, QueueState,
+        Subject, written,
+    },
+    plan::Key,
+    queue::Place,
+    tasks::panic_text,
+};
+use evenkeel_api::time::{Timestamp, seconds};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Passes that a report tells of.
+const PASSES: usize = 20;
+
+impl Inspect for Shared {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn report(&self) -> ControllerReport {
+        let look = self.queue.look(LISTED);
+        let now = Moment::of(self);
+        let keys = look.keys.into_iter().map(|(place, key)| self.key_state(&key, place, &now));
+        ControllerReport {
+            name: self.name.to_string(),
+            kind: kind(&self.root),
+            workers: self.workers,
+            queue: QueueState {
+                ready: look.ready,
+                in_flight: look.running,
+                delayed: look.delayed,
+                backing_off: look.failing,
+                parked: self.barrier.n_parked(),
+                keys: keys.collect(),
+            },
+            caches: self.caches.iter().map(|state| state()).collect(),
+            passes: self.history.passes(PASSES),
+            errors: self.history.errors(),
+            facts: Vec::new(),
+        }
+    }
+
+    fn object(&self, subject: &Subject) -> Option<ObjectReport> {
+        if !subject.is_a(&self.root) || subject.namespace.is_empty() == self.root.namespaced {
+            return None;
+        }
+        let (key, now) = (subject.key(), Moment::of(self));
+        // A planner that panics does so here as in its own pass, and that is worth telling.
+        let preview = catch_unwind(AssertUnwindSafe(|| self.reconcile.preview(&key, now.time)));
+        let preview = preview.unwrap_or_else(|panic| {
+            let mut description = Description::new();
+            description.waits(format!("planning panics: {}", panic_text(&*panic)));
+            Some(Preview { description, ..Preview::default() })
+        });
+        let place = self.queue.place(&key);
+        let state = self.key_state(&key, place, &now);
+        let exists = preview.is_some();
+        let Preview { description, would, requeue } = preview.unwrap_or_default();
+        let mut waits = self.waits(&key, place, state.failures, &now);
+        if place.due.is_none()
+            && let Some(time) = requeue
+        {
+            waits.push(format!("looks again in {} even if nothing changes", written(time)));
+        }
+        waits.extend(description.waits);
+        Some(ObjectReport {
+            controller: self.name.to_string(),
+            object: Subject::at(&self.root, &key),
+            exists,
+            sees: description.facts,
+            would,
+            waits,
+            queue: Some(state),
+            last: self.history.last(&key),
+            children: description.children,
+        })
+    }
+}
+
+impl Shared {
+    fn key_state(&self, key: &Key, place: Place, now: &Moment) -> KeyState {
+        KeyState {
+            key: key.to_string(),
+            ready_since: place.ready.map(|at| now.at(at)),
+            in_flight_since: place.running.map(|at| now.at(at)),
+            delayed_until: place.due.map(|at| now.at(at)),
+            failures: self.queue.num_requeues(key),
+        }
+    }
+
+    /// Why nothing is done with a key at this moment, as far as queue and caches are the reason.
+    fn waits(&self, key: &Key, place: Place, failures: u32, now: &Moment) -> Vec<String> {
+        let mut waits = Vec::new();
+        for cache in self.caches.iter().map(|state| state()).filter(|cache| !cache.synced) {
+            let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            waits.push(format!("the cache of {} is not filled yet{why}", cache.resource));
+        }
+        match self.barrier.waits(key) {
+            Some((Behind::Version(kind, version), seen)) => waits.push(format!(
+                "waits for the cache of {} to reach version {version}, its own write's (it is at {seen})",
+                kind.kind
+            )),
+            Some((Behind::Deletion(object), _)) => waits.push(format!(
+                "waits for the cache to show that {} {} is gone, which it deleted",
+                object.kind.kind,
+                Key { namespace: object.namespace, name: object.name }
+            )),
+            None => {}
+        }
+        if let Some(due) = place.due {
+            let left = written(due.saturating_duration_since(now.instant));
+            let at = seconds(now.at(due));
+            waits.push(if failures > 0 {
+                format!("back-off: comes again in {left} (at {at}), after {failures} failures")
+            } else {
+                format!("comes again in {left} (at {at})")
+            });
+        }
+        if let Some(since) = place.running {
+            let time = written(now.instant.saturating_duration_since(since));
+            waits.push(format!("is being worked on, for {time}"));
+        }
+        if let Some(since) = place.ready {
+            let time = written(now.instant.saturating_duration_since(since));
+            waits.push(format!("waits for a free worker, for {time}"));
+        }
+        waits
+    }
+}
+
+fn kind(kind: &evenkeel_api::Kind) -> String {
+    let dot = if kind.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}", kind.kind, kind.group)
+}
+
+/// Now, on both clocks: timers run on one, people read the other.
+struct Moment {
+    time: Timestamp,
+    instant: Instant,
+}
+
+impl Moment {
+    fn of(shared: &Shared) -> Self {
+        Self { time: shared.clock.now(), instant: Instant::now() }
+    }
+
+    /// What the wall clock shows at this instant.
+    fn at(&self, instant: Instant) -> Timestamp {
+        let ago = self.instant.saturating_duration_since(instant);
+        let ahead: Duration = instant.saturating_duration_since(self.instant);
+        let moved = self.time.checked_sub(ago).and_then(|time| time.checked_add(ahead));
+        moved.unwrap_or(self.time)
+    }
+}

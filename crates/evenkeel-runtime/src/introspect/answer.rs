@@ -1,0 +1,80 @@
+//! `/debug/controllers`: the introspection as JSON over HTTP.
+
+use super::{Introspection, Subject};
+use crate::serve;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+
+impl Introspection {
+    /// The answer to `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`, for whoever serves it: `name`
+    /// is empty for the listing of all. With `object`, what the controllers (that controller) have to say of it:
+    /// `{"reports": […]}`.
+    pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
+        let object = match subject(query) {
+            Ok(object) => object,
+            Err(text) => return serve::plain(StatusCode::BAD_REQUEST, &text),
+        };
+        if !name.is_empty() && !self.all().iter().any(|inspect| inspect.name() == name) {
+            return serve::plain(StatusCode::NOT_FOUND, &format!("no controller {name} runs here"));
+        }
+        match object {
+            None if name.is_empty() => json(&self.listing()),
+            None => json(&self.controller(name)),
+            Some(subject) => {
+                let mut reports = self.object(&subject);
+                reports.retain(|report| name.is_empty() || report.controller == name);
+                json(&serde_json::json!({ "reports": reports }))
+            }
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Response<Bytes> {
+    match serde_json::to_vec_pretty(value) {
+        Ok(body) => serve::answer(StatusCode::OK, "application/json", body),
+        Err(error) => serve::plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// The object that a query asks about, if it does.
+fn subject(query: &str) -> Result<Option<Subject>, String> {
+    let value = |name: &str| {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let mut found = pairs.filter(|(present, _)| *present == name);
+        found.next().map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
+    };
+    let Some(object) = value("object") else { return Ok(None) };
+    let (namespace, name) = object.split_once('/').unwrap_or(("", &object));
+    if name.is_empty() || name.contains('/') {
+        return Err(format!("object={object}: want namespace/name, or name alone"));
+    }
+    let kind = value("kind").unwrap_or_default();
+    let (kind, group) = kind.split_once('.').unwrap_or((&kind, ""));
+    Ok(Some(Subject::new(group, kind, namespace, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_by_query() {
+        let table = [
+            ("", Ok(None)),
+            ("verbose=1", Ok(None)),
+            ("object=node-1", Ok(Some(Subject::new("", "", "", "node-1")))),
+            ("object=a%2Fb", Ok(Some(Subject::new("", "", "a", "b")))),
+            (
+                "kind=Deployment.apps&object=default/web",
+                Ok(Some(Subject::new("apps", "Deployment", "default", "web"))),
+            ),
+            ("object=a/b/c", Err(())),
+            ("object=a/", Err(())),
+        ];
+        for (query, wanted) in table {
+            assert_eq!(subject(query).map_err(|_| ()), wanted, "?{query}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What a controller did of late: a bounded memory, without objects.
+
+use super::types::{Failed, Pass};
+use crate::plan::{Action, Key, Outcomes};
+use evenkeel_api::{Kind, duration, time::Timestamp};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Keys whose last pass is remembered; the one that was first remembered goes first.
+const KEYS: usize = 128;
+/// Failures that are remembered.
+const ERRORS: usize = 16;
+/// Actions of a pass that are remembered.
+const DEEDS: usize = 4;
+/// Bytes of an error's text that are remembered: a server may say any amount.
+const TEXT: usize = 500;
+
+/// A write of a pass, as far as it is remembered.
+#[derive(Debug, Clone)]
+pub(crate) struct Deed {
+    verb: &'static str,
+    kind: Kind,
+    namespace: Arc<str>,
+    /// Empty for what was created.
+    name: Arc<str>,
+    subresource: &'static str,
+    count: u32,
+    failed: bool,
+}
+
+/// Writes of a pass: the first few, and how many there were.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deeds {
+    first: Vec<Deed>,
+    count: usize,
+}
+
+impl Deeds {
+    /// Adds what came of these actions; those that were not tried are left out.
+    pub(crate) fn add(&mut self, actions: &[Action], outcomes: &Outcomes) {
+        for (action, outcome) in actions.iter().zip(&outcomes.0) {
+            let Some(mut deed) = deed(action) else { continue };
+            self.count += 1;
+            if self.first.len() < DEEDS {
+                deed.failed = outcome.error.is_some();
+                if deed.verb == "create" {
+                    deed.count = if deed.failed { deed.count } else { outcome.succeeded };
+                }
+                self.first.push(deed);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.first.iter().map(Deed::words).collect();
+        let more = self.count - self.first.len();
+        if more > 0 {
+            words.push(format!("and {more} more"));
+        }
+        words
+    }
+}
+
+fn deed(action: &Action) -> Option<Deed> {
+    let of = |verb, target: &crate::plan::Target, subresource| Deed {
+        verb,
+        kind: target.kind.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        subresource,
+        count: 1,
+        failed: false,
+    };
+    Some(match action {
+        Action::Create(create) => Deed {
+            verb: "create",
+            kind: create.kind.clone(),
+            namespace: create.namespace.clone(),
+            name: Arc::from(""),
+            subresource: "",
+            count: create.count,
+            failed: false,
+        },
+        Action::Delete(delete) => of("delete", &delete.target, ""),
+        Action::Patch(patch) => of("patch", &patch.target, patch.subresource),
+        Action::Update(update) => of("update", &update.target, update.subresource),
+        Action::Rewrite(rewrite) => of("update", &rewrite.target, ""),
+        Action::Event(_) => return None,
+    })
+}
+
+impl Deed {
+    fn words(&self) -> String {
+        let Self { verb, kind, namespace, name, subresource, count, failed } = self;
+        let end = if *failed { ": failed" } else { "" };
+        if name.is_empty() {
+            let place =
+                if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+            return format!("{verb} {count} {}{place}{end}", kind.kind);
+        }
+        let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        format!("{verb} {of}{} {namespace}{slash}{name}{end}", kind.kind)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    at: Timestamp,
+    took: Duration,
+    deeds: Deeds,
+    again: Option<Duration>,
+    error: Option<Arc<str>>,
+}
+
+/// The last passes and failures of one controller.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: HashMap<Key, Record>,
+    order: VecDeque<Key>,
+    errors: VecDeque<(Key, Timestamp, Arc<str>)>,
+}
+
+impl History {
+    /// A pass over `key` ended. One that did nothing and did not fail is remembered only in place of one that did.
+    pub(crate) fn passed(
+        &self,
+        key: &Key,
+        (at, took): (Timestamp, Duration),
+        deeds: Deeds,
+        result: Result<Option<Duration>, &str>,
+    ) {
+        let mut state = self.lock();
+        let error = result.err().map(|error| Arc::from(cut(error)));
+        if let Some(error) = &error {
+            if state.errors.len() == ERRORS {
+                state.errors.pop_front();
+            }
+            state.errors.push_back((key.clone(), at, Arc::clone(error)));
+        }
+        let again = result.ok().flatten();
+        if let Some(present) = state.last.get_mut(key) {
+            // What was done last is worth more than that nothing was to be done since.
+            let deeds = if deeds.is_empty() && error.is_none() {
+                std::mem::take(&mut present.deeds)
+            } else {
+                deeds
+            };
+            *present = Record { at, took, deeds, again, error };
+            return;
+        }
+        if deeds.is_empty() && error.is_none() {
+            return;
+        }
+        if state.order.len() == KEYS
+            && let Some(oldest) = state.order.pop_front()
+        {
+            state.last.remove(&oldest);
+        }
+        state.order.push_back(key.clone());
+        state.last.insert(key.clone(), Record { at, took, deeds, again, error });
+    }
+
+    /// The last pass over `key` that is remembered.
+    pub(crate) fn last(&self, key: &Key) -> Option<Pass> {
+        self.lock().last.get(key).map(|record| record.told(key))
+    }
+
+    /// The last passes, newest first.
+    pub(crate) fn passes(&self, most: usize) -> Vec<Pass> {
+        let state = self.lock();
+        let mut all: Vec<Pass> = state.last.iter().map(|(key, record)| record.told(key)).collect();
+        all.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.key.cmp(&b.key)));
+        all.truncate(most);
+        all
+    }
+
+    /// The last failures, newest first.
+    pub(crate) fn errors(&self) -> Vec<Failed> {
+        let told = |(key, at, error): &(Key, Timestamp, Arc<str>)| Failed {
+            key: key.to_string(),
+            at: *at,
+            error: error.to_string(),
+        };
+        self.lock().errors.iter().rev().map(told).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Record {
+    fn told(&self, key: &Key) -> Pass {
+        let ended = match (&self.error, self.again) {
+            (Some(_), _) => "failed".to_owned(),
+            (None, Some(again)) => format!("again in {}", written(again)),
+            (None, None) => "settled".to_owned(),
+        };
+        Pass {
+            key: key.to_string(),
+            at: self.at,
+            seconds: self.took.as_secs_f64(),
+            did: self.deeds.words(),
+            ended,
+            error: self.error.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+/// A length of time as Go writes it, to the millisecond.
+pub(crate) fn written(time: Duration) -> String {
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000_000);
+    let nanos =
+        if time.as_secs() >= 10 { millis / 1000 * 1_000_000_000 } else { millis * 1_000_000 };
+    duration::write(nanos)
+}
+
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Create, Delete, Outcome, Target};
+
+    const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+    const AT: (Timestamp, Duration) = (Timestamp::UNIX_EPOCH, Duration::from_millis(3));
+
+    fn deeds() -> Deeds {
+        let mut actions: Vec<Action> =
+            vec![Create { count: 3, ..Create::new(PODS, "ns", "{}") }.into()];
+        let delete = |n: u32| Delete::new(Target::new(PODS, "ns", &format!("p{n}"), "u")).into();
+        actions.extend((0..5).map(delete));
+        let mut outcomes = Outcomes(vec![Outcome { succeeded: 2, error: None }]);
+        outcomes.0.extend(vec![Outcome::success(); 5]);
+        let mut deeds = Deeds::default();
+        deeds.add(&actions, &outcomes);
+        deeds
+    }
+
+    #[test]
+    fn what_was_done_is_told_in_short() {
+        let history = History::default();
+        let key = Key::new("ns", "a");
+        history.passed(&key, AT, deeds(), Ok(Some(Duration::from_secs(570))));
+        let pass = history.last(&key).unwrap();
+        let did = [
+            "create 2 Pod in ns",
+            "delete Pod ns/p0",
+            "delete Pod ns/p1",
+            "delete Pod ns/p2",
+            "and 2 more",
+        ];
+        assert_eq!(pass.did, did);
+        assert_eq!(pass.ended, "again in 9m30s");
+        history.passed(&key, AT, Deeds::default(), Ok(None));
+        let pass = history.last(&key).unwrap();
+        assert_eq!((pass.did.len(), &*pass.ended), (5, "settled"));
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_fails() {
+        let history = History::default();
+        for n in 0..1000 {
+            let key = Key::new("ns", &n.to_string());
+            history.passed(&key, AT, Deeds::default(), Err(&"é".repeat(n * 100)));
+        }
+        assert_eq!(history.passes(usize::MAX).len(), KEYS);
+        let errors = history.errors();
+        assert_eq!((errors.len(), &*errors[0].key), (ERRORS, "ns/999"));
+        assert!(errors[0].error.len() <= TEXT + "…".len());
+        assert!(history.last(&Key::new("ns", "1")).is_none());
+    }
+
+    #[test]
+    fn keys_at_rest_take_no_place() {
+        let history = History::default();
+        history.passed(&Key::new("ns", "a"), AT, Deeds::default(), Ok(None));
+        assert!(history.passes(10).is_empty());
+    }
+}

@@ -1,0 +1,195 @@
+//! Actions in words: one line each, for people who want to know what would be written.
+
+use crate::plan::{Action, Create, Propagation, Target};
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+
+/// The most characters of a value that are shown.
+const VALUE: usize = 80;
+/// The most values of a change that are shown.
+const VALUES: usize = 12;
+/// Fields of metadata that guard a write and change nothing.
+const GUARDS: [&str; 2] = ["uid", "resourceVersion"];
+
+/// An action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
+pub fn action(action: &Action) -> String {
+    match action {
+        Action::Create(create) => creation(create),
+        Action::Delete(delete) => {
+            let how = match delete.propagation {
+                None => "",
+                Some(Propagation::Orphan) => ", orphaning its dependents",
+                Some(Propagation::Background) => ", then its dependents",
+                Some(Propagation::Foreground) => ", its dependents first",
+            };
+            format!("delete {}{how}", name(&delete.target))
+        }
+        Action::Patch(patch) => {
+            with_changes("patch", patch.subresource, &patch.target, &patch.body)
+        }
+        Action::Update(update) => {
+            with_changes("update", update.subresource, &update.target, &update.body)
+        }
+        Action::Rewrite(rewrite) => with_changes("change", "", &rewrite.target, &rewrite.body),
+        Action::Event(note) => {
+            let sort = if note.warning { "Warning" } else { "Normal" };
+            let about = name(&note.regarding);
+            format!("tell of {about}: {sort} {}: {}", note.reason, short(&note.message, 200))
+        }
+    }
+}
+
+fn creation(create: &Create) -> String {
+    let body: Value = serde_json::from_slice(&create.body).unwrap_or_default();
+    let metadata = &body["metadata"];
+    let name = match (metadata["name"].as_str(), metadata["generateName"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(prefix)) => format!("{prefix}xxxxx"),
+        (None, None) => "?".to_owned(),
+    };
+    let slash = if create.namespace.is_empty() { "" } else { "/" };
+    let kind = &create.kind.kind;
+    let what =
+        if create.count == 1 { kind.to_string() } else { format!("{} {kind}s", create.count) };
+    format!("create {what} {}{slash}{name}", create.namespace)
+}
+
+fn name(target: &Target) -> String {
+    let slash = if target.namespace.is_empty() { "" } else { "/" };
+    format!("{} {}{slash}{}", target.kind.kind, target.namespace, target.name)
+}
+
+fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> String {
+    let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+    let mut words = format!("{verb} {of}{}", name(target));
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let body = if subresource.is_empty() { &body } else { body.get(subresource).unwrap_or(&body) };
+    let changes = changes(body);
+    if !changes.is_empty() {
+        let _ = write!(words, ": {changes}");
+    }
+    words
+}
+
+/// What a body says, in short: `spec.replicas 3, metadata.labels.a b`. Preconditions, and what an object only is named
+/// by, are left out.
+pub fn changes(body: &Value) -> String {
+    let mut all = Vec::new();
+    match body {
+        Value::Object(fields) => flatten("", fields, &mut all),
+        // A JSON patch.
+        Value::Array(steps) => all.extend(steps.iter().map(step)),
+        _ => {}
+    }
+    let more = all.len().saturating_sub(VALUES);
+    all.truncate(VALUES);
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    all.join(", ")
+}
+
+fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
+    for (field, value) in fields {
+        let skipped = match prefix {
+            "" => matches!(&**field, "apiVersion" | "kind"),
+            "metadata." => GUARDS.contains(&&**field) || matches!(&**field, "name" | "namespace"),
+            _ => false,
+        };
+        if skipped {
+            continue;
+        }
+        let path = format!("{prefix}{field}");
+        match value {
+            Value::Object(inner) if !inner.is_empty() => {
+                flatten(&format!("{path}."), inner, all);
+            }
+            Value::Array(items) if field == "conditions" => {
+                all.extend(items.iter().map(condition));
+            }
+            Value::Null => all.push(format!("{path} removed")),
+            Value::String(text) => all.push(format!("{path} {}", short(text, VALUE))),
+            other => all.push(format!("{path} {}", short(&other.to_string(), VALUE))),
+        }
+    }
+}
+
+/// `Available=True (MinimumReplicasAvailable)`.
+fn condition(condition: &Value) -> String {
+    let field = |name: &str| condition[name].as_str().unwrap_or_default();
+    let reason = field("reason");
+    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    format!("{}={}{reason}", field("type"), field("status"))
+}
+
+fn step(step: &Value) -> String {
+    let field = |name: &str| step[name].as_str().unwrap_or_default();
+    let value = step.get("value").map(|value| format!(" {}", short(&value.to_string(), VALUE)));
+    format!("{} {}{}", field("op"), field("path"), value.unwrap_or_default())
+}
+
+fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Delete, Note, Patch, PatchForm, Update};
+    use evenkeel_api::Kind;
+    use serde_json::json;
+
+    const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+
+    #[test]
+    fn actions_read_like_sentences() {
+        let pod = || Target::new(PODS, "ns", "p", "u");
+        let status = json!({
+            "metadata": {"name": "p", "resourceVersion": "7"},
+            "status": {"replicas": 3, "conditions": [{"type": "A", "status": "True", "reason": "R"}]},
+        });
+        let patch = json!({"metadata": {"uid": "u", "labels": {"a": null}}, "spec": {"n": 1}});
+        let table: [(Action, &str); 6] = [
+            (
+                Create {
+                    count: 2,
+                    ..Create::new(PODS, "ns", r#"{"metadata":{"generateName":"web-"}}"#)
+                }
+                .into(),
+                "create 2 Pods ns/web-xxxxx",
+            ),
+            (Delete::new(pod()).into(), "delete Pod ns/p"),
+            (
+                Update::status(pod(), status.to_string()).into(),
+                "update status of Pod ns/p: A=True (R), replicas 3",
+            ),
+            (
+                Patch::new(pod(), PatchForm::Merge, patch.to_string()).into(),
+                "patch Pod ns/p: metadata.labels.a removed, spec.n 1",
+            ),
+            (
+                Patch::new(pod(), PatchForm::Json, r#"[{"op":"remove","path":"/a"}]"#).into(),
+                "patch Pod ns/p: remove /a",
+            ),
+            (
+                Action::Event(Note::warning(pod(), "Bad", "it is")),
+                "tell of Pod ns/p: Warning Bad: it is",
+            ),
+        ];
+        for (done, words) in table {
+            assert_eq!(action(&done), words);
+        }
+    }
+
+    #[test]
+    fn long_changes_are_cut() {
+        let many: Map<String, Value> =
+            (0..50).map(|n| (format!("f{n:02}"), json!("x".repeat(500)))).collect();
+        let words = changes(&Value::Object(many));
+        assert!(words.ends_with("and 38 more"), "{words}");
+        assert!(words.len() < 1200);
+    }
+}
