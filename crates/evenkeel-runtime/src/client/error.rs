@@ -21,6 +21,14 @@ pub enum ApiError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// This process may not write (any more), so that the request was not sent, or not waited for. See [`super::Gate`].
+    #[error("{method} {path}: not sent, since this process does not lead (any more)")]
+    Gated {
+        /// HTTP method.
+        method: http::Method,
+        /// Path without query.
+        path: Box<str>,
+    },
     /// The answer could not be read.
     #[error("{method} {path}: the answer cannot be read")]
     Decode {
@@ -93,7 +101,10 @@ impl ApiError {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
-            Self::Transport { .. } | Self::Decode { .. } | Self::Request { .. } => None,
+            Self::Transport { .. }
+            | Self::Gated { .. }
+            | Self::Decode { .. }
+            | Self::Request { .. } => None,
         }
     }
 
@@ -160,7 +171,7 @@ impl ApiError {
     pub fn retry(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.code, 400 | 405 | 406 | 415 | 422),
-            Self::Transport { .. } => true,
+            Self::Transport { .. } | Self::Gated { .. } => true,
             Self::Decode { .. } | Self::Request { .. } => false,
         }
     }

@@ -6,6 +6,7 @@
 
 mod connect;
 mod error;
+mod gate;
 mod limiter;
 mod metrics;
 mod options;
@@ -18,6 +19,7 @@ pub(crate) mod wire;
 
 pub use connect::{ConnectError, ConnectOptions, config, connect, transport};
 pub use error::{ApiError, Cause, Status, full_text};
+pub use gate::Gate;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
 
@@ -53,6 +55,7 @@ pub struct Client {
     shared: Arc<Shared>,
     agent: HeaderValue,
     limiter: Option<Arc<Limiter>>,
+    gate: Option<Gate>,
 }
 
 pub(crate) struct Shared {
@@ -88,7 +91,14 @@ impl Client {
         let base = self.agent.to_str().unwrap_or_default();
         let agent = header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.agent.clone());
         let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.fresh()));
-        Self { shared: Arc::clone(&self.shared), agent, limiter }
+        Self { shared: Arc::clone(&self.shared), agent, limiter, gate: self.gate.clone() }
+    }
+
+    /// The same client, which writes only while `gate` is open; a write that may not be sent is
+    /// [`ApiError::Gated`]. Reads and watches go on.
+    #[must_use]
+    pub fn gated(&self, gate: &Gate) -> Self {
+        Self { gate: Some(gate.clone()), ..self.clone() }
     }
 
     /// The clock that it was built with.
@@ -174,6 +184,7 @@ impl ClientBuilder {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: Limiter::new(qps, burst).map(Arc::new),
             shared: Arc::new(Shared { kube, clock, metrics, host }),
+            gate: None,
         }
     }
 }

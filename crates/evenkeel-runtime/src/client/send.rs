@@ -1,6 +1,6 @@
 //! One request: limited, sent, counted, and sent again while the server asks for it.
 
-use super::{ApiError, Client, Status, wire};
+use super::{ApiError, Client, Status, gate::guarded, wire};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -50,6 +50,10 @@ impl Call {
 
     pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 
     fn request(&self, agent: &HeaderValue) -> Result<Request<Body>, ApiError> {
@@ -108,7 +112,7 @@ impl Client {
         let mut attempt = 0;
         loop {
             self.throttle(call).await;
-            let result = self.shared.kube.send(call.request(&self.agent)?).await;
+            let result = self.transmit(call).await?;
             self.count(call, &result, attempt > 0);
             attempt += 1;
             let wait = if attempt <= RETRIES { pause(call, &result) } else { None };
@@ -125,6 +129,18 @@ impl Client {
                 (None, Ok(response)) => return Err(refusal(response).await),
                 (None, Err(error)) => return Err(call.transport_error(error)),
             }
+        }
+    }
+
+    /// Sends once, if this process may: that is asked last, after every wait.
+    async fn transmit(&self, call: &Call) -> Result<Result<Response<Body>, kube::Error>, ApiError> {
+        let sent = self.shared.kube.send(call.request(&self.agent)?);
+        match self.gate.as_ref().filter(|_| call.writes()) {
+            None => Ok(sent.await),
+            Some(gate) => guarded(gate, sent).await.ok_or_else(|| ApiError::Gated {
+                method: call.method.clone(),
+                path: call.path().into(),
+            }),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Config {
     pub release_on_cancel: bool,
     /// Labels set on the Lease.
     pub labels: BTreeMap<String, String>,
+    /// The server says who leads (coordinated election): the lease is only ever renewed. See [`super::Candidate`].
+    pub coordinated: bool,
 }
 
 /// Times that cannot work together.
@@ -55,6 +57,7 @@ impl Config {
             retry_period: Duration::from_secs(2),
             release_on_cancel: true,
             labels: BTreeMap::new(),
+            coordinated: false,
         }
     }
 

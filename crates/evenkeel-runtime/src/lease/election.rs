@@ -13,6 +13,8 @@ pub(super) struct Record {
     pub(super) acquired: Option<Timestamp>,
     pub(super) renewed: Option<Timestamp>,
     pub(super) transitions: i32,
+    /// Who is to lead next, in a coordinated election; empty when the leader stays.
+    pub(super) preferred: String,
 }
 
 /// How an attempt begins.
@@ -36,8 +38,15 @@ pub(super) enum Then {
         /// It was this process that held it.
         renewal: bool,
     },
-    /// Somebody else leads.
+    /// Somebody else leads, or is to.
     Held,
+}
+
+/// When something was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) at: Instant,
+    pub(super) wall: Timestamp,
 }
 
 /// What one contender knows.
@@ -47,6 +56,11 @@ pub(super) struct Election {
     lease_seconds: i32,
     observed: Record,
     observed_at: Option<Instant>,
+    /// When the last write that is known to stand was sent, on the monotonic and on the wall clock. Others see it later,
+    /// and count from then.
+    renewed: Option<Sent>,
+    /// It is giving the lease back.
+    leaving: bool,
     /// A write that takes the lease was sent since the last one that is known to stand there: no answer came, or a refusal,
     /// which may be due to an earlier write without an answer.
     claimed: bool,
@@ -61,6 +75,8 @@ impl Election {
             lease_seconds: i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX),
             observed: Record::default(),
             observed_at: None,
+            renewed: None,
+            leaving: false,
             claimed: false,
             read: None,
         }
@@ -78,11 +94,7 @@ impl Election {
         let Some(found) = found else {
             return Then::Create(self.fresh(wall, 0));
         };
-        if self.read.as_ref() != Some(&found) {
-            self.observed = found.clone();
-            self.observed_at = Some(now);
-            self.read = Some(found.clone());
-        }
+        self.observe(&found, now);
         if !found.holder.is_empty() && self.valid(now) && !self.is_leader() {
             return Then::Held;
         }
@@ -95,14 +107,70 @@ impl Election {
         }
     }
 
+    /// As [`Election::found`] where the server says who leads: the lease is renewed by whom it names, and taken by nobody.
+    pub(super) fn assigned(
+        &mut self,
+        found: Option<Record>,
+        wall: Timestamp,
+        now: Instant,
+    ) -> Then {
+        let Some(found) = found else { return Then::Held };
+        self.observe(&found, now);
+        if !self.is_leader() || !self.valid(now) || self.is_to_go() {
+            return Then::Held;
+        }
+        Then::Update { record: self.renewal(&found, wall), renewal: true }
+    }
+
+    fn observe(&mut self, found: &Record, now: Instant) {
+        if self.read.as_ref() != Some(found) {
+            self.observed = found.clone();
+            self.observed_at = Some(now);
+            self.read = Some(found.clone());
+        }
+    }
+
+    /// Whether somebody else is known to lead, or this process is told to make room: nothing is left to try.
+    pub(super) fn is_over(&self) -> bool {
+        (!self.observed.holder.is_empty() && !self.is_leader()) || self.is_to_go()
+    }
+
+    fn is_to_go(&self) -> bool {
+        self.is_leader() && !self.observed.preferred.is_empty()
+    }
+
+    /// It contends (again).
+    pub(super) fn enter(&mut self) {
+        self.leaving = false;
+    }
+
+    /// The lease is about to be given back: from now on nothing is written under it.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Until when this process may write under the lease: `patience` after it sent the last renewal that is known to stand,
+    /// by whichever clock says more has passed. A machine that slept may have stopped the monotonic one.
+    pub(super) fn may_write_until(
+        &self,
+        patience: Duration,
+        wall: Timestamp,
+        now: Instant,
+    ) -> Option<Instant> {
+        let Sent { at, wall: then } = self.renewed.filter(|_| self.is_leader() && !self.leaving)?;
+        let passed = Duration::try_from(wall.duration_since(then)).unwrap_or_default();
+        Some(at + patience).filter(|until| *until > now && passed < patience)
+    }
+
     /// A record that names this process is about to be sent.
     pub(super) fn claim(&mut self) {
         self.claimed = true;
     }
 
     /// `record` now stands in the lease.
-    pub(super) fn written(&mut self, record: Record, now: Instant) {
+    pub(super) fn written(&mut self, record: Record, sent: Sent, now: Instant) {
         self.claimed = false;
+        self.renewed = Some(sent);
         self.observed = record;
         self.observed_at = Some(now);
     }
@@ -116,6 +184,7 @@ impl Election {
             acquired: Some(wall),
             renewed: Some(wall),
             transitions: found.transitions,
+            preferred: String::new(),
         })
     }
 
@@ -150,6 +219,7 @@ impl Election {
             acquired: Some(wall),
             renewed: Some(wall),
             transitions,
+            preferred: String::new(),
         }
     }
 
@@ -173,7 +243,12 @@ mod tests {
             acquired: Some(second(0)),
             renewed: Some(second(renewed)),
             transitions: 3,
+            preferred: String::new(),
         }
+    }
+
+    fn sent(at: Instant) -> Sent {
+        Sent { at, wall: second(0) }
     }
 
     fn after(start: Instant, seconds: u64) -> Instant {
@@ -209,7 +284,7 @@ mod tests {
         assert_eq!(me.first(second(0), start), First::Read);
         let Then::Create(record) = me.found(None, second(0), start) else { panic!() };
         assert_eq!((record.transitions, record.lease_seconds), (0, 15));
-        me.written(record, start);
+        me.written(record, sent(start), start);
         let First::Update(renewal) = me.first(second(14), after(start, 14)) else { panic!() };
         assert_eq!((renewal.acquired, renewal.renewed), (Some(second(0)), Some(second(14))));
         assert_eq!(me.first(second(15), after(start, 15)), First::Read, "it has run out");
@@ -239,7 +314,7 @@ mod tests {
     async fn only_its_own_lease_is_released() {
         let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
         assert_eq!(me.released(&held_by("other", 0), second(1)), None);
-        me.written(held_by("me", 0), start);
+        me.written(held_by("me", 0), sent(start), start);
         assert_eq!(me.released(&held_by("other", 0), second(1)), None, "lost meanwhile");
         let record = me.released(&held_by("me", 0), second(1)).unwrap();
         assert_eq!((record.holder.as_str(), record.lease_seconds, record.transitions), ("", 1, 3));
@@ -253,18 +328,56 @@ mod tests {
         assert_eq!(me.released(&held_by("other", 0), second(1)), None);
         let free = me.released(&held_by("me", 0), second(1)).unwrap();
         assert_eq!(free.holder, "");
-        me.written(free, Instant::now());
+        me.written(free, sent(Instant::now()), Instant::now());
         assert!(!me.may_lead());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_does_not_renew_is_overdue() {
         let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
-        me.written(held_by("me", 0), start);
+        me.written(held_by("me", 0), sent(start), start);
         let limit = Duration::from_secs(35);
         assert!(!me.overdue(limit, after(start, 35)));
         assert!(me.overdue(limit, after(start, 36)));
-        me.written(held_by("other", 0), start);
+        me.written(held_by("other", 0), sent(start), start);
         assert!(!me.overdue(limit, after(start, 36)), "a stand-by is never overdue");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_end_before_anybody_else_can_lead_by_either_clock() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        let patience = Duration::from_secs(10);
+        let may = |me: &Election, wall, passed| {
+            me.may_write_until(patience, second(wall), after(start, passed)).is_some()
+        };
+        assert!(!may(&me, 0, 0), "it never led");
+        // Its renewal was four seconds under way: they count.
+        me.written(held_by("me", 0), sent(start), after(start, 4));
+        assert!(may(&me, 9, 9) && !may(&me, 10, 10));
+        assert!(may(&me, -3600, 9), "the wall clock was put back");
+        assert!(!may(&me, 3600, 1), "the machine slept for an hour");
+        let found = Some(held_by("other", 0));
+        assert_eq!(me.found(found, second(1), after(start, 1)), Then::Held);
+        assert!(!may(&me, 1, 1) && me.is_over(), "another leads");
+        me.written(held_by("me", 0), sent(start), start);
+        me.leave();
+        assert!(!may(&me, 0, 0), "it is giving the lease back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_the_server_says_who_leads_nobody_takes_the_lease() {
+        let (mut me, start) = (Election::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.assigned(None, second(0), start), Then::Held);
+        let other = held_by("other", 0);
+        assert_eq!(me.assigned(Some(other.clone()), second(0), start), Then::Held);
+        assert_eq!(me.assigned(Some(other), second(60), after(start, 60)), Then::Held, "expired");
+        let mine = held_by("me", 61);
+        let then = me.assigned(Some(mine.clone()), second(61), after(start, 61));
+        let Then::Update { record, renewal: true } = then else { panic!("{then:?}") };
+        assert_eq!((record.holder.as_str(), record.transitions), ("me", 3));
+        assert!(!me.is_over());
+        let asked = Record { preferred: "better".into(), ..mine };
+        assert_eq!(me.assigned(Some(asked), second(62), after(start, 62)), Then::Held);
+        assert!(me.is_over(), "another is to lead");
     }
 }

@@ -136,6 +136,7 @@ fn record(spec: Option<&LeaseSpec>) -> Record {
         acquired: spec.acquire_time.as_ref().map(|time| time.0),
         renewed: spec.renew_time.as_ref().map(|time| time.0),
         transitions: spec.lease_transitions.unwrap_or_default(),
+        preferred: spec.preferred_holder.clone().unwrap_or_default(),
     }
 }
 

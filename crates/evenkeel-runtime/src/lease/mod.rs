@@ -5,24 +5,26 @@
 //! [`LeaderElection::acquire`], then [`LeaderElection::hold`] beside the work, then [`LeaderElection::step_down`] once all
 //! work has ended; [`LeaderElection::acquire_until`] and [`LeaderElection::withdraw`] for a candidate that is told to stop.
 
+mod candidate;
 mod config;
 mod election;
 mod lock;
+mod metrics;
 
+pub use candidate::{Candidacy, Candidate};
 pub use config::{Config, ConfigError};
+pub use metrics::Metrics;
 
 use crate::{
-    client::Client,
+    client::{Client, Gate},
     clock::Clock,
     events::Recorder,
-    metrics::{counters, int_gauges},
     plan::Note,
 };
-use election::{Election, First, Record, Then};
+use election::{Election, First, Record, Sent, Then};
 use lock::{Lock, LockError};
-use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
@@ -30,34 +32,6 @@ use tokio_util::sync::CancellationToken;
 
 /// The wait between two attempts to acquire is stretched by up to so much of it.
 const JITTER: f64 = 1.2;
-
-/// `leader_election_master_status{name}` and `leader_election_slowpath_total{name}`.
-#[derive(Clone)]
-pub struct Metrics {
-    master: IntGaugeVec,
-    slowpath: IntCounterVec,
-}
-
-impl Metrics {
-    /// Registers them; once per registry.
-    pub fn register(registry: &Registry) -> Self {
-        let labels = &["name"];
-        Self {
-            master: int_gauges(
-                registry,
-                "leader_election_master_status",
-                "1 while this process holds the lease of that name, 0 while it stands by.",
-                labels,
-            ),
-            slowpath: counters(
-                registry,
-                "leader_election_slowpath_total",
-                "Renewals of a lease that had to read it first.",
-                labels,
-            ),
-        }
-    }
-}
 
 /// One contender for one lease.
 pub struct LeaderElection {
@@ -99,6 +73,7 @@ impl LeaderElection {
     pub async fn acquire_until(&self, stop: &CancellationToken) -> bool {
         let Config { namespace, name, retry_period, .. } = &self.config;
         tracing::info!(%namespace, %name, "attempting to acquire leader lease");
+        self.election().enter();
         while !self.attempt(stop).await {
             let stretch = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
             let pause = self.clock.sleep(retry_period.mul_f64(stretch));
@@ -112,14 +87,16 @@ impl LeaderElection {
         true
     }
 
-    /// Renews the lease for as long as that works; returns when leadership is lost. Dropping it is how to stop.
+    /// Renews the lease for as long as that works; returns when leadership is lost: the renew deadline has passed, somebody
+    /// else holds the lease, or the server wants somebody else to. Dropping it is how to stop.
     pub async fn hold(&self) {
         while self.renew().await {
             self.clock.sleep(self.config.retry_period).await;
         }
         let Config { namespace, name, .. } = &self.config;
         self.metrics.master.with_label_values(&[name]).set(0);
-        tracing::error!(%namespace, %name, "leader lease was not renewed in time");
+        let leader = self.leader();
+        tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another is to lead");
     }
 
     /// Stops leading: gives the lease back if so configured, and tells. To be called when all work under the lease has
@@ -138,6 +115,7 @@ impl LeaderElection {
     }
 
     async fn give_back(&self) {
+        self.election().leave();
         if self.config.release_on_cancel
             && timeout(self.config.renew_deadline, self.release()).await.is_err()
         {
@@ -148,6 +126,16 @@ impl LeaderElection {
     /// How long one request for the lease may take.
     pub(crate) fn patience(&self) -> Duration {
         self.config.patience()
+    }
+
+    /// Open while this process may write under the lease: it leads, and sent its last good renewal less than the renew
+    /// deadline ago. So it closes before anybody else can take over, even if this process was paused meanwhile.
+    pub fn gate(self: &Arc<Self>) -> Gate {
+        let this = Arc::clone(self);
+        Gate::new(move || {
+            let (wall, now) = (this.clock.now(), Instant::now());
+            this.election().may_write_until(this.config.renew_deadline, wall, now)
+        })
     }
 
     /// Whether this process is the leader, as far as it knows.
@@ -175,7 +163,7 @@ impl LeaderElection {
         Ok(())
     }
 
-    /// Attempts each retry period until one works or the renew deadline has passed.
+    /// Attempts each retry period until one works, none can any more, or the renew deadline has passed.
     async fn renew(&self) -> bool {
         let deadline = Instant::now() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
@@ -185,11 +173,14 @@ impl LeaderElection {
             loop {
                 ticks.tick().await;
                 if self.attempt(&never).await {
-                    return;
+                    return true;
+                }
+                if self.election().is_over() {
+                    return false;
                 }
             }
         };
-        timeout_at(deadline, attempts).await.is_ok()
+        timeout_at(deadline, attempts).await.unwrap_or(false)
     }
 
     /// One attempt to acquire or to renew; whether this process leads after it.
@@ -211,7 +202,9 @@ impl LeaderElection {
 
     async fn try_once(&self, stop: &CancellationToken) -> Result<bool, LockError> {
         let first = self.election().first(self.clock.now(), Instant::now());
-        if let First::Update(record) = first {
+        if let First::Update(record) = first
+            && !self.config.coordinated
+        {
             // What was observed last is taken to be current; if not, the server says so.
             match self.write(self.lock.update(&record), &record).await {
                 Ok(()) => return Ok(true),
@@ -224,7 +217,12 @@ impl LeaderElection {
         if stop.is_cancelled() {
             return Ok(false);
         }
-        let then = self.election().found(found, self.clock.now(), Instant::now());
+        let (wall, now) = (self.clock.now(), Instant::now());
+        let then = if self.config.coordinated {
+            self.election().assigned(found, wall, now)
+        } else {
+            self.election().found(found, wall, now)
+        };
         match then {
             Then::Held => return Ok(false),
             Then::Create(record) => self.write(self.lock.create(&record), &record).await?,
@@ -245,8 +243,9 @@ impl LeaderElection {
         record: &Record,
     ) -> Result<(), LockError> {
         self.election().claim();
+        let sent = self.now();
         request.await?;
-        self.election().written(record.clone(), Instant::now());
+        self.election().written(record.clone(), sent, Instant::now());
         Ok(())
     }
 
@@ -264,7 +263,7 @@ impl LeaderElection {
             let Some(record) = self.election().released(&found, self.clock.now()) else { return };
             match self.lock.update(&record).await {
                 Ok(()) => {
-                    self.election().written(record, Instant::now());
+                    self.election().written(record, self.now(), Instant::now());
                     return;
                 }
                 Err(error) if error.is_conflict() => {}
@@ -274,6 +273,10 @@ impl LeaderElection {
                 }
             }
         }
+    }
+
+    fn now(&self) -> Sent {
+        Sent { at: Instant::now(), wall: self.clock.now() }
     }
 
     fn tell(&self, what: &str) {

@@ -111,10 +111,10 @@ impl ManagerBuilder {
             caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
         let events = Recorder::new(client.clone(), &component, clock.clone());
         let (health, readiness) = (Health::new(), Health::new());
-        let election = match election {
+        let lease_metrics = election.as_ref().map(|_| lease::Metrics::register(&registry));
+        let election = match election.zip(lease_metrics.clone()) {
             None => None,
-            Some(config) => {
-                let metrics = lease::Metrics::register(&registry);
+            Some((config, metrics)) => {
                 let election = LeaderElection::new(
                     &client,
                     config,
@@ -137,9 +137,12 @@ impl ManagerBuilder {
             let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
             Err(format!("{} caches not filled yet: {}", names.len(), names.join(", ")))
         });
-        let env = Env::new(client, caches, clock, &registry);
+        let gated = election.as_ref().map(|election| client.gated(&election.gate()));
+        let env = Env::new(gated.unwrap_or_else(|| client.clone()), caches, clock, &registry);
         Ok(Manager {
             env,
+            client,
+            lease_metrics,
             registry,
             health,
             readiness,

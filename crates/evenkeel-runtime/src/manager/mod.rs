@@ -47,10 +47,11 @@ pub use runnable::{Group, ManagerError, Running};
 pub use signal::shutdown_signal;
 
 use crate::{
+    client::{Client, Gate},
     controller::{Controller, Env},
     events::Recorder,
-    health::Health,
-    lease::LeaderElection,
+    health::{Health, LEADER_TOLERANCE},
+    lease::{self, Config, ConfigError, LeaderElection},
 };
 use prometheus::Registry;
 use runnable::Runnable;
@@ -63,6 +64,9 @@ use std::{
 /// A program under construction: what is shared, and what will run.
 pub struct Manager {
     env: Env,
+    /// What writes whether this process leads or not.
+    client: Client,
+    lease_metrics: Option<lease::Metrics>,
     registry: Registry,
     health: Health,
     readiness: Health,
@@ -78,7 +82,8 @@ impl Manager {
         ManagerBuilder::new(client)
     }
 
-    /// Client, caches, clock and metrics that all parts share.
+    /// Client, caches, clock and metrics that all parts share. Where there is an election, the client writes only while
+    /// this process leads.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -106,6 +111,38 @@ impl Manager {
     /// The election, if there is one.
     pub fn election(&self) -> Option<&Arc<LeaderElection>> {
         self.election.as_ref()
+    }
+
+    /// Open while this process may write as the leader; always where there is no election. Clients that are made beside
+    /// [`Manager::env`]'s are to be [gated](Client::gated) by it.
+    pub fn gate(&self) -> Gate {
+        self.election.as_ref().map_or_else(Gate::open, LeaderElection::gate)
+    }
+
+    /// The client that writes whether this process leads or not.
+    pub fn ungated(&self) -> &Client {
+        &self.client
+    }
+
+    /// Stands for another lease beside the manager's own, for work that moves between programs one part at a time. Whoever
+    /// asks for it acquires, holds and gives it back; its health is checked under `name`.
+    ///
+    /// # Errors
+    /// When the times cannot work together.
+    pub fn contender(
+        &self,
+        config: Config,
+        name: &str,
+    ) -> Result<Arc<LeaderElection>, ConfigError> {
+        let metrics = match &self.lease_metrics {
+            Some(metrics) => metrics.clone(),
+            None => lease::Metrics::register(&self.registry),
+        };
+        let (clock, events) = (self.env.clock.clone(), Some(self.events.clone()));
+        let election = Arc::new(LeaderElection::new(&self.client, config, clock, events, metrics)?);
+        let checked = Arc::clone(&election);
+        self.health.add(name, move || checked.check(LEADER_TOLERANCE));
+        Ok(election)
     }
 
     /// Adds something to run. `run` works until [`Running::stopped`]; those of [`Group::Serving`] call

@@ -2,15 +2,17 @@
 
 use crate::server::{Fault, Server};
 use evenkeel_api::time::Timestamp;
+use evenkeel_api::views::Metadata;
 use evenkeel_runtime::{
+    client::ApiError,
     clock::Clock,
-    lease::{Config, LeaderElection, Metrics},
+    lease::{Candidacy, Candidate, Config, LeaderElection, Metrics},
 };
 use http::Method;
 use prometheus::Registry;
-use serde_json::Value;
-use std::time::Duration;
-use tokio::time::Instant;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, advance, timeout};
 
 const LEASES: &str = "coordination.k8s.io/v1/leases";
 
@@ -50,7 +52,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_cl
     // The old leader comes back to life: its optimistic write conflicts, and it sees who leads.
     let start = Instant::now();
     one.hold().await;
-    assert_eq!((start.elapsed(), one.is_leader()), (seconds(10), false));
+    assert_eq!((start.elapsed(), one.is_leader()), (Duration::ZERO, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,4 +160,106 @@ async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of()
     let seen = server.seen(&Method::GET, "leases").len();
     one.withdraw().await;
     assert_eq!(server.seen(&Method::GET, "leases").len(), seen, "there is nothing left to ask");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
+    let server = Server::new();
+    let one = Arc::new(contender(&server, "one", 0));
+    let client = server.client(&Clock::starting_at(Timestamp::UNIX_EPOCH)).gated(&one.gate());
+    let pods = evenkeel_api::Kind::new("", "v1", "Pod", "pods", true);
+    let write = |name: &str| {
+        let body = json!({ "metadata": { "name": name, "namespace": "ns" } }).to_string();
+        client.create::<Metadata>(&pods, "ns", body.into())
+    };
+    let refused =
+        |answer: Result<Metadata, ApiError>| matches!(answer, Err(ApiError::Gated { .. }));
+    assert!(refused(write("too-soon").await), "it does not lead yet");
+    one.acquire().await;
+    write("leading").await.unwrap();
+    let _ = timeout(seconds(60), one.hold()).await;
+    write("still-leading").await.unwrap();
+    // Neither its renewals nor anything else runs for so long, and nobody has taken its place.
+    advance(seconds(11)).await;
+    assert!(one.is_leader() && refused(write("asleep").await));
+    assert!(client.get_metadata(&pods, "ns", "leading").await.is_ok(), "reads go on");
+    let _ = timeout(seconds(3), one.hold()).await;
+    write("renewed-in-time").await.unwrap();
+    one.step_down().await;
+    assert!(refused(write("gone").await));
+    let names: Vec<_> =
+        server.all("v1/pods").iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["leading", "renewed-in-time", "still-leading"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
+    let server = Server::new();
+    let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+    let config = Config {
+        coordinated: true,
+        ..Config::new("kube-system", "kube-controller-manager", "one")
+    };
+    let client = server.client(&clock);
+    let metrics = Metrics::register(&Registry::new());
+    let one = LeaderElection::new(&client, config, clock, None, metrics).unwrap();
+    assert!(timeout(seconds(60), one.acquire()).await.is_err(), "there is no lease to take");
+    let put = |holder: &str, preferred: Value| {
+        let spec = json!({
+            "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z",
+            "strategy": "OldestEmulationVersion", "preferredHolder": preferred,
+        });
+        let name = json!({"namespace": "kube-system", "name": "kube-controller-manager"});
+        server.put(LEASES, json!({ "metadata": name, "spec": spec }));
+    };
+    put("two", Value::Null);
+    assert!(
+        timeout(seconds(60), one.acquire()).await.is_err(),
+        "nor does a lease that ran out help"
+    );
+    put("one", Value::Null);
+    one.acquire().await;
+    assert!(timeout(seconds(60), one.hold()).await.is_err(), "it renews");
+    assert_eq!(lease(&server)["strategy"], "OldestEmulationVersion");
+    put("one", "two".into());
+    let start = Instant::now();
+    one.hold().await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    one.step_down().await;
+    assert_eq!(lease(&server)["holderIdentity"], "", "free for the other at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_answers_when_it_is_asked_for_a_sign_of_life() {
+    const CANDIDATES: &str = "coordination.k8s.io/v1beta1/leasecandidates";
+    let server = Server::new();
+    let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+    let candidacy = Candidacy {
+        namespace: "kube-system".into(),
+        identity: "one".into(),
+        lease: "kube-controller-manager".into(),
+        binary_version: "1.37.0".into(),
+        emulation_version: "1.36.0".into(),
+        strategy: "OldestEmulationVersion".into(),
+    };
+    let stand = |time| {
+        let candidate = Candidate::new(&server.client(&clock), candidacy.clone());
+        timeout(time, candidate.run())
+    };
+    let _ = stand(seconds(60)).await;
+    let made = server.get(CANDIDATES, "kube-system/one").unwrap();
+    let (first, spec) = (made["spec"]["renewTime"].clone(), &made["spec"]);
+    assert_eq!(
+        (&spec["leaseName"], &spec["emulationVersion"], &spec["strategy"]),
+        (&"kube-controller-manager".into(), &"1.36.0".into(), &"OldestEmulationVersion".into())
+    );
+    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 0, "nobody asked");
+    let mut asked = made.clone();
+    asked["spec"]["pingTime"] = "1970-01-01T00:01:00.000000Z".into();
+    server.put(CANDIDATES, asked);
+    let _ = stand(seconds(60)).await;
+    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 1, "once");
+    assert_ne!(server.get(CANDIDATES, "kube-system/one").unwrap()["spec"]["renewTime"], first);
+    let _ = stand(seconds(301)).await;
+    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 2, "and when it is old");
 }
