@@ -14,3 +14,4 @@ mod owned;
 mod pods;
 mod victims;
 mod wire;
+mod words;

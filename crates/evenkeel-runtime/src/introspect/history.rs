@@ -120,9 +120,9 @@ struct Record {
     error: Option<Arc<str>>,
 }
 
-/// The last passes and failures of one controller.
+/// The last passes and failures of one controller, bounded whatever happens.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub struct History {
     state: Mutex<State>,
 }
 
@@ -134,6 +134,11 @@ struct State {
 }
 
 impl History {
+    /// A pass over `key` failed at this time; for controllers with a shell of their own.
+    pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
+        self.passed(key, (at, Duration::ZERO), Deeds::default(), Err(error));
+    }
+
     /// A pass over `key` ended. One that did nothing and did not fail is remembered only in place of one that did.
     pub(crate) fn passed(
         &self,
@@ -174,7 +179,7 @@ impl History {
     }
 
     /// The last pass over `key` that is remembered.
-    pub(crate) fn last(&self, key: &Key) -> Option<Pass> {
+    pub fn last(&self, key: &Key) -> Option<Pass> {
         self.lock().last.get(key).map(|record| record.told(key))
     }
 
@@ -188,7 +193,7 @@ impl History {
     }
 
     /// The last failures, newest first.
-    pub(crate) fn errors(&self) -> Vec<Failed> {
+    pub fn errors(&self) -> Vec<Failed> {
         let told = |(key, at, error): &(Key, Timestamp, Arc<str>)| Failed {
             key: key.to_string(),
             at: *at,

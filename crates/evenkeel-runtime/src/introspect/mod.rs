@@ -9,7 +9,8 @@ mod text;
 mod types;
 mod words;
 
-pub(crate) use history::{Deeds, History, written};
+pub use history::History;
+pub(crate) use history::{Deeds, written};
 pub use text::render;
 pub use types::{
     CacheState, ControllerReport, Description, Fact, Failed, KeyState, Listing, ObjectReport, Pass,

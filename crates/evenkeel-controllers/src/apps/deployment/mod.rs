@@ -3,6 +3,7 @@
 //! Upstream: `pkg/controller/deployment`.
 
 mod budget;
+mod describe;
 mod events;
 mod new_set;
 mod options;
@@ -31,6 +32,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
+    introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
 };
 use seen::Seen;
@@ -94,6 +96,10 @@ impl Planner for Deployments {
 
     fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
         plan::plan(seen, now)
+    }
+
+    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
+        describe::describe(seen, now)
     }
 
     fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+/// The reason of a rollout that is stuck.
+pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// What follows from the sets and from how the actions went: an update if anything changed, or else a time to look whether
@@ -217,6 +218,11 @@ fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     }
     let left = deadline(pass, condition).duration_since(pass.now);
     Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
+}
+
+/// When to look, for a pass as it is decided.
+pub(super) fn until_stuck_now(pass: &Pass<'_>) -> Option<Duration> {
+    until_stuck(pass, &progressed(pass))
 }
 
 /// That pods could not be made or deleted: the new set's trouble before that of old ones.

@@ -2,6 +2,7 @@
 //!
 //! Upstream: `pkg/controller/replicaset`.
 
+mod describe;
 mod events;
 mod metrics;
 mod options;
@@ -24,6 +25,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Cache,
     controller::Builder,
+    introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
 };
 use metrics::DeletionAge;
@@ -109,6 +111,14 @@ impl<S: Set> Planner for Sets<S> {
         let plan = plan::plan(seen, now);
         self.deletion_age.observe(&seen.pods.owned, &plan, now);
         plan
+    }
+
+    fn preview(&self, seen: &Seen<S>, now: Timestamp) -> Plan {
+        plan::plan(seen, now)
+    }
+
+    fn describe(&self, seen: &Seen<S>, now: Timestamp) -> Description {
+        describe::describe(seen, now)
     }
 
     fn status(&self, seen: &Seen<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {

@@ -110,6 +110,17 @@ impl Graph {
         self.nodes.get(uid)
     }
 
+    /// The first object (by uid) at a place that is asked for; one that a watch has shown before one that has not.
+    pub(crate) fn find(&self, wanted: impl Fn(&Place) -> bool) -> Option<(&Uid, &Node)> {
+        let found = self.nodes.iter().filter(|(_, node)| wanted(&node.place));
+        found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
+    }
+
+    /// How many objects there are, and how many of them are known from references only.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.nodes.len(), self.nodes.values().filter(|node| node.is_virtual).count())
+    }
+
     /// A watch showed an object, new or changed.
     pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
         let uid: Uid = Arc::from(&*meta.uid);

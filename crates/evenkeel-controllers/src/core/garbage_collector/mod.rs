@@ -6,6 +6,7 @@
 mod absent;
 mod act;
 mod graph;
+mod inspect;
 #[cfg(test)]
 mod model;
 mod monitor;
@@ -17,7 +18,8 @@ use evenkeel_runtime::{
     controller::Env,
     discovery::Discovered,
     events::Recorder,
-    plan::{Note, Target},
+    introspect::{History, Inspect},
+    plan::{Key, Note, Target},
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -64,7 +66,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     if options.enabled {
         let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
         let collector = GarbageCollector::new(&context.env, client, options.concurrent_syncs);
-        context.tasks.spawn(DESCRIPTOR.name, collector.run(context.tasks.token()));
+        let inspect: Arc<dyn Inspect> = Arc::new(collector.clone());
+        context.env.introspection.add(&inspect);
+        let stop = context.tasks.token();
+        context.tasks.spawn(DESCRIPTOR.name, async move {
+            collector.run(stop).await;
+            drop(inspect);
+        });
     }
     Ok(())
 }
@@ -82,6 +90,7 @@ struct Shared {
     delete: Queue<Uid>,
     orphan: Queue<Uid>,
     workers: usize,
+    history: History,
 }
 
 impl GarbageCollector {
@@ -100,6 +109,7 @@ impl GarbageCollector {
             delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
             orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
             workers,
+            history: History::default(),
         }))
     }
 
@@ -141,11 +151,20 @@ impl GarbageCollector {
                 Ok(()) => queue.forget(&uid),
                 Err(error) => {
                     tracing::debug!(uid = &*uid, %error, "Object could not be looked at");
+                    self.remember(&uid, &error);
                     queue.add_rate_limited(uid.clone());
                 }
             }
             queue.done(&uid);
         }
+    }
+
+    /// Notes a failure for who asks.
+    fn remember(&self, uid: &Uid, error: &Failed) {
+        let place = self.graph().node(uid).map(|node| node.place.clone());
+        let Some(place) = place else { return };
+        let key = Key { namespace: place.namespace, name: place.name };
+        self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
     fn graph(&self) -> MutexGuard<'_, Graph> {

@@ -3,6 +3,7 @@
 //! Upstream: `pkg/controller/namespace`.
 
 mod content;
+mod describe;
 mod plan;
 
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
@@ -57,6 +58,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &namespaces)
         .workers(context.options.namespace.concurrent_syncs);
+    let seen = namespaces.clone();
+    let builder = builder
+        .explains(move |key, now| Some(describe::describe(&*seen.get("", &key.name)?, GRACE, now)));
     context.run(builder.reconcile(move |request, context: Context| {
         let namespaces = namespaces.clone();
         async move { reconcile(&namespaces, &context, &request.key.name).await }

@@ -8,6 +8,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::{
     cache::Cache,
+    introspect::Description,
     plan::{Key, Plan, Planner},
 };
 use std::sync::Arc;
@@ -41,6 +42,10 @@ impl Planner for NodeTaints {
 
     fn observe(&self, key: &Key) -> Option<Arc<Node>> {
         self.nodes.get("", &key.name)
+    }
+
+    fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
+        plan::describe(node)
     }
 
     fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {

@@ -5,7 +5,10 @@ use evenkeel_api::{
     time::{Timestamp, seconds},
     views::{Node, Taint},
 };
-use evenkeel_runtime::plan::{Patch, PatchForm, Plan, Target};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Patch, PatchForm, Plan, Target},
+};
 use serde_json::{Value, json};
 
 const NO_SCHEDULE: &str = "NoSchedule";
@@ -58,6 +61,21 @@ pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
     plan
 }
 
+/// What it looks at, in words.
+pub(super) fn describe(node: &Node) -> Description {
+    let mut told = Description::new();
+    for condition in &node.status.conditions {
+        told.fact(&condition.type_, &condition.status);
+    }
+    if node.spec.unschedulable {
+        told.fact("cordoned", "yes");
+    }
+    for taint in &node.spec.taints {
+        told.fact("taint", format!("{}:{}", taint.key, taint.effect));
+    }
+    told
+}
+
 fn wanted(node: &Node) -> Vec<&'static str> {
     let status =
         |name: &str| node.status.conditions.iter().find(|c| &*c.type_ == name).map(|c| &*c.status);
@@ -87,7 +105,7 @@ fn written(taint: &Taint) -> Value {
 mod tests {
     use super::*;
     use evenkeel_api::views::{NodeCondition, NodeSpec, NodeStatus};
-    use evenkeel_runtime::plan::Action;
+    use evenkeel_runtime::{introspect::Description, plan::Action};
 
     const T0: Timestamp = Timestamp::UNIX_EPOCH;
 

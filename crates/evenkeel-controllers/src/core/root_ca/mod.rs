@@ -12,6 +12,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
+    introspect::Description,
     plan::{Key, Plan, Planner},
 };
 use plan::{NAME, Seen};
@@ -62,6 +63,12 @@ impl Planner for RootCa {
     fn observe(&self, key: &Key) -> Option<Seen> {
         let namespace = self.namespaces.get("", &key.name)?;
         Some(Seen { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact(NAME, if seen.published.is_some() { "is there" } else { "is missing" });
+        told
     }
 
     fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {

@@ -12,6 +12,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
+    introspect::Description,
     plan::{Key, Plan, Planner},
 };
 use plan::{NAME, Seen};
@@ -58,6 +59,15 @@ impl Planner for ServiceAccounts {
         let namespace = self.namespaces.get("", &key.name)?;
         let account = self.accounts.get(&key.name, NAME);
         Some(Seen { namespace, account })
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact(
+            "account default",
+            if seen.account.is_some() { "is there" } else { "is missing" },
+        );
+        told
     }
 
     fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {

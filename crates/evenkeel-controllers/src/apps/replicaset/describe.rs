@@ -1,0 +1,86 @@
+//! What a set's decision looked at, in words.
+
+use super::{
+    plan::Seen,
+    set::{REPLICA_FAILURE, Set},
+};
+use crate::{pods, wire, words};
+use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_runtime::introspect::Description;
+
+/// Pods that are named one by one.
+const NAMED: usize = 5;
+
+/// What is seen, what is waited for, and the set's pods.
+pub(crate) fn describe<S: Set>(seen: &Seen<S>, now: Timestamp) -> Description {
+    let (set, mut told) = (&*seen.set, Description::new());
+    told.fact("wanted", words::count(i64::from(set.replicas()), "pod"));
+    if !set.selects() {
+        told.waits("its selector cannot be read: nothing is done until it is mended");
+        return told;
+    }
+    counts(seen, now, &mut told);
+    if let Some(failure) = set.conditions().iter().find(|c| &*c.type_ == REPLICA_FAILURE) {
+        told.fact("failure", format!("{}: {}", failure.reason, failure.message));
+    }
+    if set.meta().deleting() {
+        told.waits("it is being deleted: pods are neither made nor deleted any more");
+    } else if set.template().labels.is_empty() {
+        told.waits("its template has no labels: no pods can be made from it");
+    }
+    let min_ready_seconds = set.min_ready_seconds();
+    let unavailable =
+        || seen.pods.owned.iter().filter(|p| !pods::is_available(p, min_ready_seconds, now));
+    for pod in unavailable().take(NAMED) {
+        let why = match pods::until_available(pod, min_ready_seconds, now) {
+            Some(left) => format!("becomes available in {}", words::time(left)),
+            None => unready(pod),
+        };
+        told.waits(format!("pod {} {why}", pod.meta.name));
+    }
+    let more = unavailable().count().saturating_sub(NAMED);
+    if more > 0 {
+        told.waits(format!("{more} more pods are not available"));
+    }
+    for pod in &seen.pods.owned {
+        told.child(&wire::target(&**pod));
+    }
+    told
+}
+
+fn counts<S: Set>(seen: &Seen<S>, now: Timestamp, told: &mut Description) {
+    let (owned, min_ready_seconds) = (&seen.pods.owned, seen.set.min_ready_seconds());
+    let ready = owned.iter().filter(|pod| pods::is_ready(pod)).count();
+    let available =
+        owned.iter().filter(|pod| pods::is_available(pod, min_ready_seconds, now)).count();
+    let mut text = format!("{} active, {ready} ready, {available} available", owned.len());
+    if seen.n_terminating > 0 {
+        text.push_str(&format!(", {} ending", seen.n_terminating));
+    }
+    told.fact("its pods", text);
+    if seen.pods.adopt > 0 {
+        told.fact("unclaimed", format!("{} that it selects, to be adopted", seen.pods.adopt));
+    }
+    let released = seen.pods.release.len();
+    if released > 0 {
+        told.fact(
+            "estranged",
+            format!("{released} that it does not select any more, to be released"),
+        );
+    }
+}
+
+/// Why a pod is not ready: what its conditions or containers say, else its phase.
+fn unready(pod: &Pod) -> String {
+    let conditions = &pod.status.conditions;
+    let failed = |name: &str| conditions.iter().find(|c| &*c.type_ == name && &*c.status != "True");
+    if let Some(condition) = failed("PodScheduled") {
+        return format!("is not scheduled: {}: {}", condition.reason, condition.message);
+    }
+    if pod.spec.node_name.is_empty() {
+        return "is not scheduled yet".to_owned();
+    }
+    let condition = failed("Ready").filter(|c| !c.reason.is_empty());
+    let why = condition.map(|c| format!(": {} {}", c.reason, c.message)).unwrap_or_default();
+    format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
+}
