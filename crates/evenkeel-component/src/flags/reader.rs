@@ -1,22 +1,54 @@
-//! Turns what was given into typed options, and remembers which flags were asked for.
+//! Turns what was given into typed options, remembers which flags were asked for, and collects what is not allowed.
 
-use super::{Given, Value, ValueError};
-use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+use super::{Given, Value};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
-/// Hands out typed values. A flag that was given but that nobody asked for has nothing behind it: [`Reader::unread`].
+/// Hands out typed values. What is wrong with them is collected, so that all of it can be told at once: [`Reader::done`].
+/// A flag that was given but that nobody asked for has nothing behind it: [`Reader::unread`].
+#[derive(Debug)]
 pub struct Reader {
     given: Given,
     read: RefCell<BTreeSet<String>>,
+    idle: RefCell<BTreeSet<&'static str>>,
+    problems: RefCell<Vec<(String, String)>>,
 }
 
+/// All that is not allowed, in upstream's form of several errors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(Vec<String>);
+
+impl Problems {
+    /// What is wrong, in a sentence each.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => f.write_str(one),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
 macro_rules! readers {
-    ($($(#[$doc:meta])* $name:ident -> $type:ty: $pattern:pat => $value:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident -> $type:ty: $pattern:pat => $value:expr, $otherwise:expr;)*) => {
         impl Reader {$(
             $(#[$doc])*
-            pub fn $name(&self, flag: &str) -> Result<$type, ValueError> {
-                match self.value(flag)? {
-                    $pattern => Ok($value),
-                    other => Err(ValueError::refused(flag, format!("{other:?}"), "is of another type")),
+            pub fn $name(&self, flag: &str) -> $type {
+                match self.value(flag) {
+                    $pattern => $value,
+                    _ => $otherwise,
                 }
             }
         )*}
@@ -25,55 +57,99 @@ macro_rules! readers {
 
 readers! {
     /// A `bool`.
-    bool -> bool: Value::Bool(value) => value;
+    bool -> bool: Some(Value::Bool(value)) => value, false;
     /// A whole number.
-    int -> i64: Value::Int(value) => value;
+    int -> i64: Some(Value::Int(value)) => value, 0;
     /// A number.
-    float -> f64: Value::Float(value) => value;
+    float -> f64: Some(Value::Float(value)) => value, 0.0;
     /// A duration.
-    duration -> Duration: Value::Duration(value) => value;
+    duration -> Duration: Some(Value::Duration(value)) => value, Duration::ZERO;
     /// A list.
-    list -> Vec<String>: Value::List(value) => value;
+    list -> Vec<String>: Some(Value::List(value)) => value, Vec::new();
+    /// Pairs.
+    map -> Vec<(String, String)>: Some(Value::Map(value)) => value, Vec::new();
+    /// An address.
+    ip -> IpAddr: Some(Value::Ip(value)) => value, IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     /// Text.
-    text -> String: Value::Text(value) => value;
+    text -> String: Some(Value::Text(value)) => value, String::new();
 }
 
 impl Reader {
     /// A reader of what was given.
     pub fn new(given: Given) -> Self {
-        Self { given, read: RefCell::default() }
-    }
-
-    fn value(&self, flag: &str) -> Result<Value, ValueError> {
-        self.read.borrow_mut().insert(flag.to_owned());
-        self.given.value(flag)
-    }
-
-    /// Text, `None` where empty.
-    pub fn path(&self, flag: &str) -> Result<Option<String>, ValueError> {
-        Ok(Some(self.text(flag)?).filter(|text| !text.is_empty()))
-    }
-
-    /// A whole number above zero.
-    pub fn workers(&self, flag: &str) -> Result<usize, ValueError> {
-        let value = self.int(flag)?;
-        match usize::try_from(value) {
-            Ok(workers) if workers > 0 => Ok(workers),
-            _ => Err(ValueError::refused(flag, value.to_string(), "must be greater than zero")),
+        Self {
+            given,
+            read: RefCell::default(),
+            idle: RefCell::default(),
+            problems: RefCell::default(),
         }
     }
 
-    /// A port, 0 for none.
-    pub fn port(&self, flag: &str) -> Result<u16, ValueError> {
-        let value = self.int(flag)?;
-        u16::try_from(value).map_err(|_| {
-            ValueError::refused(flag, value.to_string(), "must be between 0 and 65535, inclusive")
-        })
+    /// What was given. Looking here does not count as something behind a flag.
+    pub fn given(&self) -> &Given {
+        &self.given
     }
 
-    /// Flags that were given but not asked for.
+    /// A flag that the program does not have is the program's mistake; a test that reads all of its options finds it.
+    fn value(&self, flag: &str) -> Option<Value> {
+        self.read.borrow_mut().insert(flag.to_owned());
+        let value = self.given.value(flag);
+        if value.is_none() {
+            self.refuse(flag, format!("there is no flag --{flag}"));
+        }
+        value
+    }
+
+    /// Text, `None` where empty.
+    pub fn path(&self, flag: &str) -> Option<String> {
+        Some(self.text(flag)).filter(|text| !text.is_empty())
+    }
+
+    /// A whole number above zero.
+    pub fn workers(&self, flag: &str) -> usize {
+        let value = self.int(flag);
+        match usize::try_from(value) {
+            Ok(workers) if workers > 0 => workers,
+            _ => {
+                self.refuse(flag, format!("{flag} must be greater than 0, but got {value}"));
+                1
+            }
+        }
+    }
+
+    /// Notes that a flag's value is not allowed. Of several notes on one flag, the first is told.
+    pub fn refuse(&self, flag: &str, problem: impl Into<String>) {
+        let mut problems = self.problems.borrow_mut();
+        if !problems.iter().any(|(of, _)| of == flag) {
+            problems.push((flag.to_owned(), problem.into()));
+        }
+    }
+
+    /// Says that these flags have nothing behind them yet, although their values are known.
+    pub fn idle(&self, flags: &[&'static str]) {
+        self.idle.borrow_mut().extend(flags);
+    }
+
+    /// Flags that were given but have nothing behind them.
     pub fn unread(&self) -> Vec<&'static str> {
-        let read = self.read.borrow();
-        self.given.names().filter(|name| !read.contains(*name)).collect()
+        let (read, idle) = (self.read.borrow(), self.idle.borrow());
+        let behind = |name: &&'static str| !read.contains(*name) || idle.contains(name);
+        self.given
+            .names()
+            .filter(|name| !matches!(*name, "help" | "version"))
+            .filter(behind)
+            .collect()
+    }
+
+    /// Fails with all that is not allowed.
+    ///
+    /// # Errors
+    /// When anything was refused.
+    pub fn done(self) -> Result<Given, Problems> {
+        let problems = self.problems.into_inner();
+        if problems.is_empty() {
+            return Ok(self.given);
+        }
+        Err(Problems(problems.into_iter().map(|(_, problem)| problem).collect()))
     }
 }

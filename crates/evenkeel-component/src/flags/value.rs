@@ -1,7 +1,9 @@
-//! Types of flags' values.
+//! Types of flags' values, and how each is read; as upstream's `spf13/pflag` and `component-base/cli/flag` read them.
 
-use super::duration;
-use std::time::Duration;
+use super::{duration, print};
+use crate::version;
+use evenkeel_api::quantity::Quantity;
+use std::{net::IpAddr, time::Duration};
 
 /// Types that upstream's flags have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,14 +14,34 @@ pub enum Type {
     Int32,
     /// Whole numbers.
     Int,
+    /// Numbers of single precision.
+    Float32,
     /// Numbers.
     Float,
     /// Go durations.
     Duration,
     /// Comma-separated lists, which add up.
     List,
-    /// Anything else is kept as text.
-    Text(&'static str),
+    /// Comma-separated lists of whole numbers.
+    Ints,
+    /// An IP address.
+    Ip,
+    /// `key=value` pairs, which add up.
+    Map,
+    /// `component:text` pairs, which add up; without a component the key is empty.
+    Multimap,
+    /// A certificate's and a key's path with, maybe, names; one for each time that the flag is given.
+    CertKeys,
+    /// A number of bytes, as Kubernetes writes quantities.
+    Quantity,
+    /// Verbosity of the log.
+    Level,
+    /// Verbosity by file, `pattern=N,…`.
+    Levels,
+    /// `true`, `false`, `raw` or a version, for which `--flag` alone is true.
+    Version,
+    /// Text.
+    Text,
 }
 
 /// A flag's value.
@@ -29,46 +51,40 @@ pub enum Value {
     Bool(bool),
     /// Of the whole numbers.
     Int(i64),
-    /// Of [`Type::Float`].
+    /// Of the numbers.
     Float(f64),
     /// Of [`Type::Duration`].
     Duration(Duration),
-    /// Of [`Type::List`].
+    /// Of the lists.
     List(Vec<String>),
-    /// Of [`Type::Text`].
+    /// Of the maps, in the order given.
+    Map(Vec<(String, String)>),
+    /// Of [`Type::Ip`].
+    Ip(IpAddr),
+    /// Of everything else.
     Text(String),
 }
 
-/// A flag whose value is no value of its type.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid argument {given:?} for --{flag}: {reason}")]
-pub struct ValueError {
-    flag: String,
-    given: String,
-    reason: String,
-}
-
-impl ValueError {
-    /// A value that is well formed but not allowed.
-    pub fn refused(flag: &str, given: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { flag: flag.to_owned(), given: given.into(), reason: reason.into() }
-    }
-
-    pub(super) fn unknown(flag: &str) -> Self {
-        Self::refused(flag, "", "there is no such flag")
-    }
-}
-
 impl Type {
-    pub(super) fn named(name: &'static str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         match name {
             "bool" => Self::Bool,
-            "int32" | "Level" => Self::Int32,
+            "int32" => Self::Int32,
             "int" => Self::Int,
-            "float" | "float32" => Self::Float,
+            "float32" => Self::Float32,
+            "float" => Self::Float,
             "duration" => Self::Duration,
             "strings" => Self::List,
-            other => Self::Text(other),
+            "int32Slice" => Self::Ints,
+            "ip" => Self::Ip,
+            "stringToString" => Self::Map,
+            "colonSeparatedMultimapStringString" => Self::Multimap,
+            "namedCertKey" => Self::CertKeys,
+            "quantity" => Self::Quantity,
+            "Level" => Self::Level,
+            "pattern=N,..." => Self::Levels,
+            "version[=true]" => Self::Version,
+            _ => Self::Text,
         }
     }
 
@@ -78,50 +94,283 @@ impl Type {
             Self::Bool => "bool",
             Self::Int32 => "int32",
             Self::Int => "int",
+            Self::Float32 => "float32",
             Self::Float => "float",
             Self::Duration => "duration",
             Self::List => "strings",
-            Self::Text(name) => name,
+            Self::Ints => "int32Slice",
+            Self::Ip => "ip",
+            Self::Map => "stringToString",
+            Self::Multimap => "colonSeparatedMultimapStringString",
+            Self::CertKeys => "namedCertKey",
+            Self::Quantity => "quantity",
+            Self::Level => "Level",
+            Self::Levels => "pattern=N,...",
+            Self::Version => "version[=true]",
+            Self::Text => "string",
         }
     }
 
-    pub(super) fn parse(self, flag: &str, texts: &[&str]) -> Result<Value, ValueError> {
-        let last = texts.last().copied().unwrap_or_default();
-        let refused = |reason: String| ValueError::refused(flag, last, reason);
+    /// What the flag alone means, without a value.
+    pub(super) fn alone(self) -> Option<&'static str> {
+        matches!(self, Self::Bool | Self::Version).then_some("true")
+    }
+
+    /// Reads one more text; `before` is what was given so far. The error is in Go's words.
+    pub(super) fn read(self, before: Option<Value>, text: &str) -> Result<Value, String> {
         Ok(match self {
-            Self::Bool => Value::Bool(match last {
-                "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
-                "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-                _ => return Err(refused("want true or false".to_owned())),
-            }),
-            Self::Int32 => {
-                Value::Int(last.parse::<i32>().map_err(|e| refused(e.to_string()))?.into())
+            Self::Bool => Value::Bool(boolean(text)?),
+            Self::Int32 => Value::Int(
+                i32::try_from(whole("ParseInt", text)?)
+                    .map_err(|_| out_of_range("ParseInt", text))?
+                    .into(),
+            ),
+            Self::Int => Value::Int(whole("ParseInt", text)?),
+            Self::Level => Value::Int(level(text)?),
+            Self::Float => Value::Float(number(text)?),
+            Self::Float32 => {
+                let value = number(text)?;
+                if value.is_finite() && (value as f32).is_infinite() {
+                    return Err(out_of_range("ParseFloat", text));
+                }
+                Value::Float(value)
             }
-            Self::Int => Value::Int(
-                last.parse().map_err(|e: std::num::ParseIntError| refused(e.to_string()))?,
-            ),
-            Self::Float => Value::Float(
-                last.parse().map_err(|e: std::num::ParseFloatError| refused(e.to_string()))?,
-            ),
-            Self::Duration => Value::Duration(duration::parse(last).map_err(refused)?),
-            Self::List => Value::List(
-                texts.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect(),
-            ),
-            Self::Text(_) => Value::Text(last.to_owned()),
+            Self::Duration => Value::Duration(duration::parse(text)?),
+            Self::Ip => {
+                Value::Ip(text.trim().parse().map_err(|_| format!("failed to parse IP: {text:?}"))?)
+            }
+            Self::List => more(before, separated(text)?),
+            Self::Ints => more(before, ints(text)?),
+            Self::CertKeys => more(before, vec![cert_key(text)?]),
+            Self::Map => more_pairs(before, pairs(text)?),
+            Self::Multimap => more_pairs(before, components(text)),
+            Self::Quantity => {
+                Quantity::parse(text).map_err(|_| QUANTITY.to_owned())?;
+                Value::Text(text.to_owned())
+            }
+            Self::Levels => Value::Text(levels(text)?),
+            Self::Version => Value::Text(match text {
+                "raw" => text.to_owned(),
+                _ if text.starts_with('v') => {
+                    version::check(text)?;
+                    text.to_owned()
+                }
+                _ => boolean(text)?.to_string(),
+            }),
+            Self::Text => Value::Text(text.to_owned()),
         })
     }
 
-    pub(super) fn default(self, flag: &str, default: &str) -> Result<Value, ValueError> {
-        match (self, default) {
-            (Self::Bool, "") => Ok(Value::Bool(false)),
-            (Self::Int | Self::Int32, "") => Ok(Value::Int(0)),
-            (Self::Float, "") => Ok(Value::Float(0.0)),
-            (Self::Duration, "") => Ok(Value::Duration(Duration::ZERO)),
-            (Self::List, "" | "[]") => Ok(Value::List(Vec::new())),
-            (Self::List, list) => {
-                self.parse(flag, &[list.trim_start_matches('[').trim_end_matches(']')])
+    /// The value of a flag that is not given. A table with a default that is no value of its type is a mistake in the
+    /// table; a test reads them all.
+    pub(super) fn default(self, default: &str) -> Value {
+        let inner = default.trim_matches('"').trim_start_matches('[').trim_end_matches(']');
+        let empty = match self {
+            Self::Bool => Value::Bool(false),
+            Self::Int | Self::Int32 | Self::Level => Value::Int(0),
+            Self::Float | Self::Float32 => Value::Float(0.0),
+            Self::Duration => Value::Duration(Duration::ZERO),
+            Self::List | Self::Ints | Self::CertKeys => Value::List(Vec::new()),
+            Self::Map | Self::Multimap => Value::Map(Vec::new()),
+            Self::Version => Value::Text("false".to_owned()),
+            Self::Quantity => Value::Text("0".to_owned()),
+            Self::Ip | Self::Levels | Self::Text => Value::Text(String::new()),
+        };
+        if inner.is_empty() { empty } else { self.read(None, inner).unwrap_or(empty) }
+    }
+
+    /// The value as pflag prints it.
+    pub(super) fn print(self, value: &Value) -> String {
+        print::value(self, value)
+    }
+}
+
+const QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+fn more(before: Option<Value>, items: Vec<String>) -> Value {
+    match before {
+        Some(Value::List(mut list)) => {
+            list.extend(items);
+            Value::List(list)
+        }
+        _ => Value::List(items),
+    }
+}
+
+/// A key that is given again takes its last value, but for a multimap's, whose values add up.
+fn more_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
+    match before {
+        Some(Value::Map(mut map)) => {
+            map.extend(pairs);
+            Value::Map(map)
+        }
+        _ => Value::Map(pairs),
+    }
+}
+
+fn syntax(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: invalid syntax")
+}
+
+fn out_of_range(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: value out of range")
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(syntax("ParseBool", text)),
+    }
+}
+
+/// A whole number with Go's prefixes: `0x` is sixteen's, `0b` two's, `0o` and `0` eight's.
+fn whole(function: &str, text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let lower = digits.to_ascii_lowercase();
+    let (base, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, lower.as_str()),
+    };
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
+        return Err(syntax(function, text));
+    }
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    i64::from_str_radix(&format!("{sign}{digits}"), base).map_err(|_| out_of_range(function, text))
+}
+
+fn level(text: &str) -> Result<i64, String> {
+    if text.starts_with(['-', '+']) {
+        return Err(syntax("ParseUint", text));
+    }
+    let level = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i64>());
+    let level = level.and_then(Result::ok).ok_or_else(|| syntax("ParseUint", text))?;
+    i32::try_from(level).map(i64::from).map_err(|_| out_of_range("ParseUint", text))
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| syntax("ParseFloat", text))?;
+    let spelled = text.to_ascii_lowercase().contains("inf");
+    if value.is_infinite() && !spelled {
+        return Err(out_of_range("ParseFloat", text));
+    }
+    Ok(value)
+}
+
+/// One line of comma-separated values, of which some may be quoted.
+fn separated(text: &str) -> Result<Vec<String>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut items, mut rest) = (Vec::new(), text);
+    loop {
+        let (item, after) = match rest.strip_prefix('"') {
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                if let Some(at) = rest[..end].find('"') {
+                    let column = text.len() - rest.len() + at + 1;
+                    return Err(format!(
+                        "parse error on line 1, column {column}: bare \" in non-quoted-field"
+                    ));
+                }
+                (rest[..end].to_owned(), &rest[end..])
             }
-            _ => self.parse(flag, &[default]),
+            Some(quoted) => {
+                let (item, after) = unquote(quoted);
+                if after.is_some_and(|after| after.is_empty() || after.starts_with(',')) {
+                    (item, after.unwrap_or_default())
+                } else {
+                    let column = text.len() + 1 - after.map_or(0, str::len);
+                    return Err(format!(
+                        "parse error on line 1, column {column}: extraneous or missing \" in quoted-field"
+                    ));
+                }
+            }
+        };
+        items.push(item);
+        match after.strip_prefix(',') {
+            Some(after) => rest = after,
+            None => return Ok(items),
         }
     }
+}
+
+/// What stands before the closing quote, two of which are one, and what follows it.
+fn unquote(quoted: &str) -> (String, Option<&str>) {
+    let (mut item, mut rest) = (String::new(), quoted);
+    while let Some((before, after)) = rest.split_once('"') {
+        item.push_str(before);
+        let Some(next) = after.strip_prefix('"') else { return (item, Some(after)) };
+        item.push('"');
+        rest = next;
+    }
+    (item, None)
+}
+
+fn ints(text: &str) -> Result<Vec<String>, String> {
+    let int = |text: &str| {
+        let value = text.trim();
+        if value.is_empty()
+            || !value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit())
+        {
+            return Err(syntax("ParseInt", value));
+        }
+        value.parse::<i32>().map(|int| int.to_string()).map_err(|_| out_of_range("ParseInt", value))
+    };
+    text.split(',').map(int).collect()
+}
+
+fn cert_key(text: &str) -> Result<String, String> {
+    let (files, names) =
+        text.split_once(':').map_or((text, None), |(files, names)| (files, Some(names)));
+    let files: Vec<&str> = files.trim().split(',').map(str::trim).collect();
+    let names: Option<Vec<&str>> = match names.map(str::trim) {
+        Some("") => return Err("empty names list is not allowed".to_owned()),
+        names => names.map(|names| names.split(',').map(str::trim).collect()),
+    };
+    match files.as_slice() {
+        [certificate, key] => Ok(match names {
+            Some(names) => format!("{certificate},{key}:{}", names.join(",")),
+            None => format!("{certificate},{key}"),
+        }),
+        _ => Err("expected comma separated certificate and key file paths".to_owned()),
+    }
+}
+
+fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let items = match text.matches('=').count() {
+        0 => return Err(format!("{text} must be formatted as key=value")),
+        1 => vec![text.trim_matches('"').to_owned()],
+        _ => separated(text)?,
+    };
+    let pair = |item: String| match item.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(format!("{item} must be formatted as key=value")),
+    };
+    items.into_iter().map(pair).collect()
+}
+
+fn components(text: &str) -> Vec<(String, String)> {
+    let pair = |item: &str| {
+        let (component, value) = item.split_once(':').unwrap_or(("", item));
+        (component.trim().to_owned(), value.trim().to_owned())
+    };
+    text.split(',').filter(|item| !item.is_empty()).map(pair).collect()
+}
+
+fn levels(text: &str) -> Result<String, String> {
+    let mut levels = Vec::new();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let Some((pattern, verbosity)) = item.split_once('=') else {
+            return Err(format!("{item:?} does not have the pattern=N format"));
+        };
+        let verbosity =
+            level(verbosity).map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
+        levels.push(format!("{pattern}={verbosity}"));
+    }
+    Ok(levels.join(","))
 }

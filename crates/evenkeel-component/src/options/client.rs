@@ -1,6 +1,6 @@
 //! How a program reaches its cluster.
 
-use crate::flags::{Reader, ValueError};
+use crate::flags::Reader;
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -19,19 +19,20 @@ pub struct ClientOptions {
 
 impl ClientOptions {
     /// Checks what was given.
-    ///
-    /// # Errors
-    /// When a value is not allowed; the error names the flag.
-    pub fn check(read: &Reader) -> Result<Self, ValueError> {
-        let burst = read.int("kube-api-burst")?;
-        Ok(Self {
-            kubeconfig: read.path("kubeconfig")?,
-            master: read.path("master")?,
-            own_credentials: read.bool("use-service-account-credentials")?,
-            qps: read.float("kube-api-qps")? as f32,
-            burst: u32::try_from(burst).map_err(|_| {
-                ValueError::refused("kube-api-burst", burst.to_string(), "must not be negative")
-            })?,
-        })
+    pub fn check(read: &Reader) -> Self {
+        let burst = read.int("kube-api-burst");
+        Self {
+            kubeconfig: read.path("kubeconfig"),
+            master: read.path("master"),
+            own_credentials: read.bool("use-service-account-credentials"),
+            qps: read.float("kube-api-qps") as f32,
+            burst: u32::try_from(burst).unwrap_or_else(|_| {
+                read.refuse(
+                    "kube-api-burst",
+                    format!("kube-api-burst must be non-negative, but got {burst}"),
+                );
+                0
+            }),
+        }
     }
 }

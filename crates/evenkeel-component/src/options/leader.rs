@@ -1,6 +1,6 @@
 //! When a program may lead.
 
-use crate::flags::{Reader, ValueError};
+use crate::flags::Reader;
 use std::time::Duration;
 
 /// Leader election.
@@ -22,51 +22,53 @@ pub struct LeaderOptions {
 
 impl LeaderOptions {
     /// Checks what was given.
-    ///
-    /// # Errors
-    /// When a value is not allowed; the error names the flag.
-    pub fn check(read: &Reader) -> Result<Self, ValueError> {
+    pub fn check(read: &Reader) -> Self {
         let leader = Self {
-            elect: read.bool("leader-elect")?,
-            lease_duration: read.duration("leader-elect-lease-duration")?,
-            renew_deadline: read.duration("leader-elect-renew-deadline")?,
-            retry_period: read.duration("leader-elect-retry-period")?,
-            name: read.text("leader-elect-resource-name")?,
-            namespace: read.text("leader-elect-resource-namespace")?,
+            elect: read.bool("leader-elect"),
+            lease_duration: read.duration("leader-elect-lease-duration"),
+            renew_deadline: read.duration("leader-elect-renew-deadline"),
+            retry_period: read.duration("leader-elect-retry-period"),
+            name: read.text("leader-elect-resource-name"),
+            namespace: read.text("leader-elect-resource-namespace"),
         };
-        let lock = read.text("leader-elect-resource-lock")?;
+        let lock = read.text("leader-elect-resource-lock");
+        if !leader.elect {
+            return leader;
+        }
         if lock != "leases" {
-            return Err(ValueError::refused("leader-elect-resource-lock", lock, "want leases"));
+            read.refuse("leader-elect-resource-lock", "resourceLock value must be \"leases\"");
         }
-        if leader.elect {
-            leader.check_periods()?;
+        for (flag, field, value) in [
+            ("leader-elect-resource-name", "resourceName", &leader.name),
+            ("leader-elect-resource-namespace", "resourceNamespace", &leader.namespace),
+        ] {
+            if value.is_empty() {
+                read.refuse(flag, format!("{field}: Required value"));
+            }
         }
-        Ok(leader)
+        leader.check_periods(read);
+        leader
     }
 
     /// A leader must have time for several tries before the deadline, and give up before others take over.
-    fn check_periods(&self) -> Result<(), ValueError> {
-        use crate::flags::duration::print;
-        if self.retry_period.is_zero() {
-            return Err(ValueError::refused(
-                "leader-elect-retry-period",
-                "0s",
-                "must be greater than zero",
-            ));
+    fn check_periods(&self, read: &Reader) {
+        let positive = [
+            ("leader-elect-lease-duration", "leaseDuration", self.lease_duration),
+            ("leader-elect-renew-deadline", "renewDeadline", self.renew_deadline),
+            ("leader-elect-retry-period", "retryPeriod", self.retry_period),
+        ];
+        for (flag, field, period) in positive {
+            if period.is_zero() {
+                read.refuse(flag, format!("{field} must be greater than zero"));
+            }
         }
         if self.lease_duration <= self.renew_deadline {
-            let given = print(self.lease_duration);
-            return Err(ValueError::refused(
-                "leader-elect-lease-duration",
-                given,
-                "must be greater than the renew deadline",
-            ));
+            let rule = "leaseDuration must be greater than renewDeadline";
+            read.refuse("leader-elect-lease-duration", rule);
         }
         if self.renew_deadline <= self.retry_period.mul_f64(1.2) {
-            let given = print(self.renew_deadline);
-            let reason = "must be greater than the retry period times its jitter of 1.2";
-            return Err(ValueError::refused("leader-elect-renew-deadline", given, reason));
+            let rule = "renewDeadline must be greater than retryPeriod*JitterFactor";
+            read.refuse("leader-elect-renew-deadline", rule);
         }
-        Ok(())
     }
 }

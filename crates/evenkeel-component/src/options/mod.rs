@@ -1,9 +1,15 @@
-//! Options that several programs have, checked.
+//! Options that several programs have, checked with upstream's rules and, mostly, words.
 
 mod client;
 mod leader;
+mod logging;
+mod metrics;
 mod serving;
+mod tls;
 
 pub use client::ClientOptions;
 pub use leader::LeaderOptions;
-pub use serving::ServingOptions;
+pub use logging::{Format, LoggingOptions};
+pub use metrics::MetricsOptions;
+pub use serving::{RequestHeader, ServingOptions};
+pub use tls::{NamedCertificate, TlsOptions, TlsVersion};

@@ -1,6 +1,7 @@
 //! What a program serves, and to whom.
 
-use crate::flags::{Reader, ValueError};
+use super::TlsOptions;
+use crate::{features::FeatureGates, flags::Reader};
 use std::{net::IpAddr, time::Duration};
 
 /// What is served, and to whom.
@@ -14,12 +15,28 @@ pub struct ServingOptions {
     pub certificate: Option<(String, String)>,
     /// Folder for a self-signed certificate; in memory when empty.
     pub cert_dir: Option<String>,
+    /// Versions, ciphers, curves, and certificates by name.
+    pub tls: TlsOptions,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+    /// Most streams of a HTTP/2 connection; the library's own limit when `None`.
+    pub http2_streams: Option<u32>,
+    /// Whether the address may be in use by a socket that is closing (`SO_REUSEADDR`).
+    pub share_address: bool,
+    /// Whether the port may be in use by another program (`SO_REUSEPORT`).
+    pub share_port: bool,
     /// Kubeconfig for token reviews.
     pub authentication_kubeconfig: Option<String>,
     /// Kubeconfig for access reviews.
     pub authorization_kubeconfig: Option<String>,
     /// CA of client certificates.
     pub client_ca: Option<String>,
+    /// What a proxy in front says of its clients.
+    pub request_header: RequestHeader,
+    /// Whether the cluster is not asked for client CA and request headers that were not given.
+    pub skip_lookup: bool,
+    /// Whether the program goes on when the cluster cannot be asked for them.
+    pub tolerate_lookup_failure: bool,
     /// Paths that anyone may get.
     pub always_allow: Vec<String>,
     /// How long token reviews are remembered.
@@ -30,39 +47,138 @@ pub struct ServingOptions {
     pub denied_ttl: Duration,
 }
 
+/// What a proxy in front says of its clients, and which proxies are believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// CA of proxies' certificates; nobody is believed without one.
+    pub client_ca: Option<String>,
+    /// Common names of proxies; all when empty.
+    pub allowed_names: Vec<String>,
+    /// Headers with the user's name.
+    pub username: Vec<String>,
+    /// Headers with the user's uid.
+    pub uid: Vec<String>,
+    /// Headers with the user's groups.
+    pub group: Vec<String>,
+    /// Beginnings of headers with more about the user.
+    pub extra_prefix: Vec<String>,
+}
+
+/// Flags that nothing behind the secure port reads yet.
+const IDLE: [&str; 16] = [
+    "authentication-skip-lookup",
+    "authentication-tolerate-lookup-failure",
+    "disable-http2-serving",
+    "http2-max-streams-per-connection",
+    "permit-address-sharing",
+    "permit-port-sharing",
+    "requestheader-allowed-names",
+    "requestheader-client-ca-file",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+    "tls-cipher-suites",
+    "tls-curve-preferences",
+    "tls-min-version",
+    "tls-sni-cert-key",
+];
+
 impl ServingOptions {
     /// Checks what was given.
-    ///
-    /// # Errors
-    /// When a value is not allowed; the error names the flag.
-    pub fn check(read: &Reader) -> Result<Self, ValueError> {
-        let address = read.text("bind-address")?;
-        let certificate = match (read.path("tls-cert-file")?, read.path("tls-private-key-file")?) {
+    pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
+        read.idle(&IDLE);
+        let port = read.int("secure-port");
+        if port > 65535 {
+            let rule = "must be between 1 and 65535, inclusive. It cannot be turned off with 0";
+            read.refuse("secure-port", format!("--secure-port {port} {rule}"));
+        } else if port < 0 {
+            let rule = "must be between 0 and 65535, inclusive. 0 for turning off secure port";
+            read.refuse("secure-port", format!("--secure-port {port} {rule}"));
+        }
+        let certificate = match (read.path("tls-cert-file"), read.path("tls-private-key-file")) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            (given, _) => {
-                let reason = "--tls-cert-file and --tls-private-key-file go together";
-                return Err(ValueError::refused(
-                    "tls-cert-file",
-                    given.unwrap_or_default(),
-                    reason,
-                ));
+            _ => {
+                let rule = "--tls-cert-file and --tls-private-key-file must be given together";
+                read.refuse("tls-cert-file", rule);
+                None
             }
         };
-        Ok(Self {
-            address: address.parse().map_err(|_| {
-                ValueError::refused("bind-address", &address, "is not an IP address")
-            })?,
-            port: read.port("secure-port")?,
+        let streams = u32::try_from(read.int("http2-max-streams-per-connection")).ok();
+        Self {
+            address: read.ip("bind-address"),
+            port: u16::try_from(port).unwrap_or_default(),
             certificate,
-            cert_dir: read.path("cert-dir")?,
-            authentication_kubeconfig: read.path("authentication-kubeconfig")?,
-            authorization_kubeconfig: read.path("authorization-kubeconfig")?,
-            client_ca: read.path("client-ca-file")?,
-            always_allow: read.list("authorization-always-allow-paths")?,
-            token_ttl: read.duration("authentication-token-webhook-cache-ttl")?,
-            granted_ttl: read.duration("authorization-webhook-cache-authorized-ttl")?,
-            denied_ttl: read.duration("authorization-webhook-cache-unauthorized-ttl")?,
-        })
+            cert_dir: read.path("cert-dir"),
+            tls: TlsOptions::check(read),
+            http2: !read.bool("disable-http2-serving"),
+            http2_streams: streams.filter(|streams| *streams > 0),
+            share_address: read.bool("permit-address-sharing"),
+            share_port: read.bool("permit-port-sharing"),
+            authentication_kubeconfig: read.path("authentication-kubeconfig"),
+            authorization_kubeconfig: read.path("authorization-kubeconfig"),
+            client_ca: read.path("client-ca-file"),
+            request_header: RequestHeader::check(read, gates),
+            skip_lookup: read.bool("authentication-skip-lookup"),
+            tolerate_lookup_failure: read.bool("authentication-tolerate-lookup-failure"),
+            always_allow: read.list("authorization-always-allow-paths"),
+            token_ttl: read.duration("authentication-token-webhook-cache-ttl"),
+            granted_ttl: read.duration("authorization-webhook-cache-authorized-ttl"),
+            denied_ttl: read.duration("authorization-webhook-cache-unauthorized-ttl"),
+        }
+    }
+}
+
+impl RequestHeader {
+    fn check(read: &Reader, gates: &FeatureGates) -> Self {
+        let list = |flag: &str| {
+            let list = read.list(flag);
+            if list.iter().any(|item| item.trim().is_empty()) {
+                read.refuse(flag, format!("empty value in {flag:?}"));
+            }
+            list
+        };
+        let header = Self {
+            client_ca: read.path("requestheader-client-ca-file"),
+            username: list("requestheader-username-headers"),
+            group: list("requestheader-group-headers"),
+            extra_prefix: list("requestheader-extra-headers-prefix"),
+            allowed_names: list("requestheader-allowed-names"),
+            uid: list("requestheader-uid-headers"),
+        };
+        let uid = "requestheader-uid-headers";
+        let standard = header.uid.iter().any(|name| name.eq_ignore_ascii_case("X-Remote-Uid"));
+        if !header.uid.is_empty() && !gates.enabled("RemoteRequestHeaderUID") {
+            read.refuse(uid, "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled");
+        } else if !header.uid.is_empty() && !standard {
+            read.refuse(
+                uid,
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
+            );
+        }
+        header
+    }
+
+    /// What aggregation needs and these headers leave out.
+    pub fn warnings(&self) -> Vec<String> {
+        let lists = [
+            ("requestheader-username-headers", &self.username, "X-Remote-User header"),
+            ("requestheader-group-headers", &self.group, "X-Remote-Group header"),
+            (
+                "requestheader-extra-headers-prefix",
+                &self.extra_prefix,
+                "X-Remote-Extra- header prefix",
+            ),
+        ];
+        let lacking = lists.iter().filter(|(_, list, standard)| {
+            let name = standard.split(' ').next().unwrap_or_default();
+            !list.is_empty() && !list.iter().any(|item| item.eq_ignore_ascii_case(name))
+        });
+        lacking
+            .map(|(flag, _, standard)| {
+                format!("--{flag} is set without specifying the standard {standard} - API aggregation will not work")
+            })
+            .collect()
     }
 }

@@ -8,6 +8,7 @@ mod tell;
 
 use anyhow::{Context, Result, bail};
 use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
 use kubeconfig::Home;
 pub(crate) use options::Args;
@@ -20,7 +21,7 @@ const STOP: Duration = Duration::from_secs(5);
 /// Runs `evenkeel up` and says how it ended.
 pub(crate) fn main(args: Args) -> ExitCode {
     let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
-    evenkeel_component::logging::start(verbosity, false);
+    evenkeel_component::logging::start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended =
         runtime.context("the runtime cannot start").and_then(|runtime| runtime.block_on(run(args)));

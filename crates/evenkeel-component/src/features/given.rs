@@ -1,0 +1,156 @@
+//! What `--feature-gates` asks for, checked.
+
+use super::{
+    FeatureGates, Stage, Versions,
+    table::{GATES, Gate},
+};
+use std::collections::BTreeMap;
+
+/// Gates as they were asked for, and what there is to say about that.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved {
+    /// The gates.
+    pub gates: FeatureGates,
+    /// What is not allowed, in upstream's words.
+    pub problems: Vec<String>,
+    /// What is allowed, but better not done.
+    pub warnings: Vec<String>,
+}
+
+impl FeatureGates {
+    /// From the values of `--emulated-version`, `--min-compatibility-version` and `--feature-gates` (component and
+    /// `Gate=true`, in the order given).
+    pub fn resolve(
+        emulated: &[String],
+        min_compatibility: &[String],
+        gates: &[(String, String)],
+    ) -> Resolved {
+        let mut resolved = Resolved::default();
+        match Versions::read(emulated, min_compatibility) {
+            Ok(versions) => resolved.gates.versions = versions,
+            Err(problem) => {
+                resolved.problems.push(problem);
+                return resolved;
+            }
+        }
+        resolved.problems = resolved.gates.versions.problems();
+        match pairs(gates) {
+            Ok(asked) => resolved.set(&asked),
+            Err(problem) => resolved.problems.push(problem),
+        }
+        resolved
+    }
+}
+
+/// The gates of this component and what each shall be.
+fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
+    let prefixed = |prefix: &str| given.iter().any(|(component, _)| component == prefix);
+    if prefixed("") && prefixed("kube") {
+        let rule = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
+        return Err(rule.to_owned());
+    }
+    let mut asked = BTreeMap::new();
+    for (component, pair) in given {
+        if !matches!(component.as_str(), "" | "kube") {
+            return Err(format!("component not registered: {component}"));
+        }
+        if pair.is_empty() {
+            continue;
+        }
+        let Some((gate, value)) = pair.split_once('=') else {
+            return Err(format!("missing bool value for {}", pair.trim()));
+        };
+        let (gate, value) = (gate.trim(), value.trim());
+        let on = match value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            _ => {
+                let reason = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
+                return Err(format!("invalid value of {gate}={value}, err: {reason}"));
+            }
+        };
+        asked.insert(gate, on);
+    }
+    Ok(asked)
+}
+
+impl Resolved {
+    fn set(&mut self, asked: &BTreeMap<&str, bool>) {
+        let before = self.problems.len();
+        for (asked_name, on) in asked {
+            let Some((name, gate)) = GATES.get_key_value(*asked_name) else {
+                self.problems.push(format!("unrecognized feature gate: {asked_name}"));
+                return;
+            };
+            match *name {
+                "AllAlpha" => self.set_all(Stage::Alpha, *on, asked),
+                "AllBeta" => self.set_all(Stage::Beta, *on, asked),
+                _ => self.set_one(name, gate, *on),
+            }
+            if matches!(*name, "AllAlpha" | "AllBeta") {
+                self.gates.set.insert(name, *on);
+            }
+        }
+        if self.problems.len() == before {
+            self.check_needs();
+        }
+    }
+
+    fn set_one(&mut self, name: &'static str, gate: &Gate, on: bool) {
+        let Versions { emulated, min_compatibility } = self.gates.versions;
+        let cannot = format!("cannot set feature gate {name} to {on}, feature is");
+        let Some(spec) = gate.at(self.gates.versions) else {
+            self.problems.push(format!(
+                "{cannot} PreAlpha at emulated version {emulated}, min compatibility version {min_compatibility}"
+            ));
+            return;
+        };
+        if spec.locked && spec.default != on {
+            self.problems.push(format!("{cannot} locked to {}", spec.default));
+            return;
+        }
+        self.gates.set.insert(name, on);
+        let kind = match spec.stage {
+            Stage::Deprecated => "deprecated",
+            Stage::Stable => "GA",
+            Stage::PreAlpha | Stage::Alpha | Stage::Beta => {
+                return self.warn_of_emulated(name, spec.stage, on);
+            }
+        };
+        self.warnings.push(format!(
+            "setting {kind} feature gate {name}={on}. It will be removed in a future release."
+        ));
+    }
+
+    /// Alpha features as an older version had them are nobody's promise.
+    fn warn_of_emulated(&mut self, name: &str, stage: Stage, on: bool) {
+        if on && stage == Stage::Alpha && self.gates.versions.emulated < super::version::BINARY {
+            self.warnings.push(format!(
+                "the alpha feature {name} is on in an emulated version, which is unsupported"
+            ));
+        }
+    }
+
+    /// Sets all gates of a stage that are not set by name.
+    fn set_all(&mut self, stage: Stage, on: bool, asked: &BTreeMap<&str, bool>) {
+        for (name, gate) in GATES.iter() {
+            let of_stage = gate.at(self.gates.versions).is_some_and(|spec| spec.stage == stage);
+            if of_stage && !asked.contains_key(name) {
+                self.gates.set.insert(name, on);
+            }
+        }
+    }
+
+    fn check_needs(&mut self) {
+        for (name, gate) in GATES.iter().filter(|(name, _)| self.gates.enabled(name)) {
+            let off: Vec<&str> =
+                gate.needs.iter().copied().filter(|need| !self.gates.enabled(need)).collect();
+            if !off.is_empty() {
+                self.problems.push(format!(
+                    "{name} is enabled, but depends on features that are disabled: [{}]",
+                    off.join(" ")
+                ));
+            }
+        }
+    }
+}

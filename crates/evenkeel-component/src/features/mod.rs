@@ -1,0 +1,92 @@
+//! Feature gates and the versions that they depend on: `--feature-gates`, `--emulated-version` and
+//! `--min-compatibility-version` (KEP-4330), checked in upstream's words.
+
+mod given;
+mod table;
+mod version;
+
+pub use given::Resolved;
+pub use table::Stage;
+pub use version::{BINARY, Version, Versions};
+
+use prometheus::{Opts, Registry};
+use std::collections::BTreeMap;
+use table::{GATES, Spec};
+
+/// Which features are on. Cheap to clone where it is shared as an `Arc`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FeatureGates {
+    versions: Versions,
+    /// What was said on the command line, `AllAlpha` and `AllBeta` taken apart.
+    set: BTreeMap<&'static str, bool>,
+}
+
+impl FeatureGates {
+    /// Whether a feature is on. One that is not known is off.
+    pub fn enabled(&self, gate: &str) -> bool {
+        match self.set.get(gate) {
+            Some(on) => *on,
+            None => self.spec(gate).is_some_and(|spec| spec.default),
+        }
+    }
+
+    /// What the versions are that features depend on.
+    pub fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// All gates that there are at these versions: name, stage, whether it is on.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> + '_ {
+        GATES.iter().map(|(name, gate)| {
+            (
+                *name,
+                gate.at(self.versions).map_or(Stage::PreAlpha, |spec| spec.stage),
+                self.enabled(name),
+            )
+        })
+    }
+
+    /// `kubernetes_feature_enabled`, a series for each gate.
+    ///
+    /// # Errors
+    /// When the registry has it already.
+    pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+        let help = "This metric records the data about the stage and enablement of a k8s feature.";
+        let gauge = prometheus::GaugeVec::new(
+            Opts::new("kubernetes_feature_enabled", help),
+            &["name", "stage"],
+        )?;
+        for (name, stage, on) in self.iter() {
+            gauge.with_label_values(&[name, stage.label()]).set(f64::from(u8::from(on)));
+        }
+        registry.register(Box::new(gauge))
+    }
+
+    fn spec(&self, gate: &str) -> Option<&'static Spec> {
+        GATES.get(gate)?.at(self.versions)
+    }
+}
+
+/// What the help text says of `--feature-gates`: the gates that may be set at will.
+pub fn options() -> String {
+    let versions = Versions::default();
+    let newest = Versions { min_compatibility: versions.emulated, ..versions };
+    let mut lines = Vec::new();
+    for (name, gate) in GATES.iter() {
+        let (now, then) = (gate.at(versions), gate.at(newest));
+        let mut forms: Vec<String> = now.and_then(|spec| spec.option(name)).into_iter().collect();
+        if now != then {
+            forms.extend(then.and_then(|spec| {
+                let least = spec.min_compatibility?;
+                Some(format!("{} if --min-compatibility-version>={least}", spec.option(name)?))
+            }));
+        }
+        if !forms.is_empty() {
+            lines.push(format!("kube:{}", forms.join(", or ")));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Every gate of upstream's kube-controller-manager, as recorded from its registry: its stage, default and lock from each
+//! version on.
+
+use super::{Version, Versions};
+use std::{collections::BTreeMap, sync::LazyLock};
+
+const TABLE: &str = include_str!("../../data/feature-gates.tsv");
+
+/// How ripe a feature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Not there yet at the version that is emulated.
+    PreAlpha,
+    /// May change or go.
+    Alpha,
+    /// Will stay.
+    Beta,
+    /// Is there for good.
+    Stable,
+    /// Will go.
+    Deprecated,
+}
+
+impl Stage {
+    /// As metrics name it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::PreAlpha => "PRE-ALPHA",
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        match text {
+            "ALPHA" => Self::Alpha,
+            "BETA" => Self::Beta,
+            "DEPRECATED" => Self::Deprecated,
+            "" => Self::Stable,
+            _ => Self::PreAlpha,
+        }
+    }
+}
+
+/// What holds of a gate from one version on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spec {
+    pub(super) from: Version,
+    pub(super) stage: Stage,
+    pub(super) default: bool,
+    pub(super) locked: bool,
+    /// Holds only where all others are at least this new.
+    pub(super) min_compatibility: Option<Version>,
+}
+
+impl Spec {
+    /// As the help text shows it; `None` for one that there is no use in setting.
+    pub(super) fn option(&self, name: &str) -> Option<String> {
+        let settable = matches!(self.stage, Stage::Alpha | Stage::Beta);
+        settable.then(|| {
+            format!("{name}=true|false ({} - default={})", self.stage.label(), self.default)
+        })
+    }
+}
+
+/// One gate.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// Oldest first.
+    specs: Vec<Spec>,
+    /// Gates that must be on for it to be on.
+    pub(super) needs: Vec<&'static str>,
+}
+
+impl Gate {
+    /// What holds of it at these versions; `None` where it is not there yet.
+    pub(super) fn at(&self, versions: Versions) -> Option<&Spec> {
+        self.specs.iter().rev().find(|spec| {
+            spec.from <= versions.emulated
+                && spec.min_compatibility.is_none_or(|least| versions.min_compatibility >= least)
+        })
+    }
+}
+
+/// All gates by name.
+pub(super) static GATES: LazyLock<BTreeMap<&'static str, Gate>> = LazyLock::new(|| {
+    let mut gates: BTreeMap<&str, Gate> = BTreeMap::new();
+    for line in TABLE.lines().skip(1) {
+        let mut cells = line.split('\t');
+        let mut next = || cells.next().unwrap_or_default();
+        let (name, from, stage, default, locked) = (next(), next(), next(), next(), next());
+        let (least, needs) = (next(), next());
+        let gate = gates.entry(name).or_default();
+        gate.specs.extend(Version::parse(from).map(|from| Spec {
+            from,
+            stage: Stage::read(stage),
+            default: default == "true",
+            locked: locked == "true",
+            min_compatibility: Version::parse(least),
+        }));
+        gate.needs = needs.split(',').filter(|need| !need.is_empty()).collect();
+    }
+    gates
+});

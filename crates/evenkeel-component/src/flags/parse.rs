@@ -1,0 +1,318 @@
+//! Reads a command line as pflag and cobra do.
+
+use super::{Flag, Flags, Value};
+use std::collections::BTreeMap;
+
+/// A command line that cannot be read; upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(String);
+
+/// What a command line asks for.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// To show the help text.
+    Help,
+    /// To show the version; all of it.
+    Version {
+        /// Whether the build's details are wanted.
+        raw: bool,
+    },
+    /// To run.
+    Run(Given),
+}
+
+/// What was given on the command line, with defaults behind it.
+#[derive(Debug, Clone)]
+pub struct Given {
+    flags: Flags,
+    given: BTreeMap<&'static str, Value>,
+}
+
+impl Flags {
+    /// Reads the arguments of `program` (without its name).
+    ///
+    /// # Errors
+    /// When a flag is unknown or lacks its value, when a value is none of its type, and when anything else is given.
+    pub fn parse(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<Asked, UsageError> {
+        let mut reading = Reading { flags: self, given: BTreeMap::new(), others: Vec::new() };
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            if argument == "--" {
+                reading.others.extend(arguments);
+                break;
+            }
+            match (argument.strip_prefix("--"), argument.strip_prefix('-')) {
+                (Some(flag), _) => reading.long(&argument, flag, &mut arguments)?,
+                (None, Some(letters)) if !letters.is_empty() => {
+                    reading.short(&argument, letters, &mut arguments)?;
+                }
+                _ => reading.others.push(argument),
+            }
+        }
+        let Reading { given, others, .. } = reading;
+        if given.get("help") == Some(&Value::Bool(true)) {
+            return Ok(Asked::Help);
+        }
+        if !others.is_empty() {
+            let others: Vec<String> = others.iter().map(|other| format!("{other:?}")).collect();
+            let others = others.join(" ");
+            return Err(UsageError(format!(
+                "{program:?} does not take any arguments, got [{others}]"
+            )));
+        }
+        match given.get("version") {
+            Some(Value::Text(version)) if version == "raw" => Ok(Asked::Version { raw: true }),
+            Some(Value::Text(version)) if version == "true" => Ok(Asked::Version { raw: false }),
+            _ => Ok(Asked::Run(Given { flags: self.clone(), given })),
+        }
+    }
+}
+
+/// A command line, half read.
+struct Reading<'a> {
+    flags: &'a Flags,
+    given: BTreeMap<&'static str, Value>,
+    others: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// `--flag`, `--flag=value` or `--flag value`; underscores are dashes.
+    fn long(
+        &mut self,
+        argument: &str,
+        flag: &str,
+        rest: &mut impl Iterator<Item = String>,
+    ) -> Result<(), UsageError> {
+        if flag.starts_with(['-', '=']) {
+            return Err(UsageError(format!("bad flag syntax: {argument}")));
+        }
+        let (name, value) = flag
+            .split_once('=')
+            .map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        let name = name.replace('_', "-");
+        let Some(flag) = self.flags.get(&name) else {
+            return Err(UsageError(format!("unknown flag: --{name}")));
+        };
+        let value = value.or_else(|| flag.kind.alone().map(str::to_owned)).or_else(|| rest.next());
+        match value {
+            Some(value) => self.set(flag, &value),
+            None => Err(UsageError(format!("flag needs an argument: --{name}"))),
+        }
+    }
+
+    /// `-f`, `-fvalue`, `-f=value` or `-f value`.
+    fn short(
+        &mut self,
+        argument: &str,
+        letters: &str,
+        rest: &mut impl Iterator<Item = String>,
+    ) -> Result<(), UsageError> {
+        let mut letters = letters;
+        while let Some(letter) = letters.chars().next() {
+            let after = &letters[letter.len_utf8()..];
+            let Some(flag) = self.flags.iter().find(|flag| flag.short() == Some(letter)) else {
+                return Err(UsageError(format!(
+                    "unknown shorthand flag: {letter:?} in {argument}"
+                )));
+            };
+            if let Some(value) = after.strip_prefix('=') {
+                return self.set(flag, value);
+            }
+            if let Some(alone) = flag.kind.alone() {
+                self.set(flag, alone)?;
+                letters = after;
+                continue;
+            }
+            if !after.is_empty() {
+                return self.set(flag, after);
+            }
+            return match rest.next() {
+                Some(value) => self.set(flag, &value),
+                None => {
+                    Err(UsageError(format!("flag needs an argument: {letter:?} in {argument}")))
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, flag: &Flag, text: &str) -> Result<(), UsageError> {
+        let value = flag.kind.read(self.given.remove(flag.name), text).map_err(|error| {
+            let shown = match flag.short() {
+                Some(letter) => format!("-{letter}, --{}", flag.name),
+                None => format!("--{}", flag.name),
+            };
+            UsageError(format!("invalid argument {text:?} for {shown:?} flag: {error}"))
+        })?;
+        self.given.insert(flag.name, value);
+        Ok(())
+    }
+}
+
+impl Given {
+    /// Names that were given.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.given.keys().copied()
+    }
+
+    /// The value of a flag: as given, else its default; `None` where there is no such flag.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        if let Some(value) = self.given.get(name) {
+            return Some(value.clone());
+        }
+        let flag = self.flags.get(name)?;
+        Some(flag.kind.default(flag.default))
+    }
+
+    /// The value of a flag, as pflag prints it.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let flag = self.flags.get(name)?;
+        self.value(name).map(|value| flag.kind.print(&value))
+    }
+
+    /// All flags, in the table's order.
+    pub fn flags(&self) -> &Flags {
+        &self.flags
+    }
+
+    /// The flags that were given although they are retired, and why they are.
+    pub fn retired(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        let given = self.flags.iter().filter(|flag| self.given.contains_key(flag.name));
+        given.filter_map(|flag| Some((flag.name, flag.retired?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const TABLE: &str = "section\tflag\ttype\tdefault\nGeneric\tleader-elect\tbool\ttrue\nGeneric\tkube-api-qps\tfloat32\t20\n\
+        Generic\tcontrollers\tstrings\t[*]\nGeneric\tmin-resync-period\tduration\t12h0m0s\nLogs\tv\tLevel\t\n\
+        Misc\tkubeconfig\tstring\t\nSecure serving\tbind-address\tip\t0.0.0.0\nSecure serving\ttls-curve-preferences\tint32Slice\t[]\n\
+        Secure serving\ttls-sni-cert-key\tnamedCertKey\t[]\nMetrics\tallow-metric-labels\tstringToString\t[]\n\
+        Generic\tfeature-gates\tcolonSeparatedMultimapStringString\t\nLogs\tvmodule\tpattern=N,...\t\nGlobal\thelp\tbool\t\n\
+        Secure serving\tsecure-port\tint\t10257\nLogs\tlog-json-info-buffer-size\tquantity\t\nGlobal\tversion\tversion[=true]\t\n";
+
+    fn read(arguments: &[&str]) -> Result<Asked, String> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        Flags::from_table(TABLE, "").parse("program", arguments).map_err(|error| error.to_string())
+    }
+
+    fn given(arguments: &[&str]) -> Given {
+        match read(arguments) {
+            Ok(Asked::Run(given)) => given,
+            other => panic!("{arguments:?}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(arguments: &[&str], name: &str, want: Value, printed: &str) {
+        let given = given(arguments);
+        assert_eq!(given.value(name), Some(want), "{arguments:?}");
+        assert_eq!(given.text(name).as_deref(), Some(printed), "{arguments:?}");
+    }
+
+    #[test]
+    fn flags_are_read_and_printed_as_pflag_does() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let list =
+            |items: &[&str]| Value::List(items.iter().map(|item| (*item).to_owned()).collect());
+        check(&[], "leader-elect", Value::Bool(true), "true");
+        check(&["--leader-elect=false"], "leader-elect", Value::Bool(false), "false");
+        check(&["--leader_elect=F"], "leader-elect", Value::Bool(false), "false");
+        check(&["--leader-elect"], "leader-elect", Value::Bool(true), "true");
+        check(&["--kube-api-qps", "2000"], "kube-api-qps", Value::Float(2000.0), "2000");
+        check(&["--kube-api-qps=-1.5"], "kube-api-qps", Value::Float(-1.5), "-1.5");
+        check(&["--secure-port=0x10"], "secure-port", Value::Int(16), "16");
+        check(
+            &["--controllers=a,-b", "--controllers=c"],
+            "controllers",
+            list(&["a", "-b", "c"]),
+            "[a,-b,c]",
+        );
+        check(&["--controllers=\"a,b\",c"], "controllers", list(&["a,b", "c"]), "[\"a,b\",c]");
+        check(&["--controllers="], "controllers", list(&[]), "[]");
+        check(&[], "controllers", list(&["*"]), "[*]");
+        check(
+            &["--min-resync-period=1h"],
+            "min-resync-period",
+            Value::Duration(Duration::from_secs(3600)),
+            "1h0m0s",
+        );
+        check(&["-v", "4"], "v", Value::Int(4), "4");
+        check(&["-v=4"], "v", Value::Int(4), "4");
+        check(&["-v4"], "v", Value::Int(4), "4");
+        check(&["--kubeconfig=a", "--kubeconfig=b"], "kubeconfig", text("b"), "b");
+        check(&["--kubeconfig", "--odd"], "kubeconfig", text("--odd"), "--odd");
+        check(
+            &["--bind-address=::1"],
+            "bind-address",
+            Value::Ip("::1".parse().expect("an address")),
+            "::1",
+        );
+        check(
+            &["--tls-curve-preferences=29,23"],
+            "tls-curve-preferences",
+            list(&["29", "23"]),
+            "[29,23]",
+        );
+        check(
+            &["--tls-sni-cert-key=a.crt,a.key:*.a.com,a.com", "--tls-sni-cert-key=b.crt, b.key"],
+            "tls-sni-cert-key",
+            list(&["a.crt,a.key:*.a.com,a.com", "b.crt,b.key"]),
+            "[a.crt,a.key:*.a.com,a.com;b.crt,b.key]",
+        );
+        check(
+            &["--feature-gates=A=true,kube:B=false"],
+            "feature-gates",
+            Value::Map(vec![("".into(), "A=true".into()), ("kube".into(), "B=false".into())]),
+            ":A=true,kube:B=false",
+        );
+        check(
+            &["--allow-metric-labels", "m,l=v"],
+            "allow-metric-labels",
+            Value::Map(vec![("m,l".into(), "v".into())]),
+            "[\"m,l=v\"]",
+        );
+        check(&["--vmodule=a=1,b*=02"], "vmodule", text("a=1,b*=2"), "a=1,b*=2");
+        check(
+            &["--log-json-info-buffer-size=64Ki"],
+            "log-json-info-buffer-size",
+            text("64Ki"),
+            "64Ki",
+        );
+    }
+
+    #[test]
+    fn help_and_version_come_before_all_else() {
+        assert!(matches!(read(&["-h", "more"]), Ok(Asked::Help)));
+        assert!(matches!(read(&["--help", "--version"]), Ok(Asked::Help)));
+        assert!(matches!(read(&["--version"]), Ok(Asked::Version { raw: false })));
+        assert!(matches!(read(&["--version=raw"]), Ok(Asked::Version { raw: true })));
+        assert!(matches!(read(&["--version=false"]), Ok(Asked::Run(_))));
+    }
+
+    #[test]
+    fn a_command_line_that_cannot_be_read_is_refused_in_upstreams_words() {
+        for (arguments, want) in [
+            (&["--no-such-flag"][..], "unknown flag: --no-such-flag"),
+            (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),
+            (&["-x"], "unknown shorthand flag: 'x' in -x"),
+            (&["-v"], "flag needs an argument: 'v' in -v"),
+            (&["--=x"], "bad flag syntax: --=x"),
+            (&["---x"], "bad flag syntax: ---x"),
+            (
+                &["--leader-elect", "false"],
+                "\"program\" does not take any arguments, got [\"false\"]",
+            ),
+        ] {
+            assert_eq!(read(arguments).map(|_| ()), Err(want.to_owned()), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is logged, and how it is written.
+
+use crate::{
+    features::FeatureGates,
+    flags::{Reader, duration},
+};
+use evenkeel_api::quantity::Quantity;
+use std::time::Duration;
+
+/// What a line of the log looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// klog's.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What is logged, and how it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoggingOptions {
+    /// What a line looks like.
+    pub format: Format,
+    /// How much is told; 0 is what an operator wants to know.
+    pub verbosity: u32,
+    /// How much files tell whose names match a pattern.
+    pub by_file: Vec<(String, u32)>,
+    /// How often a buffer is written out.
+    pub flush: Duration,
+    /// Whether errors go to standard error and all else, buffered, to standard output.
+    pub split: bool,
+    /// Size of the buffer of what goes to standard output, in bytes.
+    pub buffer: usize,
+}
+
+impl LoggingOptions {
+    /// Checks what was given.
+    pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
+        let flush = read.duration("log-flush-frequency");
+        if flush.is_zero() {
+            let given = duration::print(flush);
+            let rule =
+                format!("flushFrequency: Invalid value: {given:?}: Must be greater than zero");
+            read.refuse("log-flush-frequency", rule);
+        }
+        let format = match read.text("logging-format").as_str() {
+            "text" => Format::Text,
+            "json" => Format::Json,
+            other => {
+                let rule = format!("format: Invalid value: {other:?}: Unsupported log format");
+                read.refuse("logging-format", rule);
+                Format::Text
+            }
+        };
+        let by_file = by_file(&read.text("vmodule"));
+        if !by_file.is_empty() && format == Format::Json {
+            read.refuse("vmodule", "vmodule: Forbidden: Only supported for text log format");
+        }
+        let [text, json] = ["text", "json"].map(|kind| streams(read, gates, kind));
+        let (split, buffer) = if format == Format::Text { text } else { json };
+        let verbosity = u32::try_from(read.int("v")).unwrap_or_default();
+        Self { format, verbosity, by_file, flush, split, buffer }
+    }
+}
+
+/// The two flags that each format has of its own, which are alpha.
+fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
+    let (split, buffer) =
+        (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));
+    let size = Quantity::parse(&read.text(&buffer)).map_or(0, Quantity::value);
+    let value = (read.bool(&split), usize::try_from(size).unwrap_or_default());
+    if !gates.enabled("LoggingAlphaOptions") {
+        for (flag, field, on) in
+            [(&split, "splitStream", value.0), (&buffer, "infoBufferSize", value.1 != 0)]
+        {
+            if on {
+                let rule = "Forbidden: Feature LoggingAlphaOptions is disabled";
+                read.refuse(flag, format!("options.{format}.{field}: {rule}"));
+            }
+        }
+    }
+    value
+}
+
+/// `pattern=N,…`, whose form was checked when it was read.
+fn by_file(text: &str) -> Vec<(String, u32)> {
+    let pairs = text.split(',').filter_map(|item| item.split_once('='));
+    pairs.filter_map(|(pattern, level)| Some((pattern.to_owned(), level.parse().ok()?))).collect()
+}

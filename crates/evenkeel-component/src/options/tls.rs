@@ -1,0 +1,124 @@
+//! How TLS is spoken: versions, ciphers, key exchange, and certificates by server name.
+
+use crate::flags::Reader;
+
+/// How TLS is spoken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// Names of cipher suites, as the IANA has them; the library's choice when empty.
+    pub ciphers: Vec<&'static str>,
+    /// Numbers of key exchange groups, as the IANA has them; the library's choice when empty.
+    pub groups: Vec<u16>,
+    /// Certificates for clients that ask for certain names.
+    pub by_name: Vec<NamedCertificate>,
+}
+
+/// A version of TLS that may be asked for as the oldest. Those before 1.2 are taken, but are never spoken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// 1.2, and whatever older version was asked for.
+    #[default]
+    Tls12,
+    /// 1.3.
+    Tls13,
+}
+
+/// A certificate for clients that ask for certain names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedCertificate {
+    /// Path of the certificate.
+    pub certificate: String,
+    /// Path of its key.
+    pub key: String,
+    /// Names and patterns; those of the certificate when empty.
+    pub names: Vec<String>,
+}
+
+/// Ciphers that upstream recommends; those of TLS 1.3 first.
+const PREFERRED: [&str; 15] = [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+
+/// Ciphers that upstream takes, but calls insecure.
+const INSECURE: [&str; 12] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+impl TlsOptions {
+    pub(super) fn check(read: &Reader) -> Self {
+        let min_version = match read.text("tls-min-version").as_str() {
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::Tls12,
+            "VersionTLS13" => TlsVersion::Tls13,
+            other => {
+                read.refuse("tls-min-version", format!("unknown tls version {other:?}"));
+                TlsVersion::default()
+            }
+        };
+        let ciphers = read.list("tls-cipher-suites");
+        let groups = read.list("tls-curve-preferences");
+        Self {
+            min_version,
+            ciphers: ciphers.iter().filter_map(|cipher| known(read, cipher)).collect(),
+            groups: groups.iter().filter_map(|group| group.parse().ok()).collect(),
+            by_name: read.list("tls-sni-cert-key").iter().filter_map(|text| named(text)).collect(),
+        }
+    }
+
+    /// Ciphers that were asked for although they are insecure.
+    pub fn insecure(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.ciphers.iter().copied().filter(|cipher| INSECURE.contains(cipher))
+    }
+
+    /// What the help text says of ciphers: which there are.
+    pub fn options() -> String {
+        let (preferred, insecure) = (PREFERRED.join(", "), INSECURE.join(", "));
+        format!("Preferred values: {preferred}.\nInsecure values: {insecure}.")
+    }
+}
+
+fn known(read: &Reader, cipher: &str) -> Option<&'static str> {
+    let known = PREFERRED.iter().chain(&INSECURE).find(|known| **known == cipher).copied();
+    if known.is_none() {
+        let rule = format!("Cipher suite {cipher} not supported or doesn't exist");
+        read.refuse("tls-cipher-suites", rule);
+    }
+    known
+}
+
+/// `certificate,key:name,name`, whose form was checked when it was read.
+fn named(text: &str) -> Option<NamedCertificate> {
+    let (files, names) = text.split_once(':').unwrap_or((text, ""));
+    let (certificate, key) = files.split_once(',')?;
+    Some(NamedCertificate {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+        names: names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+    })
+}
