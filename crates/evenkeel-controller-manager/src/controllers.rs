@@ -2,48 +2,15 @@
 
 use crate::options::{self, Options};
 use anyhow::{Context, Result};
-use evenkeel_component::flags::ValueError;
-use evenkeel_controllers::{
-    apps, core,
-    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
-};
+use evenkeel_controllers::descriptor::{ControllerContext, Descriptor, StartError, descriptors};
 use kube::config::Kubeconfig;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// All controllers of upstream's program: what may be named in `--controllers`, though not all are here.
-const UPSTREAM: &str = include_str!("../data/controllers.tsv");
-
-/// What is known of a controller of upstream's, here or not.
-struct Known {
-    name: &'static str,
-    on_by_default: bool,
-    aliases: Vec<&'static str>,
-    #[cfg(test)]
-    gates: Vec<&'static str>,
-}
-
-fn known() -> Vec<Known> {
-    let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
-    let read = |line: &'static str| {
-        let mut columns = line.split('\t');
-        let mut next = || columns.next().unwrap_or_default();
-        Known {
-            name: next(),
-            on_by_default: next() == "yes",
-            aliases: list(next()),
-            #[cfg(test)]
-            gates: list(next()),
-        }
-    };
-    UPSTREAM.lines().skip(1).map(read).collect()
-}
-
 /// The controllers that `--controllers` asks for and that are here. The others are told in one line.
-pub fn chosen(options: &Options) -> Result<Vec<Descriptor>, ValueError> {
-    let (known, here) = (known(), descriptors());
-    let all = known.iter().map(|known| (known.name, &*known.aliases, known.on_by_default));
-    let asked = options::enabled(&options.controllers, all, &[])?;
+pub fn chosen(options: &Options) -> Vec<Descriptor> {
+    let (known, here) = (options::known(), descriptors());
+    let asked = options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
     let chosen: Vec<Descriptor> =
         here.into_iter().filter(|descriptor| asked.contains(&descriptor.name)).collect();
     let absent: Vec<&str> =
@@ -51,7 +18,7 @@ pub fn chosen(options: &Options) -> Result<Vec<Descriptor>, ValueError> {
     if !absent.is_empty() {
         tracing::warn!(controllers = absent.join(","), "These controllers are not here yet");
     }
-    Ok(chosen)
+    chosen
 }
 
 /// How many times `--kube-api-qps` and `--kube-api-burst` a controller may use; upstream's factors.
@@ -65,26 +32,9 @@ pub fn share(client: &str) -> (f32, u32) {
 
 /// Options of the controllers, from the program's.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
-    let workers = |flag: &str| options.tuning.workers.get(flag).copied().unwrap_or(1);
-    Ok(evenkeel_controllers::options::Options {
-        deployment: apps::deployment::Options {
-            concurrent_syncs: workers("concurrent-deployment-syncs"),
-        },
-        garbage_collector: core::garbage_collector::Options {
-            enabled: options.tuning.garbage_collector,
-            concurrent_syncs: workers("concurrent-gc-syncs"),
-        },
-        namespace: core::namespace::Options {
-            concurrent_syncs: workers("concurrent-namespace-syncs"),
-        },
-        replicaset: apps::replicaset::Options {
-            concurrent_syncs: workers("concurrent-replicaset-syncs"),
-        },
-        replicationcontroller: apps::replicationcontroller::Options {
-            concurrent_syncs: workers("concurrent-rc-syncs"),
-        },
-        root_ca: core::root_ca::Options { ca: root_ca(options)?.map(Arc::from) },
-    })
+    let mut controllers = options.controllers.clone();
+    controllers.root_ca.ca = root_ca(options)?.map(Arc::from);
+    Ok(controllers)
 }
 
 /// The CA to publish: the file that is named, else what the kubeconfig trusts, else what the pod was given.
@@ -92,7 +42,7 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
     };
-    if let Some(path) = &options.tuning.root_ca {
+    if let Some(path) = &options.root_ca {
         return read(path).map(Some);
     }
     let Some(path) = &options.client.kubeconfig else {
@@ -155,7 +105,7 @@ mod tests {
 
     #[test]
     fn descriptors_agree_with_what_is_known() {
-        let known = known();
+        let known = options::known();
         assert_eq!(known.len(), 49);
         for descriptor in descriptors() {
             let Descriptor { name, aliases, on_by_default, gates, .. } = descriptor;

@@ -6,9 +6,11 @@ use crate::{
     options::{self, Options},
 };
 use anyhow::{Context, Result};
-use clap::Command;
-use evenkeel_component::{flags, logging, options::ClientOptions, process, serving};
-use evenkeel_controllers::descriptor::{Clients, ControllerContext, descriptors};
+use evenkeel_component::{logging, options::ClientOptions, process, serving};
+use evenkeel_controllers::{
+    descriptor::{Clients, ControllerContext},
+    needs::Gates,
+};
 use evenkeel_runtime::{
     cache::Caches,
     client::{self, Client, ConnectOptions, RestMetrics},
@@ -19,7 +21,7 @@ use evenkeel_runtime::{
 };
 use kube::config::AuthInfo;
 use prometheus::Registry;
-use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
@@ -33,12 +35,11 @@ const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let options = match parse(arguments) {
+    let options = match options::from_arguments(arguments) {
         Ok(options) => options,
-        Err(Refused::Usage(error)) => error.exit(),
-        Err(Refused::Value(error)) => return failed(&error),
+        Err(code) => return code,
     };
-    logging::start(options.verbosity, options.json_log);
+    logging::start(&options.logging);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
@@ -67,94 +68,14 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-enum Refused {
-    Usage(clap::Error),
-    Value(anyhow::Error),
-}
-
-fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Refused> {
-    let table = options::flags();
-    let known: Vec<&str> = descriptors().iter().map(|descriptor| descriptor.name).collect();
-    let command = Command::new(NAME)
-        .version(concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes v1.37)"))
-        .about("Watches the cluster's state and moves it towards what was asked for")
-        .after_help(format!("Controllers: {}", known.join(", ")))
-        .no_binary_name(true);
-    let matches = table
-        .command(command, &help())
-        .try_get_matches_from(arguments.into_iter().map(|argument| flags::normalise(&argument)))
-        .map_err(Refused::Usage)?;
-    let given = table.read(&matches).map_err(|error| Refused::Value(error.into()))?;
-    Options::check(given).map_err(|error| Refused::Value(error.into()))
-}
-
-/// What the flags with something behind them do.
-fn help() -> BTreeMap<&'static str, &'static str> {
-    BTreeMap::from([
-        (
-            "authentication-kubeconfig",
-            "Cluster to review tokens with, for requests to the secure port",
-        ),
-        ("authentication-token-webhook-cache-ttl", "How long a token's review is remembered"),
-        ("authorization-always-allow-paths", "Paths of the secure port that anyone may get"),
-        (
-            "authorization-kubeconfig",
-            "Cluster to review access with, for requests to the secure port",
-        ),
-        (
-            "authorization-webhook-cache-authorized-ttl",
-            "How long a granted access review is remembered",
-        ),
-        (
-            "authorization-webhook-cache-unauthorized-ttl",
-            "How long a denied access review is remembered",
-        ),
-        ("bind-address", "Address of the secure port"),
-        ("cert-dir", "Folder for the self-signed certificate; in memory without one"),
-        ("client-ca-file", "CA of client certificates for the secure port"),
-        ("concurrent-deployment-syncs", "Deployments worked on at the same time"),
-        ("concurrent-gc-syncs", "Objects that the garbage collector works on at the same time"),
-        ("concurrent-namespace-syncs", "Namespaces worked on at the same time"),
-        ("concurrent-rc-syncs", "ReplicationControllers worked on at the same time"),
-        ("concurrent-replicaset-syncs", "ReplicaSets worked on at the same time"),
-        ("controller-shutdown-timeout", "How long controllers may take to stop"),
-        (
-            "controllers",
-            "Controllers to run: * for all that are on by default, NAME for one, -NAME for all but one",
-        ),
-        ("enable-garbage-collector", "Whether garbage is collected"),
-        ("kube-api-burst", "Requests that a controller may send at once"),
-        ("kube-api-qps", "Requests a second that a controller may send; unlimited when negative"),
-        ("kubeconfig", "Kubeconfig of the cluster; the pod's own credentials without one"),
-        ("leader-elect", "Whether to lead before working"),
-        ("leader-elect-lease-duration", "How long others wait for a leader that is silent"),
-        ("leader-elect-renew-deadline", "How long the leader tries to renew before it gives up"),
-        ("leader-elect-resource-lock", "Kind of object that is led by; leases"),
-        ("leader-elect-resource-name", "Name of the lease"),
-        ("leader-elect-resource-namespace", "Namespace of the lease"),
-        ("leader-elect-retry-period", "Pause between tries to lead or to renew"),
-        ("logging-format", "text or json"),
-        ("master", "Address of the API server, over the kubeconfig's"),
-        ("root-ca-file", "CA that is published to pods; the kubeconfig's own without one"),
-        ("secure-port", "Port that is served with TLS; 0 serves nothing"),
-        ("tls-cert-file", "Certificate of the secure port"),
-        ("tls-private-key-file", "Key of the certificate"),
-        (
-            "use-service-account-credentials",
-            "Whether each controller writes with its own service account's token",
-        ),
-        ("v", "Verbosity of the log, 0 to 10"),
-    ])
-}
-
 async fn run(options: Options) -> Result<()> {
-    for flag in &options.unread {
-        tracing::warn!("--{flag} is accepted, but nothing here reads it yet");
+    for warning in &options.warnings {
+        tracing::warn!("{warning}");
     }
-    // Before anything else: what is wrong with the choice of controllers must not show only once this one leads.
-    let chosen = controllers::chosen(&options)?;
+    let chosen = controllers::chosen(&options);
     let (clock, registry) = (Clock::system(), Registry::new());
     process::register(&registry)?;
+    options.gates.register(&registry)?;
     let connection = Connection::open(&options, &clock, &registry).await?;
     let client = connection.client(&options.client, (1.0, 1));
     wait_for_server(&client, &clock).await?;
@@ -184,8 +105,9 @@ async fn run(options: Options) -> Result<()> {
     manager.add(Group::Leader, "controllers", move |running| async move {
         let tasks = Tasks::under(running.token());
         let clients = connection.clients(&options.client, &tasks);
-        let context =
+        let mut context =
             ControllerContext::new(env, clients, tasks.clone(), registry, controllers_options);
+        context.gates = Gates::new(move |gate| options.gates.enabled(gate));
         controllers::start(&chosen, &context, interval, &running.token()).await?;
         running.stopped().await;
         tasks.join().await;

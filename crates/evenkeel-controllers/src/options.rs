@@ -1,6 +1,37 @@
 //! What controllers can be told on the command line.
 
 use crate::{apps, core};
+use std::time::Duration;
+
+/// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
+/// upstream's ranges. A controller's options are read from it in the controller's own folder, so that folder says which
+/// flags the controller has.
+pub trait Flags {
+    /// A `bool`.
+    fn bool(&self, flag: &str) -> bool;
+    /// A whole number.
+    fn int(&self, flag: &str) -> i64;
+    /// A number.
+    fn float(&self, flag: &str) -> f64;
+    /// A duration.
+    fn duration(&self, flag: &str) -> Duration;
+    /// Text.
+    fn text(&self, flag: &str) -> String;
+    /// A list.
+    fn list(&self, flag: &str) -> Vec<String>;
+    /// A number of workers, above zero.
+    fn workers(&self, flag: &str) -> usize;
+    /// Whether a feature gate is on.
+    fn enabled(&self, gate: &str) -> bool;
+    /// Notes that what was given for a flag is not allowed, with what to tell the user: it must name the flag. The program
+    /// does not start then.
+    fn refuse(&self, flag: &str, problem: String);
+
+    /// Text, `None` where empty.
+    fn path(&self, flag: &str) -> Option<String> {
+        Some(self.text(flag)).filter(|text| !text.is_empty())
+    }
+}
 
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,4 +48,19 @@ pub struct Options {
     pub replicationcontroller: apps::replicationcontroller::Options,
     /// Of the publisher of the cluster's CA.
     pub root_ca: core::root_ca::Options,
+}
+
+impl Options {
+    /// What the flags say.
+    pub fn read(flags: &dyn Flags) -> Self {
+        Self {
+            deployment: apps::deployment::Options::read(flags),
+            garbage_collector: core::garbage_collector::Options::read(flags),
+            namespace: core::namespace::Options::read(flags),
+            replicaset: apps::replicaset::Options::read(flags),
+            replicationcontroller: apps::replicationcontroller::Options::read(flags),
+            // The CA is a file's content, which the program reads.
+            root_ca: core::root_ca::Options::default(),
+        }
+    }
 }

@@ -12,7 +12,10 @@ mod model;
 mod monitor;
 mod plan;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Flags,
+};
 use evenkeel_runtime::{
     client::{ApiError, Client},
     controller::Env,
@@ -48,6 +51,16 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { enabled: true, concurrent_syncs: 20 }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self {
+            enabled: flags.bool("enable-garbage-collector"),
+            concurrent_syncs: flags.workers("concurrent-gc-syncs"),
+        }
     }
 }
 

@@ -6,7 +6,10 @@ mod content;
 mod describe;
 mod plan;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Flags,
+};
 use bytes::Bytes;
 use content::Content;
 use evenkeel_api::{
@@ -40,6 +43,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { concurrent_syncs: 10 }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self { concurrent_syncs: flags.workers("concurrent-namespace-syncs") }
     }
 }
 

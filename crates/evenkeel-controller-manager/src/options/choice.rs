@@ -1,0 +1,90 @@
+//! `--controllers`: which there are, and which of them are asked for.
+
+use evenkeel_component::flags::Reader;
+
+/// All controllers of upstream's program: what may be named in `--controllers`, though not all are here.
+const UPSTREAM: &str = include_str!("../../data/controllers.tsv");
+
+/// What is known of a controller of upstream's, here or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it runs when nobody says so.
+    pub on_by_default: bool,
+    /// Older names that are still understood.
+    pub aliases: Vec<&'static str>,
+    /// Feature gates that it needs.
+    pub gates: Vec<&'static str>,
+}
+
+/// All controllers of upstream's, by name.
+pub fn known() -> Vec<Known> {
+    let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
+    let read = |line: &'static str| {
+        let mut columns = line.split('\t');
+        let mut next = || columns.next().unwrap_or_default();
+        let (name, on_by_default) = (next(), next() == "yes");
+        Known { name, on_by_default, aliases: list(next()), gates: list(next()) }
+    };
+    UPSTREAM.lines().skip(1).map(read).collect()
+}
+
+/// What `--controllers` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Each item with its controller's present name: `*`, `name` or `-name`, in the order given.
+    pub items: Vec<String>,
+    /// Older names that were used, and the present ones.
+    pub old_names: Vec<(String, &'static str)>,
+}
+
+impl Choice {
+    /// From the items given. A name that is none is an error.
+    pub(super) fn check(read: &Reader) -> Self {
+        let (known, mut unknown) = (known(), Vec::new());
+        let mut choice = Self { items: Vec::new(), old_names: Vec::new() };
+        for item in read.list("controllers") {
+            let (sign, name) =
+                item.strip_prefix('-').map_or(("", item.as_str()), |name| ("-", name));
+            let found =
+                known.iter().find(|known| known.name == name || known.aliases.contains(&name));
+            match found {
+                Some(known) => {
+                    choice.items.push(format!("{sign}{}", known.name));
+                    if known.name != name {
+                        choice.old_names.push((name.to_owned(), known.name));
+                    }
+                }
+                None if item == "*" => choice.items.push(item),
+                None => unknown.push(format!("{name:?} is not in the list of known controllers")),
+            }
+        }
+        if !unknown.is_empty() {
+            read.refuse("controllers", unknown.join(", "));
+        }
+        choice
+    }
+
+    /// The controllers asked for. Of the items that name one the first counts; `*` asks for all that are on by default.
+    pub fn enabled<'a>(&self, known: impl IntoIterator<Item = (&'a str, bool)>) -> Vec<&'a str> {
+        let star = self.items.iter().any(|item| item == "*");
+        let asked = |(name, by_default): &(&str, bool)| {
+            let named =
+                self.items.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == *name);
+            named.map_or(star && *by_default, |item| !item.starts_with('-'))
+        };
+        known.into_iter().filter(asked).map(|(name, _)| name).collect()
+    }
+
+    /// What the help text says of `--controllers`: which there are.
+    pub(super) fn options() -> String {
+        let known = known();
+        let names = |on: Option<bool>| {
+            let names = known.iter().filter(|known| on.is_none_or(|on| known.on_by_default == on));
+            names.map(|known| known.name).collect::<Vec<_>>().join(", ")
+        };
+        let (all, off) = (names(None), names(Some(false)));
+        format!("All controllers: {all}\nDisabled-by-default controllers: {off}")
+    }
+}

@@ -1,0 +1,58 @@
+//! The options as `/configz` and `/flagz` show them.
+
+use super::Options;
+use evenkeel_component::flags::{Value as Flag, duration};
+use serde_json::{Value, json};
+
+/// Upstream's `KubeControllerManagerConfiguration`, recorded.
+const RECORDED: &str = include_str!("../../data/configz.json");
+/// Where in it a flag's value stands: JSON pointer without the group's name, and the flag.
+const PLACES: &str = include_str!("../../data/configz.tsv");
+const GROUP: &str = "kubecontrollermanager.config.k8s.io";
+
+/// What `/configz` shows: `KubeControllerManagerConfiguration` under its group's name.
+pub fn configz(options: &Options) -> Value {
+    // The recorded text is part of the program; a test reads it.
+    let mut config: Value = serde_json::from_str(RECORDED).unwrap_or_default();
+    let mut set = |pointer: &str, value: Value| {
+        if let Some(place) = config[GROUP].pointer_mut(pointer) {
+            *place = value;
+        }
+    };
+    for (pointer, flag) in PLACES.lines().skip(1).filter_map(|line| line.split_once('\t')) {
+        if let Some(value) = options.given.value(flag) {
+            set(pointer, shown(value));
+        }
+    }
+    set("/Generic/Controllers", json!(options.choice.items));
+    let ranges = options.given.text("service-cluster-ip-range").unwrap_or_default();
+    let (first, second) = ranges.split_once(',').unwrap_or((&ranges, ""));
+    set("/NodeIPAMController/ServiceCIDR", json!(first));
+    set("/NodeIPAMController/SecondaryServiceCIDR", json!(second));
+    config
+}
+
+/// What `/flagz` shows: every flag's value, as pflag prints it, by name.
+pub fn flagz(options: &Options) -> Vec<(String, String)> {
+    let flags = options.given.flags().iter();
+    let mut values: Vec<(String, String)> = flags
+        .filter_map(|flag| Some((flag.name.to_owned(), options.given.text(flag.name)?)))
+        .collect();
+    values.sort();
+    values
+}
+
+/// A value as the configuration's types have it. A whole number is written without a fraction.
+fn shown(value: Flag) -> Value {
+    match value {
+        Flag::Bool(value) => json!(value),
+        Flag::Int(value) => json!(value),
+        Flag::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => json!(value as i64),
+        Flag::Float(value) => json!(value),
+        Flag::Duration(value) => json!(duration::print(value)),
+        Flag::List(value) => json!(value),
+        Flag::Map(pairs) => pairs.into_iter().map(|(key, value)| (key, json!(value))).collect(),
+        Flag::Ip(value) => json!(value.to_string()),
+        Flag::Text(value) => json!(value),
+    }
+}

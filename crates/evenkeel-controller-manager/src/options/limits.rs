@@ -1,0 +1,131 @@
+//! Upstream's rules for the values of controllers' flags, whether the controllers are here or not, in upstream's words.
+
+use evenkeel_component::flags::{Reader, Value, duration};
+use std::time::Duration;
+
+/// Numbers of workers. Upstream checks only some of them, and runs a controller without any worker for the others.
+const WORKERS: [&str; 18] = [
+    "concurrent-daemonset-syncs",
+    "concurrent-deployment-syncs",
+    "concurrent-disruption-syncs",
+    "concurrent-resourceclaim-syncs",
+    "concurrent-statefulset-syncs",
+    "concurrent-endpoint-syncs",
+    "concurrent-ephemeralvolume-syncs",
+    "concurrent-gc-syncs",
+    "concurrent-horizontal-pod-autoscaler-syncs",
+    "concurrent-job-syncs",
+    "concurrent-cron-job-syncs",
+    "concurrent-namespace-syncs",
+    "concurrent-replicaset-syncs",
+    "concurrent-rc-syncs",
+    "concurrent-resource-quota-syncs",
+    "concurrent-serviceaccount-token-syncs",
+    "concurrent-ttl-after-finished-syncs",
+    "concurrent-validating-admission-policy-status-syncs",
+];
+
+/// Numbers that have a greatest value as well.
+const RANGES: [(&str, i64); 4] = [
+    ("concurrent-service-endpoint-syncs", 50),
+    ("max-endpoints-per-slice", 1000),
+    ("mirroring-concurrent-service-endpoint-syncs", 50),
+    ("mirroring-max-endpoints-per-subset", 1000),
+];
+
+/// Pairs of files that go together: how upstream names them, and the beginning of their flags.
+const SIGNERS: [(&str, &str); 4] = [
+    ("cluster-signing-kubelet-serving", "cluster-signing-kubelet-serving"),
+    ("cluster-signing-kube-apiserver-client", "cluster-signing-kubelet-client"),
+    ("cluster-signing-kube-apiserver", "cluster-signing-kube-apiserver-client"),
+    ("cluster-signing-legacy-unknown", "cluster-signing-legacy-unknown"),
+];
+
+/// Refuses what is out of bounds. Looking at a flag here does not count as something behind it.
+pub(super) fn check(read: &Reader) {
+    let int = |flag: &str| match read.given().value(flag) {
+        Some(Value::Int(value)) => value,
+        _ => 0,
+    };
+    for flag in WORKERS {
+        let value = int(flag);
+        if value < 1 {
+            read.refuse(flag, format!("{flag} must be greater than 0, but got {value}"));
+        }
+    }
+    let flag = "concurrent-device-taint-eviction-syncs";
+    if int(flag) < 1 {
+        read.refuse(flag, format!("{flag} must be greater than zero, got {}", int(flag)));
+    }
+    for (flag, most) in RANGES {
+        let value = int(flag);
+        if value < 1 {
+            read.refuse(flag, format!("{flag} must not be less than 1, but got {value}"));
+        } else if value > most {
+            read.refuse(flag, format!("{flag} must not be more than {most}, but got {value}"));
+        }
+    }
+    periods(read);
+    signers(read);
+    cloud(read);
+}
+
+fn periods(read: &Reader) {
+    let flag = "attach-detach-reconcile-sync-period";
+    let value = read.given().value(flag);
+    if let Some(Value::Duration(period)) = value
+        && period < Duration::from_secs(1)
+    {
+        let given = duration::print(period);
+        read.refuse(flag, format!("{flag} must be greater than one second, but got {given}"));
+    }
+}
+
+fn signers(read: &Reader) {
+    let given = |flag: &str| !text(read, flag).is_empty();
+    let mut special = false;
+    for (name, flag) in SIGNERS {
+        let (certificate, key) = (format!("{flag}-cert-file"), format!("{flag}-key-file"));
+        let rule = match (given(&certificate), given(&key)) {
+            (false, false) => continue,
+            (true, true) => None,
+            (false, true) => Some("cannot specify key without cert"),
+            (true, false) => Some("cannot specify cert without key"),
+        };
+        special = true;
+        if let Some(rule) = rule {
+            read.refuse(&certificate, format!("{name:?}: {rule}"));
+        }
+    }
+    let (certificate, key) = ("cluster-signing-cert-file", "cluster-signing-key-file");
+    if special && (given(certificate) || given(key)) {
+        let rule = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
+        read.refuse(certificate, rule);
+    }
+}
+
+fn cloud(read: &Reader) {
+    let cloud = text(read, "cloud-provider");
+    if !matches!(cloud.as_str(), "" | "external") {
+        read.refuse("cloud-provider", format!(
+            "cloud provider {cloud:?} was specified, but built-in cloud providers are disabled. \
+             Please set --cloud-provider=external and migrate to an external cloud provider"
+        ));
+    }
+    let allocator = text(read, "cidr-allocator-type");
+    if !matches!(allocator.as_str(), "" | "RangeAllocator") {
+        let rule = "built-in cloud providers are disabled. The ipam";
+        read.refuse("cidr-allocator-type", format!("{rule} {allocator} is not available"));
+    }
+    let flag = "service-cluster-ip-range";
+    if text(read, flag).split(',').count() > 2 {
+        read.refuse(flag, format!("--{flag} can not contain more than two entries"));
+    }
+}
+
+fn text(read: &Reader, flag: &str) -> String {
+    match read.given().value(flag) {
+        Some(Value::Text(text)) => text,
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,156 @@
+//! What the controller manager's flags mean to it.
+
+mod about;
+mod choice;
+mod configz;
+mod limits;
+
+pub use about::{command, from_arguments, help};
+pub use choice::{Choice, Known, known};
+pub use configz::{configz, flagz};
+
+use evenkeel_component::{
+    features::FeatureGates,
+    flags::{Flags, Given, Problems, Reader},
+    options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
+};
+use evenkeel_controllers::options as controllers;
+use std::{sync::Arc, time::Duration};
+
+/// Name of the program.
+const NAME: &str = "kube-controller-manager";
+
+/// The flags of upstream's kube-controller-manager v1.37.
+pub fn flags() -> Flags {
+    let (table, words) =
+        (include_str!("../../data/flags.tsv"), include_str!("../../data/words.tsv"));
+    Flags::from_table(table, words).with_retired(include_str!("../../data/retired.tsv"))
+}
+
+/// Checked options.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How to reach the API server.
+    pub client: ClientOptions,
+    /// Which controllers run.
+    pub choice: Choice,
+    /// Each controller's own.
+    pub controllers: controllers::Options,
+    /// Which features are on.
+    pub gates: Arc<FeatureGates>,
+    /// Leader election.
+    pub leader: LeaderOptions,
+    /// The log.
+    pub logging: LoggingOptions,
+    /// The metrics.
+    pub metrics: MetricsOptions,
+    /// PEM file that `kube-root-ca.crt` is made from; the client's own CA when empty.
+    pub root_ca: Option<String>,
+    /// What is served.
+    pub serving: ServingOptions,
+    /// How long controllers may take to stop.
+    pub shutdown_timeout: Duration,
+    /// Upper bound of the pauses between the starts of controllers.
+    pub start_interval: Duration,
+    /// What to tell the user when the log has started.
+    pub warnings: Vec<String>,
+    /// What was given, for whoever asks.
+    given: Given,
+}
+
+impl Options {
+    /// Checks what was given.
+    ///
+    /// # Errors
+    /// With all that is not allowed.
+    pub fn check(given: Given) -> Result<Self, Problems> {
+        let read = Reader::new(given);
+        let features = FeatureGates::resolve(
+            &read.list("emulated-version"),
+            &read.list("min-compatibility-version"),
+            &read.map("feature-gates"),
+        );
+        for problem in features.problems {
+            read.refuse(&problem, problem.clone());
+        }
+        let gates = Arc::new(features.gates);
+        let choice = Choice::check(&read);
+        limits::check(&read);
+        let serving = ServingOptions::check(&read, &gates);
+        let mut warnings = features.warnings;
+        warnings.extend(serving.request_header.warnings());
+        warnings.extend(
+            serving
+                .tls
+                .insecure()
+                .map(|cipher| format!("Use of insecure cipher '{cipher}' detected.")),
+        );
+        warnings.extend(
+            choice.old_names.iter().map(|(old, name)| format!("{old} is an old name of {name}")),
+        );
+        let retired = read.given().retired();
+        warnings
+            .extend(retired.map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}")));
+        let mut options = Self {
+            client: ClientOptions::check(&read),
+            choice,
+            controllers: controllers::Options::read(&Source { read: &read, gates: &gates }),
+            leader: LeaderOptions::check(&read),
+            logging: LoggingOptions::check(&read, &gates),
+            metrics: MetricsOptions::check(&read),
+            root_ca: read.path("root-ca-file"),
+            serving,
+            shutdown_timeout: read.duration("controller-shutdown-timeout"),
+            start_interval: read.duration("controller-start-interval"),
+            warnings,
+            gates,
+            given: read.given().clone(),
+        };
+        let retired: Vec<&str> = options.given.retired().map(|(flag, _)| flag).collect();
+        let unread = read.unread().into_iter().filter(|flag| !retired.contains(flag));
+        options
+            .warnings
+            .extend(unread.map(|flag| format!("--{flag} is accepted, but has no effect here")));
+        read.done()?;
+        Ok(options)
+    }
+}
+
+/// What controllers' options are read from.
+struct Source<'a> {
+    read: &'a Reader,
+    gates: &'a FeatureGates,
+}
+
+impl controllers::Flags for Source<'_> {
+    fn bool(&self, flag: &str) -> bool {
+        self.read.bool(flag)
+    }
+    fn int(&self, flag: &str) -> i64 {
+        self.read.int(flag)
+    }
+    fn float(&self, flag: &str) -> f64 {
+        self.read.float(flag)
+    }
+    fn duration(&self, flag: &str) -> Duration {
+        self.read.duration(flag)
+    }
+    fn text(&self, flag: &str) -> String {
+        self.read.text(flag)
+    }
+    fn list(&self, flag: &str) -> Vec<String> {
+        self.read.list(flag)
+    }
+    fn workers(&self, flag: &str) -> usize {
+        self.read.workers(flag)
+    }
+    fn enabled(&self, gate: &str) -> bool {
+        self.gates.enabled(gate)
+    }
+    fn refuse(&self, flag: &str, problem: String) {
+        self.read.refuse(flag, problem);
+    }
+}
+
+#[cfg(test)]
+mod tests;
