@@ -5,6 +5,7 @@
 //! exactly what will be read, in protobuf where the view can.
 
 mod connect;
+mod dry;
 mod error;
 mod gate;
 mod limiter;
@@ -18,6 +19,7 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 pub use connect::{ConnectError, ConnectOptions, config, connect, transport};
+pub use dry::{Ledger, Unwritten, dry_run};
 pub use error::{ApiError, Cause, Status, full_text};
 pub use gate::Gate;
 pub use metrics::RestMetrics;

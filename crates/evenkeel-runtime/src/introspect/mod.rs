@@ -16,7 +16,7 @@ pub use types::{
     CacheState, ControllerReport, Description, Fact, Failed, KeyState, Listing, ObjectReport, Pass,
     QueueState, Subject, Summary,
 };
-pub use words::{action, changes};
+pub use words::{action, changes, differences};
 
 use crate::{cache::Caches, clock::Clock};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

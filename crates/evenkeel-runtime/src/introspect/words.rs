@@ -2,7 +2,7 @@
 
 use crate::plan::{Action, Create, Propagation, Target};
 use serde_json::{Map, Value};
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// The most characters of a value that are shown.
 const VALUE: usize = 80;
@@ -114,6 +114,74 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
     }
 }
 
+/// What a whole object that is put back changes of the object as it is: `spec.replicas 3, was 2`. Of a sub-resource only
+/// that part counts, and annotations. An object that is not there yet differs in everything.
+pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
+    let leaves = |object: &Value| {
+        let mut all = BTreeMap::new();
+        let Some(fields) = object.as_object() else { return all };
+        for (field, value) in fields {
+            let compared = match (subresource, &**field) {
+                ("", "status") | (_, "apiVersion" | "kind") => continue,
+                (_, "metadata") => {
+                    OWN.iter().filter_map(|own| Some((*own, value.get(*own)?))).collect()
+                }
+                ("", field) => vec![(field, value)],
+                (part, field) if field == part || part == "finalize" => vec![(field, value)],
+                _ => continue,
+            };
+            for (name, value) in compared {
+                let prefix = if field == "metadata" { "metadata." } else { "" };
+                leaf(format!("{prefix}{name}"), value, &mut all);
+            }
+        }
+        all
+    };
+    let (old, new) = (leaves(before), leaves(after));
+    let mut all = Vec::new();
+    for (path, value) in &new {
+        match old.get(path) {
+            Some(was) if was == value => {}
+            Some(was) => {
+                all.push(format!("{path} {}, was {}", short(value, VALUE), short(was, VALUE)))
+            }
+            None => all.push(format!("{path} {}", short(value, VALUE))),
+        }
+    }
+    let removed = old.keys().filter(|path| !new.contains_key(*path));
+    all.extend(removed.map(|path| format!("{path} removed")));
+    let more = all.len().saturating_sub(VALUES);
+    all.truncate(VALUES);
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    all.join(", ")
+}
+
+/// Parts of metadata that writers change.
+const OWN: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
+
+fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                leaf(format!("{path}.{field}"), value, all);
+            }
+        }
+        Value::Array(items) if path.ends_with("conditions") => {
+            for item in items {
+                let told = condition(item);
+                let name = told.split('=').next().unwrap_or_default();
+                all.insert(format!("condition {name}"), told.clone());
+            }
+        }
+        // What nobody set is as good as absent.
+        Value::Null => {}
+        Value::String(text) => drop(all.insert(path, text.clone())),
+        other => drop(all.insert(path, other.to_string())),
+    }
+}
+
 /// `Available=True (MinimumReplicasAvailable)`.
 fn condition(condition: &Value) -> String {
     let field = |name: &str| condition[name].as_str().unwrap_or_default();
@@ -182,6 +250,26 @@ mod tests {
         for (done, words) in table {
             assert_eq!(action(&done), words);
         }
+    }
+
+    #[test]
+    fn objects_are_compared_by_what_writers_change() {
+        let before = json!({
+            "metadata": {"name": "a", "resourceVersion": "1", "annotations": {"x": "1", "y": "2"}},
+            "spec": {"replicas": 2, "template": {"a": [1]}},
+            "status": {"replicas": 2, "conditions": [{"type": "A", "status": "True"}]},
+        });
+        let after = json!({
+            "metadata": {"name": "a", "annotations": {"x": "3"}},
+            "spec": {"replicas": 3, "template": {"a": [1]}},
+            "status": {"replicas": 1, "conditions": [{"type": "A", "status": "False"}]},
+        });
+        let whole = "metadata.annotations.x 3, was 1, spec.replicas 3, was 2, metadata.annotations.y removed";
+        assert_eq!(differences(&before, &after, ""), whole);
+        let status = "condition A A=False, was A=True, metadata.annotations.x 3, was 1, status.replicas 1, was 2, \
+                      metadata.annotations.y removed";
+        assert_eq!(differences(&before, &after, "status"), status);
+        assert_eq!(differences(&before, &before, ""), "");
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn written(taint: &Taint) -> Value {
 mod tests {
     use super::*;
     use evenkeel_api::views::{NodeCondition, NodeSpec, NodeStatus};
-    use evenkeel_runtime::{introspect::Description, plan::Action};
+    use evenkeel_runtime::plan::Action;
 
     const T0: Timestamp = Timestamp::UNIX_EPOCH;
 
