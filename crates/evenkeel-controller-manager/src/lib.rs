@@ -3,6 +3,7 @@
 pub mod controllers;
 mod credentials;
 pub mod options;
+pub mod plan;
 mod program;
 
 pub use program::main;

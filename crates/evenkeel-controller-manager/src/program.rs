@@ -4,6 +4,7 @@ use crate::{
     controllers,
     credentials::Credentials,
     options::{self, Options},
+    plan,
 };
 use anyhow::{Context, Result};
 use evenkeel_component::{logging, options::ClientOptions, process, serving};
@@ -35,6 +36,7 @@ const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    let (planned, arguments) = plan::asked(arguments);
     let options = match options::from_arguments(arguments) {
         Ok(options) => options,
         Err(code) => return code,
@@ -50,6 +52,9 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
             return failed(&anyhow::Error::from(error).context("the runtime cannot start"));
         }
     };
+    if planned {
+        return runtime.block_on(plan::run(options)).unwrap_or_else(|error| failed(&error));
+    }
     match runtime.block_on(run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),

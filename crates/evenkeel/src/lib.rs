@@ -1,3 +1,4 @@
 //! Evenkeel's parts put together: what `evenkeel up` runs beside an API server, for programs and tests.
 
+pub mod explain;
 pub mod plane;

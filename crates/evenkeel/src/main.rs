@@ -1,5 +1,6 @@
 //! The `evenkeel` program: a whole Kubernetes control plane in one process.
 
+mod ask;
 mod up;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -17,6 +18,10 @@ struct Cli {
 enum Command {
     /// Start a control plane: API server, controllers, scheduler and simulated nodes.
     Up(up::Args),
+    /// Say what the controllers see of an object, what they would do next, and what they wait for.
+    Explain(evenkeel::explain::Args),
+    /// Print what the controllers would write to a cluster now, without writing it. Exit code 2 if there is something.
+    Plan(ask::PlanArgs),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -27,6 +32,8 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Up(args) => up::main(args),
+        Command::Explain(args) => ask::explain(&args),
+        Command::Plan(args) => ask::plan(&args),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "evenkeel", &mut std::io::stdout());
             ExitCode::SUCCESS

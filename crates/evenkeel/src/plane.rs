@@ -12,6 +12,7 @@ use evenkeel_runtime::{
     client::{Client, RestMetrics},
     clock::Clock,
     controller::Env,
+    introspect::Introspection,
     tasks::Tasks,
 };
 use evenkeel_scheduler::SchedulerOptions;
@@ -59,6 +60,7 @@ impl PlaneOptions {
 /// Running parts of a control plane.
 pub struct Plane {
     caches: Caches,
+    introspection: Introspection,
     registry: Registry,
     /// In the order of their start; stopped in reverse.
     parts: Vec<Tasks>,
@@ -111,8 +113,10 @@ impl Plane {
             scheduler.spawn("scheduler", run);
         }
         let base = client("kube-controller-manager");
+        let env = Env::new(base.clone(), caches.clone(), clock.clone(), &registry);
+        let introspection = env.introspection.clone();
         let context = ControllerContext::new(
-            Env::new(base.clone(), caches.clone(), clock.clone(), &registry),
+            env,
             Arc::new(move |_| base.clone()),
             controllers.clone(),
             registry.clone(),
@@ -124,12 +128,18 @@ impl Plane {
             }
         }
         caches.start(&reflectors);
-        Ok(Self { caches, registry, parts: vec![reflectors, nodes, scheduler, controllers] })
+        let parts = vec![reflectors, nodes, scheduler, controllers];
+        Ok(Self { caches, introspection, registry, parts })
     }
 
     /// What the parts read.
     pub fn caches(&self) -> &Caches {
         &self.caches
+    }
+
+    /// What the controllers see, would do and wait for.
+    pub fn introspection(&self) -> &Introspection {
+        &self.introspection
     }
 
     /// The parts' metrics.

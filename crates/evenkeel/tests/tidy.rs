@@ -8,11 +8,15 @@ use std::{
 };
 
 /// Each crate, and what it may depend on besides libraries; as in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("evenkeel-api", &[]),
     ("evenkeel-runtime", &["evenkeel-api"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
-    ("evenkeel-controller-manager", &["evenkeel-api", "evenkeel-runtime", "evenkeel-controllers"]),
+    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
+    (
+        "evenkeel-controller-manager",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
+    ),
     ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-runtime"]),
     ("evenkeel-apiserver", &["evenkeel-api"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
@@ -33,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
         &[
             "evenkeel-api",
             "evenkeel-runtime",
+            "evenkeel-component",
             "evenkeel-controllers",
             "evenkeel-controller-manager",
             "evenkeel-scheduler",

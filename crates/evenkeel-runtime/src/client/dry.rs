@@ -4,7 +4,7 @@
 //! stands on them is not seen; a write to an object that was written before is marked.
 
 use super::wire::JSON;
-use crate::introspect::{changes, differences};
+use crate::introspect::{changes, differences, hide_secrets};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
@@ -184,6 +184,13 @@ impl Dry {
         let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let by = agent.and_then(|agent| agent.rsplit('/').next()).unwrap_or_default().to_owned();
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let shown = |object: &Value| {
+            let mut shown = object.clone();
+            if place.resource() == "secrets" {
+                hide_secrets(&mut shown);
+            }
+            shown
+        };
         let write = |verb, name: &str, changes: String| Unwritten {
             by,
             verb,
@@ -202,7 +209,7 @@ impl Dry {
             }
             Method::PUT => {
                 let before = self.live(&place.object_path()).await?;
-                let changes = differences(&before, &object, place.subresource);
+                let changes = differences(&shown(&before), &shown(&object), place.subresource);
                 let mut after = object;
                 forget_version(&mut after);
                 (write("update", place.name, changes), json_answer(StatusCode::OK, &after))
@@ -215,12 +222,19 @@ impl Dry {
                 forget_version(&mut live);
                 let changes = match object.get(place.subresource) {
                     Some(part) => changes(part),
-                    None => changes(&object),
+                    None => changes(&shown(&object)),
                 };
                 (write("patch", place.name, changes), json_answer(StatusCode::OK, &live))
             }
             _ if place.name.is_empty() => {
-                (write("delete all", "", String::new()), json_answer(StatusCode::OK, &success()))
+                let list =
+                    self.live(parts.uri.path_and_query().map_or(path, |all| all.as_str())).await?;
+                let n = list["items"].as_array().map_or(0, Vec::len);
+                if n == 0 {
+                    return Ok(json_answer(StatusCode::OK, &success()));
+                }
+                let write = write("delete all", "", format!("{n} objects"));
+                (write, json_answer(StatusCode::OK, &success()))
             }
             _ => {
                 if self.live(&place.object_path()).await?.is_null() {

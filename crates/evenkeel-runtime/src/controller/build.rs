@@ -17,7 +17,10 @@ use crate::{
     queue::{Priority, Queue},
 };
 use evenkeel_api::{Kind, Meta, View, time::Timestamp};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 /// A controller under construction. The kind that it reconciles comes first and its function last, so that neither can
 /// be missing or given twice.
@@ -260,6 +263,7 @@ impl Builder {
             max_retries,
             events,
             clock: env.clock.clone(),
+            started: AtomicBool::new(false),
             root,
             workers,
             caches: states,

@@ -13,6 +13,7 @@ use crate::{
 use evenkeel_api::time::{Timestamp, seconds};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::Ordering,
     time::Duration,
 };
 use tokio::time::Instant;
@@ -78,7 +79,7 @@ impl Inspect for Shared {
             sees: description.facts,
             would,
             waits,
-            queue: Some(state),
+            queue: self.started.load(Ordering::Relaxed).then_some(state),
             last: self.history.last(&key),
             children: description.children,
         })
@@ -115,6 +116,9 @@ impl Shared {
             )),
             None => {}
         }
+        // One that only looks has no workers, and its queue means nothing.
+        let started = self.started.load(Ordering::Relaxed);
+        let place = if started { place } else { Place::default() };
         if let Some(due) = place.due {
             let left = written(due.saturating_duration_since(now.instant));
             let at = seconds(now.at(due));

@@ -20,7 +20,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 use tokio::time::Instant;
@@ -55,6 +55,8 @@ pub(super) struct Shared {
     pub(super) max_retries: Option<u32>,
     pub(super) events: Recorder,
     pub(super) clock: Clock,
+    /// Its workers are at work, or were.
+    pub(super) started: AtomicBool,
     pub(super) root: Kind,
     pub(super) workers: usize,
     pub(super) caches: Vec<Box<dyn Fn() -> CacheState + Send + Sync>>,
@@ -84,6 +86,7 @@ impl Controller {
             }
         }
         tracing::info!(controller = %name, workers, "starting workers");
+        shared.started.store(true, Ordering::Relaxed);
         let tasks = Tasks::new();
         // Ends after the workers: their last events are still written.
         let late = Tasks::new();

@@ -16,6 +16,7 @@ pub use types::{
     CacheState, ControllerReport, Description, Fact, Failed, KeyState, Listing, ObjectReport, Pass,
     QueueState, Subject, Summary,
 };
+pub(crate) use words::hide_secrets;
 pub use words::{action, changes, differences};
 
 use crate::{cache::Caches, clock::Clock};

@@ -62,7 +62,10 @@ fn name(target: &Target) -> String {
 fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> String {
     let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
     let mut words = format!("{verb} {of}{}", name(target));
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+    if target.kind.kind == "Secret" {
+        hide_secrets(&mut body);
+    }
     let body = if subresource.is_empty() { &body } else { body.get(subresource).unwrap_or(&body) };
     let changes = changes(body);
     if !changes.is_empty() {
@@ -127,7 +130,9 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
                     OWN.iter().filter_map(|own| Some((*own, value.get(*own)?))).collect()
                 }
                 ("", field) => vec![(field, value)],
-                (part, field) if field == part || part == "finalize" => vec![(field, value)],
+                (part, field) if field == part || (part, field) == ("finalize", "spec") => {
+                    vec![(field, value)]
+                }
                 _ => continue,
             };
             for (name, value) in compared {
@@ -143,7 +148,7 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
         match old.get(path) {
             Some(was) if was == value => {}
             Some(was) => {
-                all.push(format!("{path} {}, was {}", short(value, VALUE), short(was, VALUE)))
+                all.push(format!("{path} {}, was {}", short(value, VALUE), short(was, VALUE)));
             }
             None => all.push(format!("{path} {}", short(value, VALUE))),
         }
@@ -171,14 +176,28 @@ fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
         Value::Array(items) if path.ends_with("conditions") => {
             for item in items {
                 let told = condition(item);
-                let name = told.split('=').next().unwrap_or_default();
-                all.insert(format!("condition {name}"), told.clone());
+                let (name, value) = told.split_once('=').unwrap_or((&told, ""));
+                all.insert(format!("condition {name}"), value.to_owned());
             }
         }
         // What nobody set is as good as absent.
         Value::Null => {}
         Value::String(text) => drop(all.insert(path, text.clone())),
         other => drop(all.insert(path, other.to_string())),
+    }
+}
+
+/// Takes out what a Secret holds: it is nobody's to read who asks what a controller does.
+pub(crate) fn hide_secrets(secret: &mut Value) {
+    for step in secret.as_array_mut().into_iter().flatten() {
+        if let Some(value) = step.get_mut("value") {
+            *value = Value::from("(hidden)");
+        }
+    }
+    for field in ["data", "stringData"] {
+        if let Some(data) = secret.get_mut(field).and_then(Value::as_object_mut) {
+            data.values_mut().for_each(|value| *value = Value::from("(hidden)"));
+        }
     }
 }
 
@@ -266,7 +285,7 @@ mod tests {
         });
         let whole = "metadata.annotations.x 3, was 1, spec.replicas 3, was 2, metadata.annotations.y removed";
         assert_eq!(differences(&before, &after, ""), whole);
-        let status = "condition A A=False, was A=True, metadata.annotations.x 3, was 1, status.replicas 1, was 2, \
+        let status = "condition A False, was True, metadata.annotations.x 3, was 1, status.replicas 1, was 2, \
                       metadata.annotations.y removed";
         assert_eq!(differences(&before, &after, "status"), status);
         assert_eq!(differences(&before, &before, ""), "");

@@ -48,6 +48,29 @@ impl Home {
         })
     }
 
+    /// The kubeconfigs that kubectl reads.
+    pub(crate) fn kubeconfigs(&self) -> Vec<PathBuf> {
+        match &self.kubeconfig {
+            Some(paths) => std::env::split_paths(paths).collect(),
+            None => self.home.iter().map(|home| home.join(".kube/config")).collect(),
+        }
+    }
+
+    /// The kubeconfigs that clusters without a data folder have put among the user's state.
+    pub(crate) fn of_clusters(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.own(None, 6443).parent().map(Path::to_owned) else {
+            return Vec::new();
+        };
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let sockets =
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let sockets =
+            sockets.filter(|name| name.starts_with("controllers") && name.ends_with(".sock"));
+        let names =
+            sockets.map(|name| name.replace("controllers", "kubeconfig").replace(".sock", ""));
+        names.map(|name| self.own(None, 6443).with_file_name(name)).collect()
+    }
+
     /// The kubeconfig that kubectl writes to.
     pub(super) fn users(&self) -> Result<PathBuf> {
         if let Some(first) =

@@ -1,5 +1,6 @@
 //! `evenkeel up`: a control plane in one process.
 
+mod control;
 mod kubeconfig;
 mod options;
 mod remote;
@@ -7,10 +8,13 @@ mod server;
 mod tell;
 
 use anyhow::{Context, Result, bail};
-use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel::{
+    explain,
+    plane::{Plane, PlaneOptions},
+};
 use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
-use kubeconfig::Home;
+pub(crate) use kubeconfig::Home;
 pub(crate) use options::Args;
 use std::{process::ExitCode, time::Duration};
 use tell::Teller;
@@ -77,6 +81,13 @@ async fn embedded(
 
     let kube = kube::Client::new(server.service(), "default");
     let plane = Plane::start(&kube, &clock, plane_options(args).with_ca(server.ca_pem()))?;
+    let control = control::start(
+        &explain::socket_beside(&path),
+        &url,
+        plane.introspection().clone(),
+        &serving,
+    );
+    let _control = heard(control);
     tokio::pin!(shutdown);
     tokio::select! {
         () = plane.synced() => {
@@ -105,6 +116,14 @@ async fn on_remote(
         options = options.with_ca(ca);
     }
     let plane = Plane::start(&remote.kube, &clock, options)?;
+    let listening = Tasks::new();
+    let path = explain::socket_beside(&Home::from_env().own(None, remote.port));
+    let control = std::fs::create_dir_all(path.parent().unwrap_or(&path))
+        .context("no folder for it")
+        .and_then(|()| {
+            control::start(&path, &remote.url, plane.introspection().clone(), &listening)
+        });
+    let _control = heard(control);
     tokio::pin!(shutdown);
     tokio::select! {
         () = plane.synced() => {
@@ -114,7 +133,14 @@ async fn on_remote(
         () = shutdown.as_mut() => {}
     }
     teller.stopping();
-    end(&plane.stop().await)
+    let mut late = plane.stop().await;
+    late.extend(listening.shut_down(STOP).await.into_iter().map(String::from));
+    end(&late)
+}
+
+/// Nobody needs the socket but who asks: without it, everything else goes on.
+fn heard(control: Result<control::Control>) -> Option<control::Control> {
+    control.inspect_err(|error| tracing::warn!("no questions are answered: {error:#}")).ok()
 }
 
 fn plane_options(args: &Args) -> PlaneOptions {

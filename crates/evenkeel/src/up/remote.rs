@@ -2,6 +2,7 @@
 
 use super::Args;
 use anyhow::{Context, Result};
+use evenkeel::explain::ca_of;
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions},
     clock::Clock,
@@ -14,6 +15,8 @@ pub(super) struct Remote {
     pub(super) kube: kube::Client,
     /// Its address.
     pub(super) url: String,
+    /// The port of that address.
+    pub(super) port: u16,
     /// What it says of its version.
     pub(super) version: String,
     /// The CA that it is trusted by, PEM.
@@ -35,30 +38,13 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     };
     let config = client::config(&options).await?;
     let url = config.cluster_url.to_string();
-    let ca = config.root_cert.as_deref().map(pem);
+    let port = config.cluster_url.port_u16().unwrap_or(443);
+    let ca = ca_of(&config);
     let kube = client::transport(config)?;
     let request = http::Request::get("/version").body(bytes::Bytes::new())?;
     let answer = Client::new(kube.clone(), clock.clone()).raw(request).await;
     let answer = answer.with_context(|| format!("the API server at {url} does not answer"))?;
     let version: Version =
         serde_json::from_slice(answer.body()).with_context(|| format!("{url} is no API server"))?;
-    Ok(Remote { kube, url, version: version.git_version, ca })
-}
-
-fn pem(certificates: &[Vec<u8>]) -> String {
-    use base64::Engine;
-    let mut text = String::new();
-    for certificate in certificates {
-        let encoded = base64::engine::general_purpose::STANDARD.encode(certificate);
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        let mut rest = &*encoded;
-        while !rest.is_empty() {
-            let (line, after) = rest.split_at(rest.len().min(64));
-            text.push_str(line);
-            text.push('\n');
-            rest = after;
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
-    }
-    text
+    Ok(Remote { kube, url, port, version: version.git_version, ca })
 }

@@ -7,6 +7,7 @@ mod cluster;
 mod custom;
 mod deployment;
 mod embedded;
+mod explain;
 mod garbage;
 mod malformed;
 mod namespaces;
@@ -57,6 +58,7 @@ cases! {
         tells_why_pods_cannot_be_made,
         is_left_alone_once_done,
     ];
+    explain: [tells_what_is_waited_for, plans_are_not_carried_out];
     garbage: [
         background_takes_all_that_is_owned,
         foreground_takes_the_owner_last,

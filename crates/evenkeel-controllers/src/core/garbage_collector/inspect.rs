@@ -49,35 +49,44 @@ impl Inspect for GarbageCollector {
     }
 
     fn object(&self, subject: &Subject) -> Option<ObjectReport> {
-        let graph = self.graph();
-        let (uid, node) = graph.find(|place| is_at(place, subject))?;
-        let uid = uid.clone();
-        let mut told = describe(&graph, &uid, node);
-        let would = next(&graph, &uid, node, self.0.env.clock.now());
+        let (uid, mut told) = report(&self.graph(), subject, self.0.env.clock.now())?;
         for (queue, what) in [(&self.0.delete, "deleted"), (&self.0.orphan, "orphaned")] {
             if let Some(why) = queued(queue, &uid) {
-                told.waits(format!("{why} to see whether it has to be {what}"));
+                told.waits.push(format!("{why} to see whether it has to be {what}"));
             }
         }
-        Some(ObjectReport {
-            controller: DESCRIPTOR.name.to_owned(),
-            object: subject_of(&node.place),
-            exists: !node.is_virtual,
-            sees: told.facts,
-            would,
-            waits: told.waits,
-            last: self.0.history.last(&subject.key()),
-            children: told.children,
-            ..ObjectReport::default()
-        })
+        told.last = self.0.history.last(&subject.key());
+        Some(told)
     }
+}
+
+/// What a graph has to say of an object, and its uid.
+pub(super) fn report(
+    graph: &Graph,
+    subject: &Subject,
+    now: Timestamp,
+) -> Option<(Uid, ObjectReport)> {
+    let (uid, node) = graph.find(|place| is_at(place, subject))?;
+    let told = describe(graph, uid, node);
+    let report = ObjectReport {
+        controller: DESCRIPTOR.name.to_owned(),
+        object: subject_of(&node.place),
+        exists: !node.is_virtual,
+        sees: told.facts,
+        would: next(graph, uid, node, now),
+        waits: told.waits,
+        children: told.children,
+        ..ObjectReport::default()
+    };
+    Some((uid.clone(), report))
 }
 
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-fn is_at(place: &Place, subject: &Subject) -> bool {
+/// Whether a place is the one that is asked about.
+pub(super) fn is_at(place: &Place, subject: &Subject) -> bool {
     let kind = subject.kind.is_empty()
         || (*place.kind == *subject.kind && group(&place.api_version) == subject.group);
     kind && *place.namespace == *subject.namespace && *place.name == *subject.name

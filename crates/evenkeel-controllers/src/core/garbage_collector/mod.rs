@@ -10,7 +10,10 @@ mod inspect;
 #[cfg(test)]
 mod model;
 mod monitor;
+mod once;
 mod plan;
+
+pub use once::Snapshot;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},

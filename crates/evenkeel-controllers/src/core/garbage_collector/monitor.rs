@@ -118,7 +118,8 @@ impl GarbageCollector {
     }
 }
 
-fn collectable(resource: &Resource) -> bool {
+/// Whether objects of this resource are collected.
+pub(super) fn collectable(resource: &Resource) -> bool {
     let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
     !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.can(verb))
 }

@@ -1,0 +1,346 @@
+//! `--plan`: what a manager would write to a cluster now, without writing it: no lease, no event, no object.
+//!
+//! Every controller that is asked for runs over a connection that only reads, until none has anything left to do. For
+//! who is about to put this program in the place of another, and wants to see first.
+
+use crate::{controllers, options::Options};
+use anyhow::{Context, Result};
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_controllers::{
+    descriptor::{ControllerContext, Descriptor},
+    needs::{Gates, Resources},
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{self, Client, ConnectOptions, Ledger, Unwritten, dry_run},
+    clock::Clock,
+    controller::Env,
+    introspect::{ControllerReport, Introspection},
+    tasks::Tasks,
+};
+use prometheus::Registry;
+use serde::Serialize;
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+/// The flag, which upstream does not have.
+pub const FLAG: &str = "--plan";
+/// How long caches and controllers may take.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The exit code when there is something to write.
+const SOMETHING: u8 = 2;
+/// Nothing has been asked of the server for so long: nobody is at anything.
+const QUIET: Duration = Duration::from_secs(2);
+/// How often it is looked whether all are done.
+const LOOK: Duration = Duration::from_millis(200);
+/// Keys that come again within this time are waited for.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+/// A key that failed so often is not waited for.
+const HOPELESS: u32 = 3;
+/// How long tasks may take to end.
+const STOP: Duration = Duration::from_secs(5);
+
+/// What would be written.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    /// The writes, in the order in which controllers came to them.
+    pub writes: Vec<Unwritten>,
+    /// Events that would be told besides.
+    pub events: usize,
+    /// The controllers that were asked.
+    pub controllers: Vec<String>,
+    /// What could not be seen or did not come to an end, in words.
+    pub unfinished: Vec<String>,
+}
+
+/// What is run, and how.
+pub struct Asked<'a> {
+    /// The controllers.
+    pub chosen: &'a [Descriptor],
+    /// Their options.
+    pub options: evenkeel_controllers::options::Options,
+    /// Which feature gates are on.
+    pub gates: Gates,
+    /// How long it may take.
+    pub patience: Duration,
+}
+
+/// Runs the controllers dry on the cluster behind `kube`.
+///
+/// # Errors
+/// When the server cannot be asked what it has, or a controller cannot start with its options.
+pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Result<Preview> {
+    let (kube, ledger) = dry_run(kube);
+    let client = |name: &str| {
+        Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
+    };
+    let resources = client("plan").api_resources().await.context("discovery failed")?;
+    let registry = Registry::new();
+    let caches = Caches::new(client("plan"), clock.clone(), &registry);
+    let env = Env::new(client("plan"), caches.clone(), clock.clone(), &registry);
+    let introspection = env.introspection.clone();
+    let (reflectors, tasks) = (Tasks::new(), Tasks::new());
+    let base = client("plan");
+    let mut context = ControllerContext::new(
+        env,
+        Arc::new(move |_| base.clone()),
+        tasks.clone(),
+        registry,
+        asked.options,
+    );
+    context.gates = asked.gates;
+    context.resources = Resources::discovered(&resources);
+    let (mut names, mut unfinished) = (Vec::new(), Vec::new());
+    for descriptor in asked.chosen {
+        match context.start(descriptor)? {
+            None => names.push(descriptor.name.to_owned()),
+            Some(unmet) => unfinished.push(format!("{} was not asked: {unmet}", descriptor.name)),
+        }
+    }
+    caches.start(&reflectors);
+    unfinished.extend(until_quiet(&introspection, &ledger, clock, asked.patience).await);
+    for tasks in [tasks, reflectors] {
+        tasks.shut_down(STOP).await;
+    }
+    Ok(Preview { writes: ledger.writes(), events: ledger.events(), controllers: names, unfinished })
+}
+
+/// Waits until nobody has anything to do; what is left when patience ends.
+async fn until_quiet(
+    introspection: &Introspection,
+    ledger: &Ledger,
+    clock: &Clock,
+    patience: Duration,
+) -> Vec<String> {
+    let deadline = clock.now() + patience;
+    let (mut requests, mut since) = (ledger.requests(), clock.now());
+    loop {
+        clock.sleep(LOOK).await;
+        let now = clock.now();
+        let busy = busy(introspection, now);
+        let asked = ledger.requests();
+        if asked != requests || !busy.is_empty() {
+            (requests, since) = (asked, now);
+        }
+        if now.duration_since(since) >= SignedDuration::try_from(QUIET).unwrap_or_default() {
+            return failing(introspection);
+        }
+        if now >= deadline {
+            return busy.into_iter().chain(failing(introspection)).collect();
+        }
+    }
+}
+
+/// Who is at work, or soon will be.
+fn busy(introspection: &Introspection, now: Timestamp) -> Vec<String> {
+    let mut busy = Vec::new();
+    for report in introspection.all().iter().map(|inspect| inspect.report()) {
+        let ControllerReport { name, queue, caches, .. } = report;
+        for cache in caches.iter().filter(|cache| !cache.synced) {
+            let why = cache.trouble.as_deref().unwrap_or("it takes long");
+            busy.push(format!("{name} does not see {}: {why}", cache.resource));
+        }
+        let comes_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
+            key.failures < HOPELESS && key.delayed_until.is_some_and(|at| at <= now + SOON)
+        };
+        let soon = queue.keys.iter().filter(comes_soon).count();
+        if !queue.is_idle() || soon > 0 {
+            let left = queue.ready + queue.in_flight + soon;
+            busy.push(format!("{name} still has {left} objects to look at"));
+        }
+    }
+    busy
+}
+
+/// Who failed at something.
+fn failing(introspection: &Introspection) -> Vec<String> {
+    let reports = introspection.all().into_iter().map(|inspect| inspect.report());
+    let failed = reports.filter(|report| report.queue.backing_off > 0);
+    failed
+        .map(|report| {
+            let error = report.errors.first();
+            let last = error.map(|e| format!(", last {}: {}", e.key, e.error)).unwrap_or_default();
+            format!("{} failed at {} objects{last}", report.name, report.queue.backing_off)
+        })
+        .collect()
+}
+
+impl Preview {
+    /// For people: a line for each write, by controller.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: &str| {
+            out.push_str(text);
+            out.push('\n');
+        };
+        let mut controllers: Vec<&str> = self.writes.iter().map(|write| &*write.by).collect();
+        controllers.sort_unstable();
+        controllers.dedup();
+        for by in controllers {
+            line(by);
+            for write in self.writes.iter().filter(|write| write.by == by) {
+                line(&format!("  {write}"));
+            }
+        }
+        for left in &self.unfinished {
+            line(&format!("note: {left}"));
+        }
+        let (n, events) = (self.writes.len(), self.events);
+        if n == 0 {
+            line(&format!("{} controllers would write nothing.", self.controllers.len()));
+        } else {
+            line(&format!("{n} writes and {events} events would be made now; none was."));
+            line("What would follow from them (the pods of a new ReplicaSet, say) is not shown.");
+        }
+        out
+    }
+
+    /// 0 when nothing would be written, 2 when something would.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOMETHING) }
+    }
+}
+
+/// Whether the arguments ask for a plan, and the others.
+pub(crate) fn asked(arguments: impl IntoIterator<Item = String>) -> (bool, Vec<String>) {
+    let (flags, others): (Vec<String>, Vec<String>) = arguments
+        .into_iter()
+        .partition(|a| a.strip_prefix(FLAG).is_some_and(|v| matches!(v, "" | "=true" | "=false")));
+    (flags.last().is_some_and(|flag| !flag.ends_with("=false")), others)
+}
+
+/// As the program that was asked with `--plan` beside its own flags.
+pub(crate) async fn run(options: Options) -> Result<ExitCode> {
+    let clock = Clock::system();
+    let connect = ConnectOptions {
+        kubeconfig: options.client.kubeconfig.clone().map(Into::into),
+        server: options.client.master.clone(),
+        ..ConnectOptions::default()
+    };
+    let kube = client::transport(client::config(&connect).await?)?;
+    let (chosen, controllers) = (controllers::chosen(&options), controllers::options(&options)?);
+    let asked = Asked {
+        chosen: &chosen,
+        options: controllers,
+        gates: Gates::new(move |gate| options.gates.enabled(gate)),
+        patience: PATIENCE,
+    };
+    let preview = preview(kube, &clock, asked).await?;
+    #[expect(clippy::print_stdout, reason = "the plan is what the program was asked for")]
+    {
+        print!("{}", preview.text());
+    }
+    Ok(preview.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use evenkeel_apiserver::Server;
+    use evenkeel_controllers::descriptor::descriptors;
+    use serde_json::{Value, json};
+
+    async fn ask(client: &Client, method: &str, path: &str, body: Value) -> Value {
+        let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json").body(bytes);
+        let answer = client.raw(request.expect("a request")).await.expect("an answer");
+        serde_json::from_slice(answer.body()).expect("JSON")
+    }
+
+    /// Where the server's store is.
+    async fn revision(client: &Client) -> String {
+        let list = ask(client, "GET", "/api/v1/configmaps?limit=1", Value::Null).await;
+        list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned()
+    }
+
+    fn deployment() -> Value {
+        let labels = json!({"app": "web"});
+        json!({
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": 2, "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "a", "image": "a"}]},
+                },
+            },
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_would_be_written_is_told_and_nothing_is() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let time = clock.clone();
+        let server = Server::builder().clock(evenkeel_apiserver::Clock::new(move || time.now()));
+        let server = server.build().await.expect("a server");
+        let kube = kube::Client::new(server.service(), "default");
+        let client = Client::new(kube.clone(), clock.clone());
+        let path = "/apis/apps/v1/namespaces/default/deployments";
+        ask(&client, "POST", path, deployment()).await;
+        let orphan = json!({"metadata": {"name": "orphan", "ownerReferences": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u",
+        }]}});
+        ask(&client, "POST", "/api/v1/namespaces/default/configmaps", orphan).await;
+        let before = revision(&client).await;
+        let chosen = descriptors();
+        let asked = Asked {
+            chosen: &chosen,
+            options: evenkeel_controllers::options::Options::default(),
+            gates: Gates::default(),
+            patience: PATIENCE,
+        };
+        let preview = preview(kube, &clock, asked).await.expect("a plan");
+        assert_eq!(revision(&client).await, before, "nothing was written");
+        let text = preview.text();
+        for line in [
+            "deployment-controller\n  create replicasets.apps default/web-",
+            "  update status of deployments.apps default/web: ",
+            "  delete configmaps default/orphan\n",
+            "  create serviceaccounts default/default\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(!text.contains("pods default"), "what follows is not made up: {text}");
+        assert_eq!(preview.exit_code(), ExitCode::from(2));
+        assert!(
+            client.get_metadata(&lease(), "kube-system", "kube-controller-manager").await.is_err()
+        );
+    }
+
+    fn lease() -> evenkeel_api::Kind {
+        evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_at_rest_needs_nothing() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let server = Server::builder().build().await.expect("a server");
+        let kube = kube::Client::new(server.service(), "default");
+        let chosen = [evenkeel_controllers::apps::deployment::DESCRIPTOR];
+        let asked = Asked {
+            chosen: &chosen,
+            options: evenkeel_controllers::options::Options::default(),
+            gates: Gates::default(),
+            patience: PATIENCE,
+        };
+        let preview = preview(kube, &clock, asked).await.expect("a plan");
+        assert_eq!(preview.text(), "1 controllers would write nothing.\n");
+        assert_eq!(preview.exit_code(), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn the_flag_is_taken_out_of_the_others() {
+        let table: [(&[&str], bool, usize); 4] = [
+            (&["--plan", "--v=2"], true, 1),
+            (&["--plan=true"], true, 0),
+            (&["--plan=false"], false, 0),
+            (&["--planned", "--v=2"], false, 2),
+        ];
+        for (given, wanted, left) in table {
+            let (planned, others) = asked(given.iter().map(|a| (*a).to_owned()));
+            assert_eq!((planned, others.len()), (wanted, left), "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `evenkeel explain` and `evenkeel plan`: questions about a cluster, and nothing written.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this module is the program's voice"
+)]
+
+use crate::up::Home;
+use anyhow::{Context, Result};
+use evenkeel::explain;
+use evenkeel_controller_manager::plan;
+use evenkeel_controllers::{descriptor::descriptors, needs::Gates, options::Options};
+use evenkeel_runtime::{
+    client::{self, ConnectOptions},
+    clock::Clock,
+};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+/// Flags of `evenkeel plan`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Kubeconfig of the cluster; $KUBECONFIG or ~/.kube/config unless given.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context in the kubeconfig; its current one unless given.
+    #[arg(long)]
+    context: Option<String>,
+
+    /// Controllers to ask, by name; all unless given.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    controllers: Vec<String>,
+
+    /// How long it may take, in seconds.
+    #[arg(long, default_value_t = plan::PATIENCE.as_secs(), value_name = "SECONDS")]
+    timeout: u64,
+
+    /// Output: text, or json.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Runs `evenkeel explain`.
+pub(crate) fn explain(args: &explain::Args) -> ExitCode {
+    block_on(async {
+        let text = explain::run(args, &sockets(args)).await?;
+        print!("{text}");
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs `evenkeel plan`: exit code 0 when nothing would be written, 2 when something would.
+pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
+    block_on(async {
+        let connect = ConnectOptions {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            ..ConnectOptions::default()
+        };
+        let config = client::config(&connect).await?;
+        let mut chosen = descriptors();
+        if !args.controllers.is_empty() {
+            for name in &args.controllers {
+                let known = chosen.iter().any(|d| d.name == name || d.aliases.contains(&&**name));
+                anyhow::ensure!(known, "there is no controller {name:?}");
+            }
+            let asked = |name: &str| args.controllers.iter().any(|asked| asked == name);
+            chosen.retain(|d| asked(d.name) || d.aliases.iter().any(|alias| asked(alias)));
+        }
+        let mut options = Options::default();
+        options.root_ca.ca = explain::ca_of(&config).map(Into::into);
+        let asked = plan::Asked {
+            chosen: &chosen,
+            options,
+            gates: Gates::default(),
+            patience: Duration::from_secs(args.timeout),
+        };
+        let preview = plan::preview(client::transport(config)?, &Clock::system(), asked).await?;
+        if args.output == "json" {
+            println!("{}", serde_json::to_string_pretty(&preview)?);
+        } else {
+            print!("{}", preview.text());
+        }
+        Ok(preview.exit_code())
+    })
+}
+
+/// Where a manager of the kubeconfig's cluster may listen: beside the kubeconfig, or where `evenkeel up` puts its own.
+fn sockets(args: &explain::Args) -> Vec<PathBuf> {
+    let home = Home::from_env();
+    let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();
+    kubeconfigs.extend(home.kubeconfigs());
+    kubeconfigs.extend(home.of_clusters());
+    kubeconfigs.iter().map(|path| explain::socket_beside(path)).collect()
+}
+
+fn block_on(question: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the runtime cannot start");
+    runtime.and_then(|runtime| runtime.block_on(question)).unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,177 @@
+//! A manager that runs, asked over `evenkeel up`'s socket or over its secure port.
+
+use super::{Args, Source};
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use evenkeel_runtime::{
+    client::{self, Client},
+    clock::Clock,
+    introspect::{Listing, ObjectReport, Subject},
+};
+use futures::future::LocalBoxFuture;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, de::DeserializeOwned};
+use std::path::{Path, PathBuf};
+use tokio::net::UnixStream;
+
+/// A way to a manager.
+pub(super) enum Live {
+    /// The socket of an `evenkeel up`.
+    Socket(PathBuf),
+    /// A secure port.
+    Https(Client, String),
+}
+
+#[derive(Deserialize)]
+struct Reports {
+    reports: Vec<ObjectReport>,
+}
+
+/// Where the `evenkeel up` whose own kubeconfig this is can be asked: `controllers.sock` beside `kubeconfig`.
+pub fn socket_beside(kubeconfig: &Path) -> PathBuf {
+    let name = kubeconfig.file_name().unwrap_or_default().to_string_lossy();
+    kubeconfig.with_file_name(format!("{}.sock", name.replace("kubeconfig", "controllers")))
+}
+
+/// A server's URL without what may be written or left out.
+pub fn url_of(url: &str) -> &str {
+    url.trim_end_matches('/')
+}
+
+impl Live {
+    /// The first of these sockets at which a manager of the cluster at `url` answers.
+    pub(super) async fn over_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
+        for socket in sockets {
+            let Ok(answer) = ask_socket(socket, "/cluster").await else { continue };
+            if url_of(&String::from_utf8_lossy(&answer)) == url_of(url) {
+                return Some(Self::Socket(socket.clone()));
+            }
+        }
+        None
+    }
+
+    /// The manager at `server`, with the credentials of `config`.
+    pub(super) fn over_https(
+        mut config: kube::Config,
+        args: &Args,
+        server: &str,
+        clock: &Clock,
+    ) -> Result<Self> {
+        config.cluster_url = server.parse().with_context(|| format!("--server {server}"))?;
+        config.tls_server_name = None;
+        if let Some(path) = &args.certificate_authority {
+            use rustls_pki_types::{CertificateDer, pem::PemObject};
+            let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+            let certificates: Vec<CertificateDer<'static>> = read
+                .map_err(|error| anyhow!("--certificate-authority {}: {error}", path.display()))?;
+            config.root_cert = Some(certificates.iter().map(|c| c.to_vec()).collect());
+            config.root_cert_file = None;
+        }
+        config.accept_invalid_certs = args.insecure_skip_tls_verify;
+        let kube = client::transport(config)?;
+        let client = Client::builder(kube, clock.clone()).user_agent("evenkeel-explain").build();
+        Ok(Self::Https(client, server.to_owned()))
+    }
+
+    /// Who is asked, in words.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Socket(path) => format!("asked the manager at {}", path.display()),
+            Self::Https(_, url) => format!("asked the manager at {url}"),
+        }
+    }
+
+    /// Kinds that the manager's controllers are for, as `Kind.group`.
+    pub(super) async fn kinds(&self) -> Result<Vec<String>> {
+        let listing: Listing = self.ask("/debug/controllers").await?;
+        Ok(listing
+            .controllers
+            .into_iter()
+            .map(|c| c.kind)
+            .filter(|kind| !kind.is_empty())
+            .collect())
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, target: &str) -> Result<T> {
+        let body = match self {
+            Self::Socket(path) => ask_socket(path, target).await?,
+            Self::Https(client, url) => {
+                let request = Request::get(target).header(header::ACCEPT, "application/json");
+                let answer = client.raw(request.body(Bytes::new())?).await;
+                answer.with_context(|| no_answer(url))?.into_body()
+            }
+        };
+        serde_json::from_slice(&body).context("the manager's answer cannot be read")
+    }
+}
+
+fn no_answer(url: &str) -> String {
+    format!(
+        "the manager at {url} does not answer (a certificate of its own making is taken with \
+         --insecure-skip-tls-verify)"
+    )
+}
+
+impl Source for Live {
+    fn reports<'a>(
+        &'a self,
+        subject: &'a Subject,
+    ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
+        Box::pin(async move {
+            let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+            let Subject { group, kind, .. } = subject;
+            let dot = if group.is_empty() { "" } else { "." };
+            let (object, kind) =
+                (escape(&subject.key().to_string()), escape(&format!("{kind}{dot}{group}")));
+            let target = format!("/debug/controllers?object={object}&kind={kind}");
+            Ok(self.ask::<Reports>(&target).await?.reports)
+        })
+    }
+}
+
+async fn ask_socket(path: &Path, target: &str) -> Result<Bytes> {
+    let stream = UnixStream::connect(path).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
+    let request = Request::get(target).header(header::HOST, "evenkeel").body(Empty::new())?;
+    let asked = async {
+        let answer = sender.send_request(request).await?;
+        let code = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        if !code.is_success() {
+            bail!("{target}: {code} {}", String::from_utf8_lossy(&body).trim_end());
+        }
+        Ok(body)
+    };
+    // The connection is driven while the answer is waited for; it ends with it.
+    tokio::pin!(connection);
+    tokio::pin!(asked);
+    tokio::select! {
+        answer = &mut asked => answer,
+        ended = &mut connection => {
+            ended?;
+            asked.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_stand_beside_kubeconfigs() {
+        let table = [
+            ("/d/kubeconfig", "/d/controllers.sock"),
+            ("/s/kubeconfig-7000", "/s/controllers-7000.sock"),
+            ("/home/u/.kube/config", "/home/u/.kube/config.sock"),
+        ];
+        for (kubeconfig, socket) in table {
+            assert_eq!(socket_beside(Path::new(kubeconfig)), Path::new(socket));
+        }
+        assert_eq!(url_of("https://127.0.0.1:6443/"), "https://127.0.0.1:6443");
+    }
+}

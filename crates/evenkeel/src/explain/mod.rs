@@ -1,0 +1,154 @@
+//! `evenkeel explain KIND/NAME`: what the controllers that care for an object see, would do next, and wait for.
+//!
+//! A manager that runs is asked; where none is found, the controllers are started here over a connection that only
+//! reads, given just the caches that they need, and asked the same.
+
+mod live;
+mod offline;
+mod resolve;
+mod tree;
+
+pub use live::{socket_beside, url_of};
+pub use offline::Offline;
+pub use resolve::{resolve, split};
+pub use tree::{Explained, Source, explain};
+
+use anyhow::{Context, Result, bail};
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions},
+    clock::Clock,
+    introspect::Subject,
+};
+use live::Live;
+use std::path::PathBuf;
+
+/// Flags of `evenkeel explain`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// What to explain: KIND/NAME, or KIND NAME; plurals and short names are understood.
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    pub object: Vec<String>,
+
+    /// Namespace of the object; the kubeconfig's unless given.
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+
+    /// Kubeconfig of the cluster; $KUBECONFIG or ~/.kube/config unless given.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context in the kubeconfig; its current one unless given.
+    #[arg(long)]
+    pub context: Option<String>,
+
+    /// Ask the manager that serves here (https://127.0.0.1:10257), with the kubeconfig's credentials.
+    #[arg(long, value_name = "URL", conflicts_with = "offline")]
+    pub server: Option<String>,
+
+    /// CA of the manager's certificate; the kubeconfig's unless given.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Take whatever certificate the manager has: it makes one of its own unless it is given one.
+    #[arg(long, requires = "server")]
+    pub insecure_skip_tls_verify: bool,
+
+    /// Ask no manager: read the cluster, and work out here what controllers would do.
+    #[arg(long)]
+    pub offline: bool,
+
+    /// Output: text, or json.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    pub output: String,
+}
+
+/// Explains, and returns what is to be printed.
+///
+/// # Errors
+/// When neither a manager nor the cluster can be asked, or there is no such kind.
+pub async fn run(args: &Args, sockets: &[PathBuf]) -> Result<String> {
+    let clock = Clock::system();
+    let options = ConnectOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        ..ConnectOptions::default()
+    };
+    let config = client::config(&options).await?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let (url, kube) = (config.cluster_url.clone(), client::transport(config.clone())?);
+    let client =
+        Client::builder(kube.clone(), clock.clone()).user_agent("evenkeel-explain").build();
+    let manager = match (&args.server, args.offline) {
+        (_, true) => None,
+        (Some(server), _) => Some(Live::over_https(config, args, server, &clock)?),
+        (None, _) => Live::over_socket(sockets, &url.to_string()).await,
+    };
+    let (kind, name) = split(&args.object)?;
+    let explained = match manager {
+        Some(live) => {
+            let subject = match client.api_resources().await {
+                Ok(found) => resolve(&found, kind, &namespace, name)?,
+                // The manager may well be asked why it can do nothing while the API server is away.
+                Err(_) => known_to(&live, kind, &namespace, name).await?,
+            };
+            let mode = live.told();
+            explain(&live, subject, mode).await?
+        }
+        None => {
+            let found = client.api_resources().await.context("the API server does not answer")?;
+            let subject = resolve(&found, kind, &namespace, name)?;
+            let offline = Offline::start(kube, &clock, found, &subject).await?;
+            let mode = format!("worked out from the cluster {url}; no manager was asked");
+            let explained = explain(&offline, subject, mode).await;
+            offline.stop().await;
+            explained?
+        }
+    };
+    if explained.reports.is_empty() {
+        bail!("no controller has anything to say of {}", explained.object);
+    }
+    Ok(if args.output == "json" {
+        serde_json::to_string_pretty(&explained)? + "\n"
+    } else {
+        explained.text(clock.now())
+    })
+}
+
+/// The CA that a configuration trusts, PEM.
+pub fn ca_of(config: &kube::Config) -> Option<String> {
+    config.root_cert.as_deref().map(pem)
+}
+
+/// A subject of a kind that the manager's controllers name.
+async fn known_to(live: &Live, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
+    let kinds = live.kinds().await?;
+    let fits = |known: &&String| {
+        let lower = known.split('.').next().unwrap_or_default().to_lowercase();
+        let asked = kind.split('.').next().unwrap_or_default().to_lowercase();
+        asked == lower || asked == format!("{lower}s")
+    };
+    let Some(known) = kinds.iter().find(fits) else {
+        bail!("the API server does not answer, and no controller of the manager is for {kind}");
+    };
+    let (kind, group) = known.split_once('.').unwrap_or((known, ""));
+    let namespaced = !matches!(kind, "Node" | "Namespace" | "PersistentVolume");
+    Ok(Subject::new(group, kind, if namespaced { namespace } else { "" }, name))
+}
+
+fn pem(certificates: &[Vec<u8>]) -> String {
+    use base64::Engine;
+    let mut text = String::new();
+    for certificate in certificates {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(certificate);
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        let mut rest = &*encoded;
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(rest.len().min(64));
+            text.push_str(line);
+            text.push('\n');
+            rest = after;
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! Controllers that never run, over a connection that only reads: asked what they would do.
+
+use super::Source;
+use anyhow::Result;
+use evenkeel_controllers::{
+    core::garbage_collector::Snapshot,
+    descriptor::{ControllerContext, descriptors},
+    needs::Resources,
+    options::Options,
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{Client, dry_run},
+    clock::Clock,
+    controller::Env,
+    discovery::Discovered,
+    introspect::{Introspection, ObjectReport, Subject},
+    tasks::Tasks,
+};
+use futures::future::LocalBoxFuture;
+use prometheus::Registry;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Mutex;
+
+/// How long a cache may take to fill; it is then told that it is not.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked whether caches are filled.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long reflectors may take to end.
+const STOP: Duration = Duration::from_secs(5);
+
+/// Controllers at rest, with caches of the namespace that is asked about.
+pub struct Offline {
+    client: Client,
+    clock: Clock,
+    found: Arc<Discovered>,
+    /// Read when it is first asked for.
+    snapshot: Mutex<Option<Snapshot>>,
+    namespace: String,
+    caches: Caches,
+    introspection: Introspection,
+    reflectors: Tasks,
+}
+
+impl Offline {
+    /// Sets up the controllers for questions about `subject` and what it keeps. Nothing is read yet.
+    ///
+    /// # Errors
+    /// When a controller cannot be set up.
+    pub async fn start(
+        kube: kube::Client,
+        clock: &Clock,
+        found: Discovered,
+        subject: &Subject,
+    ) -> Result<Self> {
+        let (kube, _) = dry_run(kube);
+        let client = Client::builder(kube, clock.clone()).user_agent("evenkeel-explain").build();
+        // Of a namespace, what is in it is what matters.
+        let is_namespace = subject.kind == "Namespace" && subject.group.is_empty();
+        let namespace = if is_namespace { &subject.name } else { &subject.namespace };
+        let registry = Registry::new();
+        let caches = Caches::in_namespace(client.clone(), clock.clone(), &registry, namespace);
+        let mut env = Env::new(client.clone(), caches.clone(), clock.clone(), &registry);
+        env.introspection = Introspection::keeping(caches.clone(), clock.clone());
+        let introspection = env.introspection.clone();
+        // They are told to stop before they begin: set up, never at work.
+        let stopped = Tasks::new();
+        stopped.token().cancel();
+        let writer = client.clone();
+        let clients = Arc::new(move |_: &str| writer.clone());
+        let mut context =
+            ControllerContext::new(env, clients, stopped.clone(), registry, Options::default());
+        context.resources = Resources::discovered(&found);
+        for descriptor in descriptors() {
+            if let Err(error) = context.start(&descriptor) {
+                tracing::debug!(%error, "left out");
+            }
+        }
+        stopped.shut_down(STOP).await;
+        Ok(Self {
+            client,
+            clock: clock.clone(),
+            found: Arc::new(found),
+            snapshot: Mutex::new(None),
+            namespace: namespace.clone(),
+            caches,
+            introspection,
+            reflectors: Tasks::new(),
+        })
+    }
+
+    /// Ends what reads.
+    pub async fn stop(&self) {
+        self.reflectors.shut_down(STOP).await;
+    }
+
+    /// Fills the caches of the controllers that are for objects of this kind.
+    async fn fill(&self, subject: &Subject) {
+        let kind = match &*subject.group {
+            "" => subject.kind.clone(),
+            group => format!("{}.{group}", subject.kind),
+        };
+        let reports = || self.introspection.all().into_iter().map(|inspect| inspect.report());
+        let concerned = || reports().filter(|report| report.kind == kind);
+        let wanted: Vec<String> =
+            concerned().flat_map(|r| r.caches).map(|cache| cache.resource).collect();
+        self.caches.start_some(&self.reflectors, |kind| {
+            let dot = if kind.group.is_empty() { "" } else { "." };
+            wanted.contains(&format!("{}{dot}{}", kind.plural, kind.group))
+        });
+        let filled = async {
+            while concerned().any(|report| report.caches.iter().any(|cache| !cache.synced)) {
+                self.clock.sleep(LOOK).await;
+            }
+        };
+        // What is not there by then is said in the report, with the reason.
+        let _ = tokio::time::timeout(PATIENCE, filled).await;
+    }
+
+    /// What a garbage collector would say, from live reads.
+    async fn collector(&self, subject: &Subject) -> Result<Option<ObjectReport>> {
+        let namespace = if subject.namespace.is_empty() { "" } else { &*self.namespace };
+        let mut snapshot = self.snapshot.lock().await;
+        if snapshot.is_none() {
+            let (client, found) = (self.client.clone(), Arc::clone(&self.found));
+            *snapshot = Some(Snapshot::read(client, found, namespace).await);
+        }
+        let Some(snapshot) = snapshot.as_mut() else { return Ok(None) };
+        Ok(snapshot.object(subject, self.clock.now()).await?)
+    }
+}
+
+impl Source for Offline {
+    fn reports<'a>(
+        &'a self,
+        subject: &'a Subject,
+    ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
+        Box::pin(async move {
+            self.fill(subject).await;
+            let mut reports = self.introspection.object(subject);
+            reports.extend(self.collector(subject).await?);
+            Ok(reports)
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! From what a user types to an object.
+
+use anyhow::{Result, bail};
+use evenkeel_runtime::{
+    discovery::{Discovered, Resource},
+    introspect::Subject,
+};
+
+/// `KIND/NAME` or `KIND NAME`, taken apart.
+///
+/// # Errors
+/// When it is neither.
+pub fn split(words: &[String]) -> Result<(&str, &str)> {
+    let parts = match words {
+        [one] => one.split_once('/'),
+        [kind, name] => Some((&**kind, &**name)),
+        _ => None,
+    };
+    match parts {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((kind, name))
+        }
+        _ => bail!("want KIND/NAME, such as deployment/web, not {:?}", words.join(" ")),
+    }
+}
+
+/// The object that `kind` (a kind, plural, singular or short name, with `.group` where that is not enough) and `name` mean.
+///
+/// # Errors
+/// When the server has no such kind.
+pub fn resolve(found: &Discovered, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
+    let asked = kind.to_lowercase();
+    let (short, group) = match asked.split_once('.') {
+        Some((short, group)) => (short, Some(group)),
+        None => (&*asked, None),
+    };
+    let named = |resource: &&Resource| {
+        let kind = &resource.kind;
+        let names = *kind.plural == *short
+            || *resource.singular == *short
+            || kind.kind.to_lowercase() == short
+            || resource.short_names.iter().any(|name| **name == *short);
+        // As kubectl: a group may be cut short.
+        names && group.is_none_or(|group| kind.group.starts_with(group))
+    };
+    let Some(resource) = found.preferred().find(named) else {
+        bail!("the server has no resource type {kind:?}");
+    };
+    let namespace = if resource.kind.namespaced { namespace } else { "" };
+    Ok(Subject::new(&resource.kind.group, &resource.kind.kind, namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Kind;
+
+    fn resource(kind: Kind, singular: &str, short: &str) -> Resource {
+        Resource {
+            kind,
+            singular: singular.into(),
+            verbs: ["list".into()].into(),
+            short_names: [short.into()].into(),
+            categories: Box::default(),
+            subresources: Box::default(),
+            preferred: true,
+        }
+    }
+
+    #[test]
+    fn kinds_are_found_by_any_of_their_names() {
+        let deployments = Kind::new("apps", "v1", "Deployment", "deployments", true);
+        let nodes = Kind::new("", "v1", "Node", "nodes", false);
+        let found = Discovered {
+            resources: vec![
+                resource(nodes, "node", "no"),
+                resource(deployments, "deployment", "deploy"),
+            ],
+            failed: Vec::new(),
+        };
+        let web = Subject::new("apps", "Deployment", "ns", "web");
+        for name in ["deploy", "Deployment", "deployments", "deployments.apps", "deployment.app"] {
+            assert_eq!(resolve(&found, name, "ns", "web").expect(name), web, "{name}");
+        }
+        let node = resolve(&found, "no", "ns", "n").expect("a node");
+        assert_eq!(node, Subject::new("", "Node", "", "n"), "nodes have no namespace");
+        assert!(resolve(&found, "widgets", "ns", "w").is_err());
+    }
+
+    #[test]
+    fn both_ways_to_name_an_object_are_understood() {
+        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        assert_eq!(split(&words(&["deploy/web"])).expect("one word"), ("deploy", "web"));
+        assert_eq!(split(&words(&["deploy", "web"])).expect("two words"), ("deploy", "web"));
+        for wrong in [&["web"][..], &["deploy/"], &["a/b/c"], &["a", "b", "c"]] {
+            assert!(split(&words(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

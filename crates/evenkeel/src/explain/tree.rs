@@ -1,0 +1,126 @@
+//! An object with what it keeps: each with what its controllers say.
+
+use anyhow::Result;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::introspect::{ObjectReport, Subject, render};
+use futures::future::LocalBoxFuture;
+use serde::Serialize;
+use std::{collections::HashSet, fmt::Write as _};
+
+/// How deep it goes: a Deployment, its ReplicaSets, their pods.
+const DEPTH: usize = 3;
+/// The most objects that are told of below one.
+const CHILDREN: usize = 10;
+
+/// Who can be asked.
+pub trait Source {
+    /// What each controller that cares has to say.
+    fn reports<'a>(&'a self, subject: &'a Subject)
+    -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>>;
+}
+
+/// An object, explained.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// The object.
+    pub object: Subject,
+    /// Who was asked, and how; on top only.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub asked: String,
+    /// What the controllers say.
+    pub reports: Vec<ObjectReport>,
+    /// What it keeps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Explained>,
+    /// How many more it keeps.
+    #[serde(skip_serializing_if = "is_none_more")]
+    pub more: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none_more(n: &usize) -> bool {
+    *n == 0
+}
+
+/// Asks about an object and what it keeps.
+///
+/// # Errors
+/// When the source cannot be asked.
+pub async fn explain(source: &impl Source, subject: Subject, asked: String) -> Result<Explained> {
+    let mut known = HashSet::from([subject.clone()]);
+    let mut explained = below(source, subject, 0, &mut known).await?;
+    explained.asked = asked;
+    Ok(explained)
+}
+
+fn below<'a>(
+    source: &'a impl Source,
+    object: Subject,
+    depth: usize,
+    known: &'a mut HashSet<Subject>,
+) -> LocalBoxFuture<'a, Result<Explained>> {
+    Box::pin(async move {
+        let reports = source.reports(&object).await?;
+        let mut kept: Vec<Subject> = Vec::new();
+        for child in reports.iter().flat_map(|report| &report.children) {
+            if depth < DEPTH && known.insert(child.clone()) {
+                kept.push(child.clone());
+            }
+        }
+        let more = kept.len().saturating_sub(CHILDREN);
+        kept.truncate(CHILDREN);
+        let mut children = Vec::with_capacity(kept.len());
+        for child in kept {
+            children.push(below(source, child, depth + 1, known).await?);
+        }
+        Ok(Explained { object, asked: String::new(), reports, children, more })
+    })
+}
+
+impl Explained {
+    /// For people.
+    pub fn text(&self, now: Timestamp) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "{} ({})", self.object, self.asked);
+        self.write(&mut out, now, 0);
+        out
+    }
+
+    fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
+        let indent = 2 * (depth + 1);
+        // On top everything is told; further down what is not as it should be.
+        let told = self.reports.iter().filter(|report| depth == 0 || matters(report));
+        for report in told {
+            out.push_str(&render(report, now, indent));
+        }
+        for child in &self.children {
+            let rest = if child.is_at_rest() { ": nothing to do" } else { "" };
+            let _ = writeln!(out, "{}{}{rest}", " ".repeat(indent), child.object);
+            child.write(out, now, depth + 1);
+        }
+        if self.more > 0 {
+            let _ = writeln!(out, "{}and {} more", " ".repeat(indent), self.more);
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        !self.reports.iter().any(matters) && self.children.iter().all(Self::is_at_rest)
+    }
+}
+
+/// Whether there is something to do, to wait for or to regret.
+fn matters(report: &ObjectReport) -> bool {
+    let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
+    !report.would.is_empty() || !report.waits.is_empty() || failed || !report.exists
+}
+
+/// A source that answers from memory, for who has the introspection itself.
+impl Source for evenkeel_runtime::introspect::Introspection {
+    fn reports<'a>(
+        &'a self,
+        subject: &'a Subject,
+    ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
+        Box::pin(async move { Ok(self.object(subject)) })
+    }
+}
