@@ -5,7 +5,7 @@ mod canonical;
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::canonical::canonical;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
@@ -84,6 +84,30 @@ impl Template {
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         Self { labels: self.labels.with(key, value), ..self.clone() }
+    }
+
+    /// This template, with an annotation set.
+    #[must_use]
+    pub fn with_annotation(&self, key: &str, value: &str) -> Self {
+        Self { annotations: self.annotations.with(key, value), ..self.clone() }
+    }
+
+    /// This template, with a finalizer if it has not got it.
+    #[must_use]
+    pub fn with_finalizer(&self, finalizer: &str) -> Self {
+        let mut finalizers = self.finalizers.to_vec();
+        if !finalizers.iter().any(|present| **present == *finalizer) {
+            finalizers.push(finalizer.into());
+        }
+        Self { finalizers: finalizers.into(), ..self.clone() }
+    }
+
+    /// This template, with its `spec` changed.
+    #[must_use]
+    pub fn with_spec(&self, change: impl FnOnce(&mut Value)) -> Self {
+        let mut spec = serde_json::from_str(&self.spec).unwrap_or_else(|_| Value::Object(Map::new()));
+        change(&mut spec);
+        Self { spec: spec.to_string().into(), ..self.clone() }
     }
 
     /// Body of a Pod made from it; the name is the server's to complete.

@@ -67,17 +67,30 @@ impl<C: View> Claims<C> {
 
     /// The patches: adoptions after a live look at the owner, and releases.
     pub(crate) fn actions(&self, owner: &Target) -> impl Iterator<Item = Action> {
-        let adopted =
-            self.owned[self.owned.len() - self.adopt..].iter().map(|child| adopt(owner, &**child));
+        self.patches(owner, String::new())
+    }
+
+    /// As [`Self::actions`], but what is adopted is given a finalizer as well.
+    pub(crate) fn actions_with_finalizer(
+        &self,
+        owner: &Target,
+        finalizer: &str,
+    ) -> impl Iterator<Item = Action> {
+        self.patches(owner, format!(r#","finalizers":["{finalizer}"]"#))
+    }
+
+    fn patches(&self, owner: &Target, more: String) -> impl Iterator<Item = Action> {
+        let adopted = self.owned[self.owned.len() - self.adopt..].iter();
+        let adopted = adopted.map(move |child| adopt(owner, &**child, &more));
         let released = self.release.iter().map(|child| release(owner, &**child));
         adopted.chain(released)
     }
 }
 
-fn adopt<C: View>(owner: &Target, child: &C) -> Action {
+fn adopt<C: View>(owner: &Target, child: &C, more: &str) -> Action {
     let uid = &child.meta().uid;
     let reference = wire::controller_reference(owner).to_json();
-    let body = format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{reference}]}}}}"#);
+    let body = format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{reference}]{more}}}}}"#);
     Action::Patch(Patch { if_live: Some(owner.clone()), ..patch(child, body) })
 }
 

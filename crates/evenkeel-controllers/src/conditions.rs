@@ -3,7 +3,7 @@
 use crate::wire;
 use evenkeel_api::{
     time::Timestamp,
-    views::{DeploymentCondition, ReplicaSetCondition, ReplicationControllerCondition},
+    views::{DeploymentCondition, JobCondition, ReplicaSetCondition, ReplicationControllerCondition},
 };
 use serde::Serialize;
 
@@ -16,6 +16,9 @@ pub(crate) struct Condition {
     pub(crate) type_: Box<str>,
     /// `True`, `False` or `Unknown`.
     pub(crate) status: Box<str>,
+    /// When it was last looked at, for the kinds that say so.
+    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    pub(crate) last_probe_time: Option<Timestamp>,
     /// When it was last written, for the kinds that say so.
     #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_update_time: Option<Timestamp>,
@@ -36,6 +39,7 @@ impl Condition {
         Self {
             type_: type_.into(),
             status: status.into(),
+            last_probe_time: None,
             last_update_time: None,
             last_transition_time: None,
             reason: reason.into(),
@@ -47,6 +51,28 @@ impl Condition {
     pub(crate) fn transitioned(mut self, now: Timestamp) -> Self {
         self.last_transition_time = Some(wire::whole_second(now));
         self
+    }
+
+    /// The same, looked at now.
+    pub(crate) fn probed(mut self, now: Timestamp) -> Self {
+        self.last_probe_time = Some(wire::whole_second(now));
+        self
+    }
+
+    /// Whether both say the same, whenever it came about.
+    pub(crate) fn says_as(&self, other: &Self) -> bool {
+        (&self.type_, &self.status, &self.reason, &self.message)
+            == (&other.type_, &other.status, &other.reason, &other.message)
+    }
+}
+
+impl From<&JobCondition> for Condition {
+    fn from(c: &JobCondition) -> Self {
+        Self {
+            last_probe_time: c.last_probe_time,
+            last_transition_time: c.last_transition_time,
+            ..Self::new(&c.type_, &c.status, &c.reason, &c.message)
+        }
     }
 }
 

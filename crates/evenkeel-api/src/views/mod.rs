@@ -8,6 +8,7 @@ mod config;
 mod container;
 mod deployment;
 mod disruption;
+mod job;
 mod lease;
 mod metadata;
 mod namespace;
@@ -37,6 +38,10 @@ pub use deployment::{
     RollingUpdateDeployment,
 };
 pub use disruption::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+pub use job::{
+    Job, JobCondition, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
+    PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
+};
 pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};

@@ -1,0 +1,172 @@
+//! What the controller counts, under upstream's names.
+//!
+//! Ends are counted as they show in the cache, so that a write that fails, or is done twice, counts for nothing.
+
+use super::{end, indexes::Indexes, manage::Manage, pod, policy, seen::Seen};
+use crate::pods;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Job, Pod},
+};
+use evenkeel_runtime::{cache::CacheEvent, metrics, plan::Outcomes};
+use prometheus::{IntCounterVec, Registry};
+
+/// Counters.
+#[derive(Debug, Clone)]
+pub(super) struct Metrics {
+    syncs: IntCounterVec,
+    jobs_finished: IntCounterVec,
+    pods_finished: IntCounterVec,
+    indexes_finished: IntCounterVec,
+    pods_made: IntCounterVec,
+    tracked_pods: IntCounterVec,
+    by_policy: IntCounterVec,
+    managed_elsewhere: IntCounterVec,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            metrics::int_counters(registry, &format!("job_controller_{name}"), help, labels)
+        };
+        Self {
+            syncs: counters(
+                "job_syncs_total",
+                "The number of job syncs",
+                &["completion_mode", "result", "action"],
+            ),
+            jobs_finished: counters(
+                "jobs_finished_total",
+                "The number of finished jobs",
+                &["completion_mode", "result", "reason"],
+            ),
+            pods_finished: counters(
+                "job_pods_finished_total",
+                "The number of finished Pods that are fully tracked",
+                &["completion_mode", "result"],
+            ),
+            indexes_finished: counters(
+                "job_finished_indexes_total",
+                "The number of finished indexes",
+                &["status", "backoffLimit"],
+            ),
+            pods_made: counters(
+                "job_pods_creation_total",
+                "The number of Pods created by the Job controller labelled with a reason for the Pod creation",
+                &["reason", "status"],
+            ),
+            tracked_pods: counters(
+                "terminated_pods_tracking_finalizer_total",
+                "The number of terminated pods (phase=Failed|Succeeded) that have the finalizer \
+                 batch.kubernetes.io/job-tracking; the event label can be add or delete",
+                &["event"],
+            ),
+            by_policy: counters(
+                "pod_failures_handled_by_failure_policy_total",
+                "The number of failed Pods handled by failure policy with respect to the failure policy action applied",
+                &["action"],
+            ),
+            managed_elsewhere: counters(
+                "jobs_by_external_controller_total",
+                "The number of Jobs managed by an external controller",
+                &["controller_name"],
+            ),
+        }
+    }
+
+    /// Counts what a change of a Job tells.
+    pub(super) fn see_job(&self, event: &CacheEvent<Job>) {
+        match event {
+            CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
+                self.managed_elsewhere.with_label_values(&[&*job.spec.managed_by]).inc();
+            }
+            CacheEvent::Updated { old, new } => self.see_progress(old, new),
+            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => {}
+        }
+    }
+
+    fn see_progress(&self, old: &Job, new: &Job) {
+        let mode = mode(new);
+        if let Some(condition) = end::finished(new).filter(|_| !end::is_finished(old)) {
+            let result = if &*condition.type_ == "Complete" { "succeeded" } else { "failed" };
+            self.jobs_finished.with_label_values(&[mode, result, &*condition.reason]).inc();
+        }
+        let more = |result: &str, old: i32, new: i32| {
+            let more = u64::try_from(new.saturating_sub(old)).unwrap_or(0);
+            self.pods_finished.with_label_values(&[mode, result]).inc_by(more);
+        };
+        more("succeeded", old.status.succeeded, new.status.succeeded);
+        more("failed", old.status.failed, new.status.failed);
+        if pod::is_indexed(new) {
+            self.see_indexes(old, new);
+        }
+    }
+
+    fn see_indexes(&self, old: &Job, new: &Job) {
+        let limit = if new.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
+        let total = |text: &str| Indexes::parse(text, pod::completions(new)).total();
+        let more = |status: &str, old: &str, new: &str| {
+            let more = if old == new { 0 } else { total(new).saturating_sub(total(old)) };
+            self.indexes_finished.with_label_values(&[status, limit]).inc_by(more as u64);
+        };
+        more("succeeded", &old.status.completed_indexes, &new.status.completed_indexes);
+        let failed = |job: &Job| job.status.failed_indexes.clone().unwrap_or_default();
+        more("failed", &failed(old), &failed(new));
+    }
+
+    /// Counts pods that have ended and are held back, and those that are not held back any more.
+    pub(super) fn see_pod(&self, event: &CacheEvent<Pod>) {
+        let held = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
+        let (before, after) = match event {
+            CacheEvent::Added { object, .. } => (false, held(object)),
+            CacheEvent::Updated { old, new } => (held(old), held(new)),
+            CacheEvent::Deleted(pod) => (held(pod), false),
+        };
+        match (before, after) {
+            (false, true) => self.tracked_pods.with_label_values(&["add"]).inc(),
+            (true, false) => self.tracked_pods.with_label_values(&["delete"]).inc(),
+            _ => {}
+        }
+    }
+
+    /// Counts a pass, the pods that it made, and the failures that a policy spoke about.
+    pub(super) fn passed(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) {
+        let (job, decision) = (&*seen.job, seen.decision(now));
+        let result = if outcomes.first_error().is_none() { "success" } else { "error" };
+        let action = match &decision.manage {
+            Some(Manage::Make(_) | Manage::Wait(_)) => "pods_created",
+            Some(Manage::Delete(_)) => "pods_deleted",
+            Some(Manage::Keep) => "tracking",
+            None => "reconciling",
+        };
+        self.syncs.with_label_values(&[mode(job), result, action]).inc();
+        if let Some(Manage::Make(slots)) = &decision.manage {
+            let made = outcomes.0.iter().skip(seen.pods.n_actions() + decision.let_go.len());
+            let made: u64 = made.map(|outcome| u64::from(outcome.succeeded)).sum();
+            let reason = reason(seen);
+            self.pods_made.with_label_values(&[reason, "succeeded"]).inc_by(made);
+            let failed = (slots.len() as u64).saturating_sub(made);
+            self.pods_made.with_label_values(&[reason, "failed"]).inc_by(failed);
+        }
+        let failed = decision.let_go.iter().filter(|pod| pod::has_failed(pod, job));
+        for action in failed.filter_map(|pod| policy::meaning(job, pod).action()) {
+            self.by_policy.with_label_values(&[action]).inc();
+        }
+    }
+}
+
+/// Why pods are made.
+fn reason(seen: &Seen) -> &'static str {
+    if pod::replaces_only_failed(&seen.job) {
+        return "recreate_failed";
+    }
+    if seen.tally.failed > 0 || seen.tally.terminating > 0 {
+        "recreate_terminating_or_failed"
+    } else {
+        "new"
+    }
+}
+
+fn mode(job: &Job) -> &'static str {
+    if pod::is_indexed(job) { "Indexed" } else { "NonIndexed" }
+}

@@ -1,0 +1,332 @@
+//! A Job's status: its numbers, which pods are still to be counted, and how it ends.
+
+use super::{
+    end::End,
+    manage::Manage,
+    plan::{Decision, Record, may_go, to_record},
+    pod,
+    seen::Seen,
+};
+use crate::{conditions::Condition, pods, wire};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{JobStatus, Pod},
+};
+use evenkeel_runtime::plan::{Action, Note, OnError, Outcome, Outcomes, Plan, Target, Update};
+use serde::Serialize;
+use std::{collections::HashSet, time::Duration};
+
+/// The most pods that a status has as uncounted: 500 uids are about 20 kB.
+const MOST_UNCOUNTED: usize = 500;
+
+/// What follows from the pods that were seen and from how the actions went: an update if anything changed, with the events
+/// that tell of it, and another pass where there is a next step.
+pub(super) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    if !seen.mode_is_known() {
+        return Plan::nothing();
+    }
+    let decision = seen.decision(now);
+    let done = Done::new(seen, decision, outcomes);
+    let mut next = Next::new(seen, &done, now);
+    next.tell_end(seen, decision, &done);
+    next.record(seen);
+    next.count(seen, &done);
+    next.finish(seen);
+    next.into_plan(seen)
+}
+
+/// How the actions went.
+#[derive(Debug, Default)]
+struct Done<'a> {
+    /// Pods made.
+    made: usize,
+    /// Pods deleted; how many of them were ready.
+    deleted: usize,
+    deleted_ready: usize,
+    /// Whether each pod that was to be deleted is.
+    all_deleted: bool,
+    /// Uids of the pods that were let go.
+    let_go: HashSet<&'a str>,
+}
+
+impl<'a> Done<'a> {
+    fn new(seen: &'a Seen, decision: &'a Decision, outcomes: &Outcomes) -> Self {
+        let mut outcomes = outcomes.0.iter().skip(seen.pods.n_actions());
+        let went_well = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
+        let mut done = Self { all_deleted: true, ..Self::default() };
+        for pod in &decision.let_go {
+            if went_well(outcomes.next()) {
+                done.let_go.insert(&pod.meta.uid);
+            }
+        }
+        match &decision.manage {
+            Some(Manage::Make(_)) => {
+                done.made = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
+            }
+            Some(Manage::Delete(pods)) => {
+                let tracked = pods.iter().filter(|pod| pod::is_tracked(pod)).count();
+                outcomes.by_ref().take(tracked).for_each(drop);
+            }
+            _ => {}
+        }
+        for pod in decision.deletes(seen) {
+            let deleted = went_well(outcomes.next());
+            done.all_deleted &= deleted;
+            done.deleted += usize::from(deleted);
+            done.deleted_ready += usize::from(deleted && pods::is_ready(pod));
+        }
+        done
+    }
+}
+
+/// The status that is to be, and what tells of it.
+struct Next {
+    body: Body,
+    conditions: Vec<Condition>,
+    end: Option<End>,
+    told: Vec<Note>,
+    /// Pods wait to be recorded, though there is no room for them yet.
+    full: bool,
+    now: Timestamp,
+}
+
+impl Next {
+    fn new(seen: &Seen, done: &Done<'_>, now: Timestamp) -> Self {
+        let (job, tally) = (&*seen.job, &seen.tally);
+        let mut body = Body::of(&job.status);
+        if body.start_time.is_none() && !job.spec.suspend {
+            body.start_time = Some(now);
+        }
+        let active = tally.active.len() + done.made;
+        body.active = count(active.saturating_sub(done.deleted));
+        body.ready = Some(count(tally.ready.saturating_sub(done.deleted_ready)));
+        body.terminating = Some(count(tally.terminating + done.deleted));
+        let conditions = job.status.conditions.iter().map(Condition::from).collect();
+        Self { body, conditions, end: None, told: Vec::new(), full: false, now }
+    }
+
+    /// The end that was decided upon, or that all have succeeded; else whether the Job is suspended.
+    fn tell_end(&mut self, seen: &Seen, decision: &Decision, done: &Done<'_>) {
+        if decision.end.is_some() {
+            // While pods run on that should not, the end is not told: they could not be counted as they end.
+            self.end = decision.end.clone().filter(|_| done.all_deleted);
+        } else if self.is_complete(seen) {
+            self.end = Some(End::completed());
+        } else if decision.manage.is_some() {
+            self.tell_suspension(seen);
+        }
+        if let Some(end) = self.end.as_ref().filter(|end| !end.told) {
+            let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
+            self.conditions.push(condition.transitioned(self.now).probed(self.now));
+        }
+    }
+
+    fn is_complete(&self, seen: &Seen) -> bool {
+        let enough = match seen.job.spec.completions {
+            None => seen.tally.succeeded > 0,
+            Some(_) => seen.tally.succeeded >= pod::completions(&seen.job) as usize,
+        };
+        enough && self.body.active == 0
+    }
+
+    fn tell_suspension(&mut self, seen: &Seen) {
+        let job = &*seen.job;
+        let (status, reason, message) = match job.spec.suspend {
+            true => ("True", "JobSuspended", "Job suspended"),
+            false => ("False", "JobResumed", "Job resumed"),
+        };
+        let new = Condition::new("Suspended", status, reason, message);
+        let new = new.transitioned(self.now).probed(self.now);
+        match self.conditions.iter_mut().find(|c| &*c.type_ == "Suspended") {
+            Some(old) if old.says_as(&new) => return,
+            Some(old) => *old = new,
+            // A Job that was never suspended is not resumed.
+            None if !job.spec.suspend => return,
+            None => self.conditions.push(new),
+        }
+        // The deadline counts from here; a suspended Job has none.
+        self.body.start_time = (!job.spec.suspend).then_some(self.now);
+        let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
+        self.told.push(Note::normal(wire::target(job), event, message));
+    }
+
+    /// Puts pods that have ended among those that are to be counted.
+    fn record(&mut self, seen: &Seen) {
+        let mut indexes = Vec::new();
+        let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
+        let uncounted = self.body.uncounted_terminated_pods.len();
+        for pod in seen.own().iter().filter(|pod| pod::is_tracked(pod)) {
+            if !may_go(seen, pod, self.end.as_ref()) {
+                continue;
+            }
+            let Some(record) = to_record(seen, pod, self.end.as_ref()) else { continue };
+            if uncounted + indexes.len() + succeeded.len() + failed.len() >= MOST_UNCOUNTED {
+                self.full = true;
+                break;
+            }
+            match record {
+                Record::Index(index) => indexes.push(index),
+                Record::Succeeded => succeeded.push(pod.meta.uid.clone()),
+                Record::Failed => failed.push(pod.meta.uid.clone()),
+            }
+        }
+        let uncounted = &mut self.body.uncounted_terminated_pods;
+        uncounted.succeeded.extend(succeeded);
+        uncounted.failed.extend(failed);
+        if let Some(tally) = &seen.tally.indexes {
+            let all = tally.recorded.with(indexes);
+            self.body.succeeded = count(all.total());
+            self.body.completed_indexes = all.to_string().into();
+            self.body.failed_indexes = tally.failed.as_ref().map(|failed| failed.to_string().into());
+        }
+    }
+
+    /// Moves pods that were let go from the uncounted to the numbers.
+    fn count(&mut self, seen: &Seen, done: &Done<'_>) {
+        let stays = |pod: &&Pod| pod::is_tracked(pod) && !done.let_go.contains(&*pod.meta.uid);
+        let tracked: HashSet<&str> =
+            seen.own().iter().map(|pod| &**pod).filter(stays).map(|pod| &*pod.meta.uid).collect();
+        let drain = |uids: &mut Vec<Box<str>>| {
+            let before = uids.len();
+            uids.retain(|uid| tracked.contains(&**uid));
+            count(before - uids.len())
+        };
+        self.body.succeeded += drain(&mut self.body.uncounted_terminated_pods.succeeded);
+        self.body.failed += drain(&mut self.body.uncounted_terminated_pods.failed);
+    }
+
+    /// The final condition, when the interim one stands in the status and nothing is left to count or to wait for.
+    fn finish(&mut self, seen: &Seen) {
+        let Some(end) = self.end.as_ref().filter(|end| end.told) else { return };
+        let waits = self.body.terminating != Some(0) || self.full;
+        if waits || self.body.uncounted_terminated_pods.len() > 0 {
+            return;
+        }
+        let target = wire::target(&*seen.job);
+        let condition = Condition::new(end.last(), "True", &end.reason, &end.message);
+        self.conditions.push(condition.transitioned(self.now).probed(self.now));
+        if end.complete {
+            self.body.completion_time = Some(self.now);
+            let wanted = seen.job.spec.completions;
+            if wanted.is_some_and(|wanted| self.body.succeeded > wanted) {
+                let message = "Too many succeeded pods running after completion count reached";
+                let note = Note::warning(target.clone(), "TooManySucceededPods", message);
+                self.told.push(note);
+            }
+            self.told.push(Note::normal(target, "Completed", "Job completed"));
+        } else {
+            self.told.push(Note::warning(target, failure_event(&end.reason), &*end.message));
+        }
+    }
+
+    fn into_plan(self, seen: &Seen) -> Plan {
+        let job = &*seen.job;
+        let mut plan = Plan::nothing();
+        let old: Vec<Condition> = job.status.conditions.iter().map(Condition::from).collect();
+        let changed = self.body != Body::of(&job.status) || self.conditions != old;
+        // Some of what was recorded may now be let go, or the end be told of for good.
+        let told = self.end.as_ref().is_some_and(|end| !end.told);
+        let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || told;
+        let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
+        if changed {
+            let body = Status { body: self.body, conditions: self.conditions };
+            let body = wire::status_body(job, &job.meta.annotations, &body);
+            let target: Target = wire::target(job);
+            plan.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
+            plan.actions.extend(self.told.into_iter().map(Action::Event));
+            if more || recorded {
+                plan.requeue_after(Duration::ZERO);
+            }
+        }
+        plan
+    }
+}
+
+/// Reasons of failures, which are the reasons of their events.
+fn failure_event(reason: &str) -> &'static str {
+    const REASONS: [&str; 5] = [
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "PodFailurePolicy",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
+    ];
+    REASONS.into_iter().find(|known| *known == reason).unwrap_or("Failed")
+}
+
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+#[derive(Serialize)]
+struct Status {
+    #[serde(flatten)]
+    body: Body,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+}
+
+/// A status without its conditions.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    start_time: Option<Timestamp>,
+    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    completion_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "is_zero")]
+    active: i32,
+    #[serde(skip_serializing_if = "is_zero")]
+    succeeded: i32,
+    #[serde(skip_serializing_if = "is_zero")]
+    failed: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminating: Option<i32>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    completed_indexes: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_indexes: Option<Box<str>>,
+    uncounted_terminated_pods: Uncounted,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<i32>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Uncounted {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    succeeded: Vec<Box<str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Box<str>>,
+}
+
+impl Uncounted {
+    fn len(&self) -> usize {
+        self.succeeded.len() + self.failed.len()
+    }
+}
+
+impl Body {
+    fn of(status: &JobStatus) -> Self {
+        let uncounted = status.uncounted_terminated_pods.as_deref();
+        Self {
+            start_time: status.start_time,
+            completion_time: status.completion_time,
+            active: status.active,
+            succeeded: status.succeeded,
+            failed: status.failed,
+            terminating: status.terminating,
+            completed_indexes: status.completed_indexes.clone(),
+            failed_indexes: status.failed_indexes.clone(),
+            uncounted_terminated_pods: uncounted.map_or_else(Uncounted::default, |pods| Uncounted {
+                succeeded: pods.succeeded.to_vec(),
+                failed: pods.failed.to_vec(),
+            }),
+            ready: status.ready,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(n: &i32) -> bool {
+    *n == 0
+}

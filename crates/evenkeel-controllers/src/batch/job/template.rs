@@ -1,0 +1,74 @@
+//! The pods that a Job makes.
+
+use super::{pod, policy};
+use crate::wire;
+use evenkeel_api::{
+    View,
+    template::Template,
+    views::{Job, Pod},
+};
+use evenkeel_runtime::plan::Target;
+use serde_json::{Value, json};
+
+/// The longest prefix that a name is generated from.
+const LONGEST_PREFIX: usize = 58;
+
+/// Body of a pod; of one with an index, which may take another's place.
+pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
+    let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
+    let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
+    let mut prefix = format!("{}-", job.meta.name);
+    if let Some(index) = index {
+        template = with_index(template, job, index, replaced);
+        prefix = prefix_with_index(&job.meta.name, index);
+    }
+    template.pod_json(&prefix, &job.meta.namespace, &owner)
+}
+
+fn prefix_with_index(name: &str, index: u32) -> String {
+    let end = format!("-{index}-");
+    let room = LONGEST_PREFIX.saturating_sub(end.len()).min(name.len());
+    format!("{}{end}", name.get(..room).unwrap_or(name))
+}
+
+fn with_index(template: Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
+    let text = index.to_string();
+    let mut template =
+        template.with_label(pod::INDEX, &text).with_annotation(pod::INDEX, &text).with_spec(|spec| {
+            spec["hostname"] = format!("{}-{index}", job.meta.name).into();
+            for list in ["containers", "initContainers"] {
+                spec[list].as_array_mut().into_iter().flatten().for_each(tell_index);
+            }
+        });
+    if job.spec.backoff_limit_per_index.is_some() {
+        let (counted, ignored) = failures(job, replaced);
+        template = template.with_annotation(pod::INDEX_FAILURES, &counted.to_string());
+        if ignored > 0 {
+            template = template.with_annotation(pod::INDEX_IGNORED, &ignored.to_string());
+        }
+    }
+    template
+}
+
+/// How often the index has failed, with the pod that is replaced.
+fn failures(job: &Job, replaced: Option<&Pod>) -> (i32, i32) {
+    let Some(replaced) = replaced else { return (0, 0) };
+    let (counted, ignored) = pod::earlier_failures(replaced);
+    match policy::meaning(job, replaced).counts() {
+        true => (counted.saturating_add(1), ignored),
+        false => (counted, ignored.saturating_add(1)),
+    }
+}
+
+/// `JOB_COMPLETION_INDEX`, unless the container has a variable of that name.
+fn tell_index(container: &mut Value) {
+    const NAME: &str = "JOB_COMPLETION_INDEX";
+    let Some(container) = container.as_object_mut() else { return };
+    let env = container.entry("env").or_insert_with(|| json!([]));
+    let Some(env) = env.as_array_mut() else { return };
+    if env.iter().any(|variable| variable["name"] == NAME) {
+        return;
+    }
+    let path = format!("metadata.labels['{}']", pod::INDEX);
+    env.push(json!({ "name": NAME, "valueFrom": { "fieldRef": { "fieldPath": path } } }));
+}

@@ -1,0 +1,3 @@
+//! Controllers of work that ends: Jobs.
+
+pub mod job;
