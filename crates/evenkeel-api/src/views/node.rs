@@ -47,6 +47,8 @@ message! {
         conditions: Box<[NodeCondition]> = 4 "conditions",
         /// Addresses.
         addresses: Box<[NodeAddress]> = 5 "addresses",
+        /// What its kubelet says of the machine.
+        node_info: NodeSystemInfo = 7 "nodeInfo",
         /// Images on it.
         images: Box<[ContainerImage]> = 8 "images",
         /// Attached volumes that are in use.
@@ -83,6 +85,16 @@ message! {
         type_: Box<str> = 1 "type",
         /// The address.
         address: Box<str> = 2 "address",
+    }
+}
+
+message! {
+    /// What identifies a machine.
+    pub struct NodeSystemInfo("k8s.io.api.core.v1.NodeSystemInfo") {
+        /// Of the operating system.
+        machine_id: Box<str> = 1 "machineID",
+        /// Of the hardware, or of whoever pretends to be it.
+        system_uuid: Box<str> = 2 "systemUUID",
     }
 }
 

@@ -12,6 +12,8 @@ message! {
         meta: Meta = 1 "metadata",
         /// What should be.
         spec: ServiceSpec = 2 "spec",
+        /// What is.
+        status: ServiceStatus = 3 "status",
     }
 }
 
@@ -30,6 +32,24 @@ message! {
         cluster_ips: Box<[Box<str>]> = 18 "clusterIPs",
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
         type_: Box<str> = 4 "type",
+        /// Addresses outside the cluster that lead to it by somebody else's doing.
+        external_ips: Box<[Box<str>]> = 5 "externalIPs",
+        /// `None` or `ClientIP`.
+        session_affinity: Box<str> = 7 "sessionAffinity",
+        /// How long a caller stays with one pod.
+        session_affinity_config: SessionAffinityConfig = 14 "sessionAffinityConfig",
+        /// Address that its load balancer should have.
+        load_balancer_ip: Box<str> = 8 "loadBalancerIP",
+        /// Ranges of callers that its load balancer lets through; empty for all.
+        load_balancer_source_ranges: Box<[Box<str>]> = 9 "loadBalancerSourceRanges",
+        /// Who makes its load balancer; empty for the cluster's own cloud.
+        load_balancer_class: Box<str> = 21 "loadBalancerClass",
+        /// Whether a service of type `LoadBalancer` has ports on the nodes; so unless said otherwise.
+        allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
+        /// `Cluster` or `Local`.
+        external_traffic_policy: Box<str> = 11 "externalTrafficPolicy",
+        /// Port of every node that tells whether pods are on it; 0 for none.
+        health_check_node_port: i32 = 12 "healthCheckNodePort",
         /// Where it points by DNS.
         external_name: Box<str> = 10 "externalName",
         /// Whether pods count before they are ready.
@@ -60,5 +80,63 @@ message! {
         target_port: IntOrString = 4 "targetPort",
         /// Port of every node, 0 for none.
         node_port: i32 = 5 "nodePort",
+    }
+}
+
+message! {
+    /// How long a caller stays with one pod.
+    pub struct SessionAffinityConfig("k8s.io.api.core.v1.SessionAffinityConfig") {
+        /// By the caller's address.
+        client_ip: ClientIpConfig = 1 "clientIP",
+    }
+}
+
+message! {
+    /// How long a caller's address stays with one pod.
+    pub struct ClientIpConfig("k8s.io.api.core.v1.ClientIPConfig") {
+        /// Seconds; 0 when not set.
+        timeout_seconds: i32 = 1 "timeoutSeconds",
+    }
+}
+
+message! {
+    /// What is of a service.
+    pub struct ServiceStatus("k8s.io.api.core.v1.ServiceStatus") {
+        /// Its load balancer.
+        load_balancer: LoadBalancerStatus = 1 "loadBalancer",
+    }
+}
+
+message! {
+    /// A load balancer as its callers see it.
+    pub struct LoadBalancerStatus("k8s.io.api.core.v1.LoadBalancerStatus") {
+        /// Where it is reached.
+        ingress: Box<[LoadBalancerIngress]> = 1 "ingress",
+    }
+}
+
+message! {
+    /// One place where a load balancer is reached.
+    pub struct LoadBalancerIngress("k8s.io.api.core.v1.LoadBalancerIngress") {
+        /// Address; empty for one that is reached by name.
+        ip: Box<str> = 1 "ip",
+        /// Name; empty for one that is reached by address.
+        hostname: Box<str> = 2 "hostname",
+        /// `VIP` (also when empty) or `Proxy`: whether packets arrive with the address as their destination.
+        ip_mode: Box<str> = 3 "ipMode",
+        /// How each port is.
+        ports: Box<[PortStatus]> = 4 "ports",
+    }
+}
+
+message! {
+    /// How one port of a load balancer is.
+    pub struct PortStatus("k8s.io.api.core.v1.PortStatus") {
+        /// The port.
+        port: i32 = 1 "port",
+        /// `TCP`, `UDP` or `SCTP`.
+        protocol: Box<str> = 2 "protocol",
+        /// What is wrong with it, in one CamelCase word; empty when nothing is.
+        error: Box<str> = 3 "error",
     }
 }

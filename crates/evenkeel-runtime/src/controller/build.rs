@@ -14,7 +14,7 @@ use crate::{
     events::Recorder,
     introspect::{CacheState, Description, History, Inspect},
     plan::{Key, Planner},
-    queue::{Priority, Queue},
+    queue::{Backoff, Priority, Queue},
 };
 use evenkeel_api::{Kind, Meta, View, time::Timestamp};
 use std::{
@@ -35,6 +35,7 @@ pub struct Builder {
     component: Option<String>,
     stale_skips: Option<&'static str>,
     batch: Duration,
+    backoff: Backoff,
     subscriptions: Vec<Subscription>,
     synced: Vec<Synced>,
     windows: Windows,
@@ -47,23 +48,7 @@ type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscr
 impl Builder {
     /// A controller of the objects in `root`: each add, update and delete of one enqueues its key.
     pub fn new<V: View>(env: &Env, name: &str, root: &Cache<V>) -> Self {
-        let builder = Self {
-            env: env.clone(),
-            name: Arc::from(name),
-            root: root.kind().clone(),
-            queue: None,
-            workers: 1,
-            max_retries: None,
-            component: None,
-            stale_skips: None,
-            batch: Duration::ZERO,
-            subscriptions: Vec::new(),
-            synced: Vec::new(),
-            windows: Windows::default(),
-            states: Vec::new(),
-            explain: None,
-        };
-        builder.watch(root, |event, enqueue, barrier| {
+        Self::of_keys(env, name, root.kind().clone()).watch(root, |event, enqueue, barrier| {
             let key = Key::of(event.object().meta());
             if let CacheEvent::Deleted(_) = event {
                 // What it wrote as the object that is gone says nothing about one of the same name.
@@ -71,6 +56,28 @@ impl Builder {
             }
             enqueue.add(key);
         })
+    }
+
+    /// A controller whose keys are only what its watches name. `root` is the kind that they name objects of; one that does
+    /// not exist where the keys are no objects.
+    pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
+        Self {
+            env: env.clone(),
+            name: Arc::from(name),
+            root,
+            queue: None,
+            workers: 1,
+            max_retries: None,
+            component: None,
+            stale_skips: None,
+            batch: Duration::ZERO,
+            backoff: Backoff::default(),
+            subscriptions: Vec::new(),
+            synced: Vec::new(),
+            windows: Windows::default(),
+            states: Vec::new(),
+            explain: None,
+        }
     }
 
     /// Another name than it was made with.
@@ -107,6 +114,12 @@ impl Builder {
     /// batch periods); at once unless said otherwise.
     pub fn batch_period(mut self, period: Duration) -> Self {
         self.batch = period;
+        self
+    }
+
+    /// How long a key that failed waits, if not as client-go's default has it.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
         self
     }
 
@@ -237,6 +250,7 @@ impl Builder {
             component,
             stale_skips,
             batch,
+            backoff,
             subscriptions,
             synced,
             windows,
@@ -245,7 +259,8 @@ impl Builder {
             ..
         } = self;
         let component = component.as_deref().unwrap_or(&name);
-        let queue = Queue::new(queue.as_deref().unwrap_or(&name), &env.metrics.queues);
+        let queue = queue.as_deref().unwrap_or(&name);
+        let queue = Queue::with_backoff(queue, &env.metrics.queues, backoff);
         let barrier = Arc::new(Barrier::new(queue.clone()));
         let client = env.client.with_user_agent(component);
         let events = Recorder::new(client.clone(), component, env.clock.clone());

@@ -1,10 +1,10 @@
 //! What an async reconcile function is given, and what it returns.
 
-use super::{Env, barrier::Barrier};
+use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
     events::Recorder,
     introspect::{Deeds, Description},
-    plan::{Failure, Key, Target},
+    plan::{Failure, Key, Outcomes, Plan, Target},
 };
 use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
@@ -36,6 +36,21 @@ impl Context {
     /// not reconciled again before the controller's cache of that kind has seen it.
     pub fn wrote(&self, key: &Key, kind: &Kind, resource_version: &str) {
         self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
+    }
+
+    /// Carries out a plan for this key, as the shell of a planner does, and says how its actions went; `requeue` is left
+    /// to the caller.
+    ///
+    /// # Errors
+    /// The first failure that the plan does not tell to ignore.
+    pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
+        let executor = Executor {
+            client: self.env.client.clone(),
+            events: self.events.clone(),
+            barrier: Arc::clone(&self.barrier),
+        };
+        let report = executor.run(key, &plan.actions).await;
+        report.failure.map_or(Ok(report.outcomes), Err)
     }
 
     /// Says that this key had an object deleted: it is not reconciled again before the controller's cache shows that.

@@ -3,14 +3,31 @@
 use std::{collections::HashMap, hash::Hash, time::Duration};
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_secs(1000);
 /// Ten a second over all keys.
 const INTERVAL: Duration = Duration::from_millis(100);
 const BURST: u32 = 100;
 
+/// How long keys that failed have to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; doubled with each further one in a row.
+    pub first: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// Whether all keys together wait for a bucket of ten a second, a hundred at once, as well.
+    pub overall: bool,
+}
+
+impl Default for Backoff {
+    /// client-go's `DefaultTypedControllerRateLimiter`: 5 ms to 1000 s, with the overall bucket.
+    fn default() -> Self {
+        Self { first: Duration::from_millis(5), longest: Duration::from_secs(1000), overall: true }
+    }
+}
+
 /// The longer of a per-key exponential back-off and an overall bucket.
 pub(super) struct Limiter<K> {
+    backoff: Backoff,
     failures: HashMap<K, u32>,
     /// When the bucket would be full again (the "theoretical arrival time" of a leaky bucket).
     full_at: Option<Instant>,
@@ -18,7 +35,13 @@ pub(super) struct Limiter<K> {
 
 impl<K> Default for Limiter<K> {
     fn default() -> Self {
-        Self { failures: HashMap::new(), full_at: None }
+        Self::new(Backoff::default())
+    }
+}
+
+impl<K> Limiter<K> {
+    pub(super) fn new(backoff: Backoff) -> Self {
+        Self { backoff, failures: HashMap::new(), full_at: None }
     }
 }
 
@@ -28,9 +51,9 @@ impl<K: Eq + Hash> Limiter<K> {
         K: Clone,
     {
         let failures = self.failures.entry(key.clone()).or_insert(0);
-        let own = backoff(*failures);
+        let own = self.backoff.after(*failures);
         *failures = failures.saturating_add(1);
-        own.max(self.reserve(now))
+        if self.backoff.overall { own.max(self.reserve(now)) } else { own }
     }
 
     /// Takes a token, perhaps one that is yet to come, and says how long it is till then.
@@ -54,15 +77,18 @@ impl<K: Eq + Hash> Limiter<K> {
     }
 }
 
-/// 5 ms doubled `failures` times, at most 1000 s.
-fn backoff(failures: u32) -> Duration {
-    // 2^18 × 5 ms is past the longest already.
-    (FIRST * 2u32.pow(failures.min(18))).min(LONGEST)
+impl Backoff {
+    /// The first wait doubled `failures` times, at most the longest.
+    fn after(&self, failures: u32) -> Duration {
+        self.first.saturating_mul(2u32.saturating_pow(failures)).min(self.longest)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FIRST: Duration = Duration::from_millis(5);
 
     #[test]
     fn doubles_up_to_the_longest() {
@@ -76,7 +102,8 @@ mod tests {
             (u32::MAX, 1_000_000),
         ];
         for (failures, millis) in table {
-            assert_eq!(backoff(failures), Duration::from_millis(millis), "{failures} failures");
+            let after = Backoff::default().after(failures);
+            assert_eq!(after, Duration::from_millis(millis), "{failures} failures");
         }
     }
 
@@ -93,6 +120,17 @@ mod tests {
             FIRST,
             "a second makes ten tokens, three of which were owed"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_may_have_waits_of_its_own() {
+        let [first, longest] = [5, 300].map(Duration::from_secs);
+        let mut limiter = Limiter::new(Backoff { first, longest, overall: false });
+        let now = Instant::now();
+        let delays: Vec<u64> = (0..9).map(|_| limiter.delay(&"a", now).as_secs()).collect();
+        assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        let mut limiter = Limiter::new(Backoff { first, longest, overall: false });
+        assert!((0..200).all(|key| limiter.delay(&key, now) == first), "there is no bucket");
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use limiter::Backoff;
 pub use metrics::Metrics;
 pub use state::Place;
 
@@ -87,7 +88,12 @@ struct Shared<K> {
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// A queue whose metrics carry `name`.
     pub fn new(name: &str, metrics: &Metrics) -> Self {
-        let queue = Self::with_metrics(Some(metrics.handles(name)));
+        Self::with_backoff(name, metrics, Backoff::default())
+    }
+
+    /// The same whose keys wait like this after a failure.
+    pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff) -> Self {
+        let queue = Self::with_metrics(Some(metrics.handles(name)), backoff);
         let shared = Arc::downgrade(&queue.shared);
         metrics.observe_running(name, move || {
             let shared = shared.upgrade()?;
@@ -99,13 +105,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// A queue without metrics.
     pub fn unnamed() -> Self {
-        Self::with_metrics(None)
+        Self::with_metrics(None, Backoff::default())
     }
 
-    fn with_metrics(metrics: Option<Handles>) -> Self {
+    fn with_metrics(metrics: Option<Handles>, backoff: Backoff) -> Self {
         let shared = Shared {
             state: Mutex::new(State::default()),
-            limiter: Mutex::new(Limiter::default()),
+            limiter: Mutex::new(Limiter::new(backoff)),
             wake: Notify::new(),
             idle: Notify::new(),
             metrics,
