@@ -105,7 +105,8 @@ impl Template {
     /// This template, with its `spec` changed.
     #[must_use]
     pub fn with_spec(&self, change: impl FnOnce(&mut Value)) -> Self {
-        let mut spec = serde_json::from_str(&self.spec).unwrap_or_else(|_| Value::Object(Map::new()));
+        let mut spec =
+            serde_json::from_str(&self.spec).unwrap_or_else(|_| Value::Object(Map::new()));
         change(&mut spec);
         Self { spec: spec.to_string().into(), ..self.clone() }
     }

@@ -3,7 +3,9 @@
 use crate::wire;
 use evenkeel_api::{
     time::Timestamp,
-    views::{DeploymentCondition, JobCondition, ReplicaSetCondition, ReplicationControllerCondition},
+    views::{
+        DeploymentCondition, JobCondition, ReplicaSetCondition, ReplicationControllerCondition,
+    },
 };
 use serde::Serialize;
 

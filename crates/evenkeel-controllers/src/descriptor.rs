@@ -3,15 +3,15 @@
 //! A new controller is a folder, and a line in [`descriptors`].
 
 use crate::{
-    apps, core,
+    apps, batch, core,
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{
-    cache::Cache,
+    cache::{Cache, CacheEvent},
     client::Client,
-    controller::{Builder, Controller, Env},
+    controller::{Builder, Controller, Enqueue, Env},
     events::Recorder,
     health::Health,
     tasks::Tasks,
@@ -152,7 +152,21 @@ impl ControllerContext {
 
     /// A builder for the controller that `descriptor` describes: queue, client and event source under its names.
     pub fn builder<V: View>(&self, descriptor: &Descriptor, root: &Cache<V>) -> Builder {
-        Builder::new(&self.env, descriptor.name, root)
+        self.described(descriptor, Builder::new(&self.env, descriptor.name, root))
+    }
+
+    /// The same for a controller that says itself which events of its own objects name which keys, and how soon.
+    pub fn builder_watching<V: View>(
+        &self,
+        descriptor: &Descriptor,
+        root: &Cache<V>,
+        map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
+    ) -> Builder {
+        self.described(descriptor, Builder::watching(&self.env, descriptor.name, root, map))
+    }
+
+    fn described(&self, descriptor: &Descriptor, builder: Builder) -> Builder {
+        builder
             .queue(descriptor.queue)
             .client((self.clients)(descriptor.client))
             .component(descriptor.client)
@@ -171,12 +185,14 @@ pub fn descriptors() -> Vec<Descriptor> {
     vec![
         apps::deployment::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
+        batch::job::DESCRIPTOR,
         core::namespace::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         core::root_ca::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
+        batch::ttl_after_finished::DESCRIPTOR,
     ]
 }
 

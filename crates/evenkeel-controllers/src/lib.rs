@@ -1,6 +1,7 @@
 //! What each controller decides and does.
 
 pub mod apps;
+pub mod batch;
 pub mod core;
 pub mod descriptor;
 pub mod needs;

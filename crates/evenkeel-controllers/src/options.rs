@@ -1,6 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, core};
+use crate::{apps, batch, core};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -40,6 +40,8 @@ pub struct Options {
     pub deployment: apps::deployment::Options,
     /// Of the garbage collector.
     pub garbage_collector: core::garbage_collector::Options,
+    /// Of the job controller.
+    pub job: batch::job::Options,
     /// Of the namespace controller.
     pub namespace: core::namespace::Options,
     /// Of the replicaset controller.
@@ -48,6 +50,8 @@ pub struct Options {
     pub replicationcontroller: apps::replicationcontroller::Options,
     /// Of the publisher of the cluster's CA.
     pub root_ca: core::root_ca::Options,
+    /// Of the controller that deletes Jobs that have ended.
+    pub ttl_after_finished: batch::ttl_after_finished::Options,
 }
 
 impl Options {
@@ -56,11 +60,13 @@ impl Options {
         Self {
             deployment: apps::deployment::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
+            job: batch::job::Options::read(flags),
             namespace: core::namespace::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
+            ttl_after_finished: batch::ttl_after_finished::Options::read(flags),
         }
     }
 }

@@ -35,7 +35,8 @@ impl fmt::Display for Key {
 /// What a planner decided.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] side by side.
+    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] side by side, and so
+    /// runs of [`Action::Patch`] of different objects, but for adoptions.
     pub actions: Vec<Action>,
     /// Plan again after this time even if nothing changes.
     pub requeue: Option<Duration>,

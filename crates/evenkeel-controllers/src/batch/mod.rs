@@ -1,3 +1,4 @@
 //! Controllers of work that ends: Jobs.
 
 pub mod job;
+pub mod ttl_after_finished;

@@ -48,13 +48,24 @@ type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscr
 impl Builder {
     /// A controller of the objects in `root`: each add, update and delete of one enqueues its key.
     pub fn new<V: View>(env: &Env, name: &str, root: &Cache<V>) -> Self {
-        Self::of_keys(env, name, root.kind().clone()).watch(root, |event, enqueue, barrier| {
-            let key = Key::of(event.object().meta());
-            if let CacheEvent::Deleted(_) = event {
+        Self::watching(env, name, root, |event, enqueue| {
+            enqueue.add(Key::of(event.object().meta()));
+        })
+    }
+
+    /// A controller of those objects in `root` that `map` names, when it does: it is shown each add, update and delete.
+    pub fn watching<V: View>(
+        env: &Env,
+        name: &str,
+        root: &Cache<V>,
+        map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_keys(env, name, root.kind().clone()).watch(root, move |event, enqueue, barrier| {
+            if let CacheEvent::Deleted(object) = event {
                 // What it wrote as the object that is gone says nothing about one of the same name.
-                barrier.forget(&key);
+                barrier.forget(&Key::of(object.meta()));
             }
-            enqueue.add(key);
+            map(event, enqueue);
         })
     }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 use evenkeel_api::Kind;
 use futures::future::join_all;
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// Writes on behalf of one controller.
 pub(super) struct Executor {
@@ -56,12 +56,13 @@ impl Executor {
         let (mut report, mut live) = (Report::default(), Live::new());
         let mut rest = actions;
         while let Some(first) = rest.first() {
-            let run = rest.iter().take_while(|action| same_run(first, action)).count();
+            let mut patched = HashSet::new();
+            let run = rest.iter().take_while(|next| same_run(first, next, &mut patched)).count();
             let (now, later) = rest.split_at(run);
             match first {
                 Action::Create(_) => self.create_all(key, now, &mut report).await,
                 Action::Delete(_) => self.delete_all(key, now, &mut report).await,
-                Action::Patch(patch) => self.patch(key, patch, &mut live, &mut report).await,
+                Action::Patch(_) => self.patch_all(key, now, &mut live, &mut report).await,
                 Action::Update(update) => self.update(key, update, &mut report).await,
                 Action::Rewrite(change) => self.rewrite(key, change, &mut report).await,
                 Action::Event(note) => {
@@ -155,20 +156,28 @@ impl Executor {
         }
     }
 
-    async fn patch(&self, key: &Key, patch: &Patch, live: &mut Live, report: &mut Report) {
-        if let Some(owner) = &patch.if_live
+    async fn patch_all(&self, key: &Key, run: &[Action], live: &mut Live, report: &mut Report) {
+        let patches: Vec<&Patch> = run.iter().filter_map(as_patch).collect();
+        if let [Patch { if_live: Some(owner), .. }] = &patches[..]
             && let Some(failure) = self.not_live(owner, live).await
         {
             report.add(Outcome::failure(failure), OnError::Abort);
             return;
         }
+        let outcomes = join_all(patches.iter().map(|patch| self.patch(key, patch))).await;
+        for (patch, outcome) in patches.into_iter().zip(outcomes) {
+            report.add(outcome, patch.on_error);
+        }
+    }
+
+    async fn patch(&self, key: &Key, patch: &Patch) -> Outcome {
         let Target { kind, namespace, name, .. } = &patch.target;
         let Patch { subresource, form, body, .. } = patch;
         let answer = self
             .client
             .patch::<Metadata>(kind, namespace, name, subresource, *form, body.clone())
             .await;
-        let outcome = match answer {
+        match answer {
             Err(error) if error.is_not_found() || patch.tolerates.contains(&error.code()) => {
                 Outcome::success()
             }
@@ -176,8 +185,7 @@ impl Executor {
                 let answer = answer.map_err(|error| self.failed(patch.failed.as_ref(), error));
                 self.changed(key, &patch.target, patch.done.as_ref(), answer)
             }
-        };
-        report.add(outcome, patch.on_error);
+        }
     }
 
     async fn update(&self, key: &Key, update: &Update, report: &mut Report) {
@@ -262,11 +270,16 @@ impl Executor {
     }
 }
 
-/// Whether `next` is carried out together with `first`.
-fn same_run(first: &Action, next: &Action) -> bool {
+/// Whether `next` is carried out together with `first`: what is made, what is deleted, and changes of different objects
+/// (`patched` so far) that need no look at their owner first.
+fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
         Action::Create(_) => matches!(next, Action::Create(_)),
         Action::Delete(_) => matches!(next, Action::Delete(_)),
+        Action::Patch(Patch { if_live: None, .. }) => match next {
+            Action::Patch(next) => next.if_live.is_none() && patched.insert(&next.target),
+            _ => false,
+        },
         Action::Patch(_) | Action::Update(_) | Action::Rewrite(_) | Action::Event(_) => {
             std::ptr::eq(first, next)
         }
@@ -276,6 +289,13 @@ fn same_run(first: &Action, next: &Action) -> bool {
 fn as_create(action: &Action) -> Option<&Create> {
     match action {
         Action::Create(create) => Some(create),
+        _ => None,
+    }
+}
+
+fn as_patch(action: &Action) -> Option<&Patch> {
+    match action {
+        Action::Patch(patch) => Some(patch),
         _ => None,
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn remaining(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Duratio
     let counted = || pods.iter().filter(|pod| pod::counts(pod, job));
     let success = counted().filter(|pod| pod::has_succeeded(pod)).map(|pod| pod::finished_at(pod));
     let success = success.max();
-    let failures = counted().filter(|pod| pod::has_failed(pod, job)).map(|pod| pod::finished_at(pod));
+    let failures =
+        counted().filter(|pod| pod::has_failed(pod, job)).map(|pod| pod::finished_at(pod));
     let since = failures.filter(|failure| success.is_none_or(|success| *failure > success));
     let (n, last) = since.fold((0, None), |(n, last), failure| (n + 1, last.max(Some(failure))));
     last.map_or(Duration::ZERO, |last| left(n, last, now))

@@ -112,9 +112,9 @@ fn failed_by_limit(seen: &Seen, now: Timestamp) -> Option<End> {
         let message = "Job has reached the specified backoff limit";
         return Some(End::failure("BackoffLimitExceeded", message));
     }
-    until_deadline(job, now).filter(Duration::is_zero).map(|_| {
-        End::failure("DeadlineExceeded", "Job was active longer than specified deadline")
-    })
+    until_deadline(job, now)
+        .filter(Duration::is_zero)
+        .map(|_| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
 }
 
 /// Containers that are restarted in place count by their restarts.
@@ -125,7 +125,8 @@ fn restarted_too_often(seen: &Seen, limit: i64) -> bool {
 
 /// How long the Job may still be active for; zero when it was long enough. A suspended Job is not active.
 pub(super) fn until_deadline(job: &Job, now: Timestamp) -> Option<Duration> {
-    let (seconds, since) = (job.spec.active_deadline_seconds?, job.status.start_time.unwrap_or(now));
+    let (seconds, since) =
+        (job.spec.active_deadline_seconds?, job.status.start_time.unwrap_or(now));
     if job.spec.suspend {
         return None;
     }

@@ -44,7 +44,8 @@ pub(super) fn on_pod(jobs: &Cache<Job>, event: &CacheEvent<Pod>, mut enqueue: im
             }
             if new.meta.controller().is_some() {
                 enqueue_owner(jobs, &new.meta, &mut enqueue);
-            } else if (changed_hands || old.meta.labels != new.meta.labels) && !new.meta.deleting() {
+            } else if (changed_hands || old.meta.labels != new.meta.labels) && !new.meta.deleting()
+            {
                 enqueue_takers(jobs, &new.meta, &mut enqueue);
             }
         }

@@ -13,7 +13,9 @@ impl Indexes {
         let mut runs = Self::default();
         for run in text.split(',').filter(|run| !run.is_empty()) {
             let (first, last) = run.split_once('-').unwrap_or((run, run));
-            let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else { continue };
+            let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
+                continue;
+            };
             if first >= completions {
                 break;
             }

@@ -98,7 +98,9 @@ fn duplicates(
     }
     for pods in by_index.into_values() {
         let less_useful = victims::choose(&pods, &[], pods.len() - 1, now);
-        rest.extend(pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))));
+        rest.extend(
+            pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))),
+        );
         gone.extend(less_useful);
     }
     (gone, rest)

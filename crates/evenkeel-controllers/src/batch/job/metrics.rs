@@ -26,48 +26,47 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            metrics::int_counters(registry, &format!("job_controller_{name}"), help, labels)
-        };
+        let counters =
+            |name, help, labels: &[&str]| metrics::counters(registry, name, help, labels);
         Self {
             syncs: counters(
-                "job_syncs_total",
+                "job_controller_job_syncs_total",
                 "The number of job syncs",
                 &["completion_mode", "result", "action"],
             ),
             jobs_finished: counters(
-                "jobs_finished_total",
+                "job_controller_jobs_finished_total",
                 "The number of finished jobs",
                 &["completion_mode", "result", "reason"],
             ),
             pods_finished: counters(
-                "job_pods_finished_total",
+                "job_controller_job_pods_finished_total",
                 "The number of finished Pods that are fully tracked",
                 &["completion_mode", "result"],
             ),
             indexes_finished: counters(
-                "job_finished_indexes_total",
+                "job_controller_job_finished_indexes_total",
                 "The number of finished indexes",
                 &["status", "backoffLimit"],
             ),
             pods_made: counters(
-                "job_pods_creation_total",
+                "job_controller_job_pods_creation_total",
                 "The number of Pods created by the Job controller labelled with a reason for the Pod creation",
                 &["reason", "status"],
             ),
             tracked_pods: counters(
-                "terminated_pods_tracking_finalizer_total",
+                "job_controller_terminated_pods_tracking_finalizer_total",
                 "The number of terminated pods (phase=Failed|Succeeded) that have the finalizer \
                  batch.kubernetes.io/job-tracking; the event label can be add or delete",
                 &["event"],
             ),
             by_policy: counters(
-                "pod_failures_handled_by_failure_policy_total",
+                "job_controller_pod_failures_handled_by_failure_policy_total",
                 "The number of failed Pods handled by failure policy with respect to the failure policy action applied",
                 &["action"],
             ),
             managed_elsewhere: counters(
-                "jobs_by_external_controller_total",
+                "job_controller_jobs_by_external_controller_total",
                 "The number of Jobs managed by an external controller",
                 &["controller_name"],
             ),
@@ -157,13 +156,10 @@ impl Metrics {
 
 /// Why pods are made.
 fn reason(seen: &Seen) -> &'static str {
-    if pod::replaces_only_failed(&seen.job) {
-        return "recreate_failed";
-    }
-    if seen.tally.failed > 0 || seen.tally.terminating > 0 {
-        "recreate_terminating_or_failed"
-    } else {
-        "new"
+    match seen.tally.failed > 0 {
+        true if pod::replaces_only_failed(&seen.job) => "recreate_failed",
+        false if seen.tally.terminating == 0 => "new",
+        _ => "recreate_terminating_or_failed",
     }
 }
 

@@ -37,7 +37,7 @@ use evenkeel_runtime::{
 };
 use metrics::Metrics;
 use seen::Seen;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The controller of Jobs.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -89,7 +89,8 @@ impl Planner for Jobs {
     type Seen = Seen;
 
     fn observe(&self, key: &Key) -> Option<Seen> {
-        let job = self.jobs.get(&key.namespace, &key.name).filter(|job| !end::is_left_alone(job))?;
+        let job =
+            self.jobs.get(&key.namespace, &key.name).filter(|job| !end::is_left_alone(job))?;
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
         Some(Seen::new(job, candidates))
     }

@@ -1,5 +1,7 @@
 //! What the controller can be told.
 
+use crate::options::Flags;
+
 /// Options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -10,5 +12,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { concurrent_syncs: 5 }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self { concurrent_syncs: flags.workers("concurrent-job-syncs") }
     }
 }

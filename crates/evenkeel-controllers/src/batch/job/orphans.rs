@@ -1,24 +1,24 @@
 //! Lets go of pods whose Job is gone, or has ended without them: nobody will count them any more, and with their finalizer
 //! they could not be deleted.
 
-use super::{end, plan, pod};
+use super::{BATCH, end, plan, pod};
 use crate::{
     descriptor::ControllerContext,
     owned::{ByController, resolve},
 };
 use evenkeel_api::{
-    time::Timestamp,
+    View,
     views::{Job, Pod},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    plan::{Key, Plan, Planner},
+    controller::{Context, Error, Outcome, Request},
+    plan::{Key, Plan},
 };
-use std::sync::Arc;
 
 /// Runs it beside the controller of Jobs.
 pub(super) fn start(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
-    let planner = Orphans { jobs: jobs.clone(), pods: pods.clone() };
+    let found = Found { jobs: jobs.clone(), pods: pods.clone() };
     let owned = ByController::of(pods);
     let of_pod = jobs.clone();
     let builder = context
@@ -36,7 +36,7 @@ pub(super) fn start(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache
             let left = pods.iter().filter(|pod| pod::is_tracked(pod));
             left.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
         });
-    context.run(builder.planned(planner));
+    context.run(builder.reconcile(move |request, context| let_go(request, context, found.clone())));
 }
 
 /// Whether the pod waits to be counted, and nobody does.
@@ -52,20 +52,28 @@ fn is_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     job.is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
 }
 
-struct Orphans {
-    jobs: Cache<Job>,
-    pods: Cache<Pod>,
+/// Caches may show a pod before its Job: a Job that is not in its cache is looked for live.
+async fn let_go(request: Request, context: Context, found: Found) -> Result<Outcome, Error> {
+    let Found { jobs, pods } = found;
+    let key = &request.key;
+    let orphan = pods.get(&key.namespace, &key.name).filter(|pod| is_orphan(&jobs, pod));
+    let Some(pod) = orphan else { return Ok(Outcome::Settled) };
+    if let Some(owner) = pod.meta.controller()
+        && resolve(&jobs, &key.namespace, owner).is_none()
+    {
+        match context.env.client.get_metadata(&Job::kind(), &key.namespace, &owner.name).await {
+            Ok(job) if job.meta.uid == owner.uid => return Ok(Outcome::Again(BATCH)),
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let plan = Plan { actions: vec![plan::untrack(&pod).into()], requeue: None };
+    context.act(key, &plan).await?;
+    Ok(Outcome::Settled)
 }
 
-impl Planner for Orphans {
-    type Seen = Arc<Pod>;
-
-    fn observe(&self, key: &Key) -> Option<Arc<Pod>> {
-        let pod = self.pods.get(&key.namespace, &key.name)?;
-        is_orphan(&self.jobs, &pod).then_some(pod)
-    }
-
-    fn plan(&self, pod: &Arc<Pod>, _: Timestamp) -> Plan {
-        Plan { actions: vec![plan::untrack(pod).into()], requeue: None }
-    }
+#[derive(Clone)]
+struct Found {
+    jobs: Cache<Job>,
+    pods: Cache<Pod>,
 }

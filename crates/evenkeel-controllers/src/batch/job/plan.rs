@@ -7,8 +7,7 @@
 use super::{
     end::{self, End},
     manage::{self, Manage},
-    pod,
-    policy,
+    pod, policy,
     seen::Seen,
     template,
 };
@@ -78,7 +77,8 @@ pub(super) enum Record {
     Failed,
 }
 
-/// How the pod is still to be recorded, if it is. When a Job fails, every pod that has not ended fails with it.
+/// How the pod is still to be recorded, if it is. When a Job fails, every pod that has not ended fails with it; once it is
+/// known to be complete, pods that are stopped for that have not failed.
 pub(super) fn to_record(seen: &Seen, pod: &Pod, end: Option<&End>) -> Option<Record> {
     let (job, uncounted) = (&*seen.job, &seen.tally.uncounted);
     let uid = &pod.meta.uid;
@@ -92,7 +92,11 @@ pub(super) fn to_record(seen: &Seen, pod: &Pod, end: Option<&End>) -> Option<Rec
         let index = pod::index(pod).filter(|index| !indexes.recorded.has(*index));
         return index.map(Record::Index);
     }
-    let fails = pod::has_failed(pod, job) || end.is_some_and(|end| !end.complete);
+    let fails = match end {
+        Some(End { complete: true, told: true, .. }) => &*pod.status.phase == "Failed",
+        Some(End { complete: false, .. }) => true,
+        Some(_) | None => pod::has_failed(pod, job),
+    };
     (fails && policy::meaning(job, pod).counts()).then_some(Record::Failed)
 }
 
@@ -147,8 +151,12 @@ fn make(seen: &Seen, target: &Target, slots: &[Option<u32>]) -> Vec<Action> {
 /// Takes the finalizer off a pod.
 pub(super) fn untrack(pod: &Pod) -> Patch {
     let finalizer = pod::FINALIZER;
-    let body = format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{finalizer}"]}}}}"#);
-    Patch { on_error: OnError::Continue, ..Patch::new(wire::target(pod), PatchForm::Strategic, body) }
+    let body =
+        format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{finalizer}"]}}}}"#);
+    Patch {
+        on_error: OnError::Continue,
+        ..Patch::new(wire::target(pod), PatchForm::Strategic, body)
+    }
 }
 
 fn delete(pod: &Pod, target: &Target) -> Delete {

@@ -106,6 +106,7 @@ pub(super) fn restarts(pod: &Pod) -> i64 {
     if pods::is_terminal(pod) || &*pod.spec.restart_policy != "OnFailure" {
         return 0;
     }
-    let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    let containers =
+        pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     containers.map(|status| i64::from(status.restart_count)).sum()
 }

@@ -44,7 +44,9 @@ pub(super) fn meaning(job: &Job, pod: &Pod) -> Meaning {
     let mut told = rules.enumerate().filter_map(|(at, rule)| {
         let why = matched(rule, pod)?;
         match &*rule.action {
-            "FailJob" => Some(Meaning::FailJob(format!("{why} matching FailJob rule at index {at}"))),
+            "FailJob" => {
+                Some(Meaning::FailJob(format!("{why} matching FailJob rule at index {at}")))
+            }
             "FailIndex" => Some(Meaning::FailIndex),
             "Ignore" => Some(Meaning::Ignore),
             "Count" => Some(Meaning::Count),

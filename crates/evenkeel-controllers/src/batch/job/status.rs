@@ -30,8 +30,8 @@ pub(super) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let mut next = Next::new(seen, &done, now);
     next.tell_end(seen, decision, &done);
     next.record(seen);
-    next.count(seen, &done);
-    next.finish(seen);
+    let held = next.count(seen, &done);
+    next.finish(seen, held);
     next.into_plan(seen)
 }
 
@@ -177,12 +177,13 @@ impl Next {
             let all = tally.recorded.with(indexes);
             self.body.succeeded = count(all.total());
             self.body.completed_indexes = all.to_string().into();
-            self.body.failed_indexes = tally.failed.as_ref().map(|failed| failed.to_string().into());
+            self.body.failed_indexes =
+                tally.failed.as_ref().map(|failed| failed.to_string().into());
         }
     }
 
-    /// Moves pods that were let go from the uncounted to the numbers.
-    fn count(&mut self, seen: &Seen, done: &Done<'_>) {
+    /// Moves pods that were let go from the uncounted to the numbers. Says how many are held still.
+    fn count(&mut self, seen: &Seen, done: &Done<'_>) -> usize {
         let stays = |pod: &&Pod| pod::is_tracked(pod) && !done.let_go.contains(&*pod.meta.uid);
         let tracked: HashSet<&str> =
             seen.own().iter().map(|pod| &**pod).filter(stays).map(|pod| &*pod.meta.uid).collect();
@@ -193,13 +194,13 @@ impl Next {
         };
         self.body.succeeded += drain(&mut self.body.uncounted_terminated_pods.succeeded);
         self.body.failed += drain(&mut self.body.uncounted_terminated_pods.failed);
+        tracked.len()
     }
 
     /// The final condition, when the interim one stands in the status and nothing is left to count or to wait for.
-    fn finish(&mut self, seen: &Seen) {
+    fn finish(&mut self, seen: &Seen, held: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.told) else { return };
-        let waits = self.body.terminating != Some(0) || self.full;
-        if waits || self.body.uncounted_terminated_pods.len() > 0 {
+        if held > 0 || self.body.terminating != Some(0) {
             return;
         }
         let target = wire::target(&*seen.job);
@@ -317,9 +318,8 @@ impl Body {
             terminating: status.terminating,
             completed_indexes: status.completed_indexes.clone(),
             failed_indexes: status.failed_indexes.clone(),
-            uncounted_terminated_pods: uncounted.map_or_else(Uncounted::default, |pods| Uncounted {
-                succeeded: pods.succeeded.to_vec(),
-                failed: pods.failed.to_vec(),
+            uncounted_terminated_pods: uncounted.map_or_else(Uncounted::default, |pods| {
+                Uncounted { succeeded: pods.succeeded.to_vec(), failed: pods.failed.to_vec() }
             }),
             ready: status.ready,
         }

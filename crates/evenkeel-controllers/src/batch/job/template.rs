@@ -19,7 +19,7 @@ pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> Stri
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
     let mut prefix = format!("{}-", job.meta.name);
     if let Some(index) = index {
-        template = with_index(template, job, index, replaced);
+        template = with_index(&template, job, index, replaced);
         prefix = prefix_with_index(&job.meta.name, index);
     }
     template.pod_json(&prefix, &job.meta.namespace, &owner)
@@ -31,10 +31,12 @@ fn prefix_with_index(name: &str, index: u32) -> String {
     format!("{}{end}", name.get(..room).unwrap_or(name))
 }
 
-fn with_index(template: Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
+fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
     let text = index.to_string();
-    let mut template =
-        template.with_label(pod::INDEX, &text).with_annotation(pod::INDEX, &text).with_spec(|spec| {
+    let mut template = template
+        .with_label(pod::INDEX, &text)
+        .with_annotation(pod::INDEX, &text)
+        .with_spec(|spec| {
             spec["hostname"] = format!("{}-{index}", job.meta.name).into();
             for list in ["containers", "initContainers"] {
                 spec[list].as_array_mut().into_iter().flatten().for_each(tell_index);

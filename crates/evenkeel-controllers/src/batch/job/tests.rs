@@ -1,0 +1,488 @@
+//! Tables of the rules, and a model of an API server in which any write may fail and any pass be cut off.
+
+use super::{
+    end::is_finished,
+    manage::Manage,
+    plan::plan,
+    pod::{FINALIZER, INDEX, INDEX_FAILURES},
+    seen::Seen,
+    status::status,
+};
+use crate::fixtures::{T0, at, object, owned_by};
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{Job, JobCondition, Pod},
+};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, lint};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+fn job(spec: &Value) -> Job {
+    let mut body = json!({
+        "metadata": { "name": "work", "namespace": "ns", "uid": "job", "generation": 1 },
+        "spec": {
+            "parallelism": 1, "backoffLimit": 6,
+            "selector": { "matchLabels": { "job": "work" } },
+            "template": {
+                "metadata": { "labels": { "job": "work" } },
+                "spec": { "containers": [{ "name": "c", "image": "i" }], "restartPolicy": "Never" },
+            },
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        body["spec"][key] = value.clone();
+    }
+    object(&body)
+}
+
+fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
+    let index = index.map(|index| json!({ INDEX: index.to_string() })).unwrap_or(json!({}));
+    let mut pod: Pod = object(&json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "finalizers": [FINALIZER],
+            "labels": { "job": "work" }, "annotations": index, "creationTimestamp": T0.to_string(),
+        },
+        "status": { "phase": phase },
+    }));
+    pod.meta.owners = owned_by(job);
+    pod
+}
+
+fn seen(job: &Job, pods: &[Pod]) -> Seen {
+    Seen::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new))
+}
+
+/// A pod that failed so long ago that nothing waits for it any more.
+fn failed_long_ago(job: &Job, name: &str, index: Option<u32>) -> Pod {
+    let mut pod = pod(job, name, index, "Failed");
+    pod.meta.creation = Some(at(-10_000));
+    pod
+}
+
+#[test]
+fn as_many_pods_as_may_run_and_are_needed() {
+    let table = [
+        (json!({ "parallelism": 3, "completions": 5 }), 0, 0, 3),
+        (json!({ "parallelism": 3, "completions": 5 }), 1, 4, 0),
+        (json!({ "parallelism": 3, "completions": 5 }), 0, 4, 1),
+        (json!({ "parallelism": 3 }), 0, 0, 3),
+        (json!({ "parallelism": 3 }), 1, 0, 2),
+        (json!({ "parallelism": 3 }), 1, 1, 0),
+        (json!({ "parallelism": 0, "completions": 5 }), 0, 0, 0),
+        (json!({ "parallelism": 3, "completions": 5, "suspend": true }), 0, 0, 0),
+        (json!({ "parallelism": 1000, "completions": 1000 }), 0, 0, 500),
+    ];
+    for (spec, active, succeeded, want) in table {
+        let mut job = job(&spec);
+        job.status.succeeded = succeeded;
+        let pods: Vec<Pod> =
+            (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
+        let seen = seen(&job, &pods);
+        let made = match &seen.decision(T0).manage {
+            Some(Manage::Make(slots)) => slots.len(),
+            _ => 0,
+        };
+        assert_eq!(made, want, "{spec} with {active} active and {succeeded} succeeded");
+    }
+}
+
+#[test]
+fn the_reason_of_an_end_is_upstreams() {
+    let policy = json!({ "podFailurePolicy": { "rules": [
+        { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
+        { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [42] } },
+    ] } });
+    let exited = |job: &Job, code: i32| {
+        let mut pod = failed_long_ago(job, "p", None);
+        pod.status.container_statuses = object::<Pod>(&json!({ "status": { "containerStatuses": [
+            { "name": "c", "state": { "terminated": { "exitCode": code } } }
+        ] } }))
+        .status
+        .container_statuses;
+        pod
+    };
+    let check = |job: &Job, pods: &[Pod], want: Option<(&str, &str)>| {
+        let seen = seen(job, pods);
+        let end = seen.decision(T0).end.as_ref().map(|end| (&*end.reason, &*end.message));
+        assert_eq!(end, want);
+    };
+    let limited = job(&json!({ "backoffLimit": 0 }));
+    let limit = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+    check(&limited, &[failed_long_ago(&limited, "p", None)], Some(limit));
+    check(&limited, &[pod(&limited, "p", None, "Running")], None);
+    let strict = job(&policy);
+    let message =
+        "Container c for pod ns/p failed with exit code 42 matching FailJob rule at index 1";
+    check(&strict, &[exited(&strict, 42)], Some(("PodFailurePolicy", message)));
+    check(&strict, &[exited(&strict, 1)], None);
+    let mut late = job(&json!({ "activeDeadlineSeconds": 60 }));
+    late.status.start_time = Some(at(-60));
+    let deadline = ("DeadlineExceeded", "Job was active longer than specified deadline");
+    check(&late, &[], Some(deadline));
+    late.status.start_time = Some(at(-59));
+    check(&late, &[], None);
+}
+
+#[test]
+fn failures_that_are_ignored_do_not_count() {
+    let job = job(&json!({ "backoffLimit": 0, "podFailurePolicy": { "rules": [
+        { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
+    ] } }));
+    let mut evicted = failed_long_ago(&job, "p", None);
+    evicted.status.conditions = object::<Pod>(&json!({ "status": { "conditions": [
+        { "type": "DisruptionTarget", "status": "True" }
+    ] } }))
+    .status
+    .conditions;
+    let seen = seen(&job, &[evicted]);
+    let decision = seen.decision(T0);
+    assert_eq!((decision.end.is_none(), decision.let_go.len(), seen.tally.failed), (true, 1, 0));
+}
+
+#[test]
+fn pods_that_failed_are_replaced_after_a_while() {
+    let job = job(&json!({ "completions": 1 }));
+    let failed = |name: &str, seconds: i64| {
+        let mut pod = pod(&job, name, None, "Failed");
+        pod.meta.creation = Some(at(seconds));
+        pod
+    };
+    let manage = |pods: &[Pod]| format!("{:?}", seen(&job, pods).decision(T0).manage);
+    assert_eq!(manage(&[failed("a", -4)]), "Some(Wait(6s))");
+    assert_eq!(manage(&[failed("a", -30), failed("b", -4)]), "Some(Wait(16s))");
+    assert_eq!(manage(&[failed("a", -30), failed("b", -20)]), "Some(Make([None]))");
+}
+
+#[test]
+fn each_index_has_one_pod_and_each_waits_for_itself() {
+    let job = job(&json!({
+        "completionMode": "Indexed", "completions": 4, "parallelism": 4, "backoffLimitPerIndex": 1,
+    }));
+    let mut again = pod(&job, "b", Some(1), "Failed");
+    again.meta.creation = Some(at(-4));
+    let pods = [
+        pod(&job, "a", Some(0), "Succeeded"),
+        again,
+        failed_long_ago(&job, "c", Some(2)),
+        pod(&job, "d", Some(3), "Running"),
+    ];
+    let seen = seen(&job, &pods);
+    let decision = seen.decision(T0);
+    assert_eq!(decision.manage, Some(Manage::Make(vec![Some(2)])));
+    // The failed pods stay until their indexes have others, and the one that succeeded until it is recorded.
+    assert!(decision.let_go.is_empty());
+    let made = plan(&seen, T0);
+    let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
+    let body: Value = serde_json::from_slice(&create.body).unwrap();
+    assert_eq!(body["metadata"]["generateName"], "work-2-");
+    assert_eq!(body["metadata"]["annotations"][INDEX], "2");
+    assert_eq!(body["metadata"]["annotations"][INDEX_FAILURES], "1");
+    assert_eq!(body["metadata"]["labels"][INDEX], "2");
+    assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(body["spec"]["hostname"], "work-2");
+    assert_eq!(body["spec"]["containers"][0]["env"][0]["name"], "JOB_COMPLETION_INDEX");
+}
+
+#[test]
+fn pods_without_an_index_of_their_own_go() {
+    let job = job(&json!({ "completionMode": "Indexed", "completions": 2, "parallelism": 2 }));
+    let pods = [
+        pod(&job, "a", Some(0), "Running"),
+        pod(&job, "b", Some(0), "Pending"),
+        pod(&job, "c", Some(5), "Running"),
+        pod(&job, "d", None, "Running"),
+    ];
+    let seen = seen(&job, &pods);
+    let mut gone: Vec<&str> =
+        seen.decision(T0).deletes(&seen).iter().map(|pod| &*pod.meta.name).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, ["b", "c", "d"]);
+}
+
+#[test]
+fn a_job_that_somebody_else_looks_after_is_left_alone() {
+    for (manager, alone) in
+        [("", false), ("kubernetes.io/job-controller", false), ("kueue.x-k8s.io/multikueue", true)]
+    {
+        let job = job(&json!({ "managedBy": manager }));
+        assert_eq!(super::end::is_left_alone(&job), alone, "{manager}");
+    }
+}
+
+/// An API server that holds one Job and its pods.
+struct Model {
+    job: Job,
+    pods: BTreeMap<Box<str>, Pod>,
+    made: usize,
+    now: Timestamp,
+    /// What has been said of writes to come: each may fail.
+    luck: Vec<bool>,
+    /// How many pods succeeded and failed in truth.
+    truth: (i32, i32),
+    events: Vec<&'static str>,
+}
+
+impl Model {
+    fn new(job: Job, luck: Vec<bool>) -> Self {
+        let pods = BTreeMap::new();
+        Self { job, pods, made: 0, now: T0, luck, truth: (0, 0), events: Vec::new() }
+    }
+
+    /// One pass, of which perhaps only the first half is done. Says whether it wrote anything, or waits to.
+    fn pass(&mut self) -> bool {
+        if super::end::is_left_alone(&self.job) {
+            return false;
+        }
+        let pods: Vec<Pod> = self.pods.values().cloned().collect();
+        let seen = seen(&self.job, &pods);
+        let planned = plan(&seen, self.now);
+        assert_eq!(lint(&planned), Vec::<String>::new());
+        let outcomes = Outcomes(planned.actions.iter().map(|action| self.act(action)).collect());
+        if self.luck.pop() == Some(false) {
+            return true;
+        }
+        let after = status(&seen, &outcomes, self.now);
+        for action in &after.actions {
+            if self.act(action).error.is_some() {
+                break;
+            }
+        }
+        let wrote = |plan: &Plan| !plan.actions.is_empty();
+        wrote(&planned) || wrote(&after)
+    }
+
+    fn act(&mut self, action: &Action) -> Outcome {
+        if let Action::Event(note) = action {
+            self.events.push(note.reason);
+            return Outcome::success();
+        }
+        if self.luck.pop() == Some(false) {
+            let (reason, message) = (String::new(), "bad luck".to_owned());
+            return Outcome::failure(Failure {
+                code: 500,
+                reason,
+                message,
+                namespace_terminating: false,
+            });
+        }
+        match action {
+            Action::Create(create) => {
+                let body: Value = serde_json::from_slice(&create.body).unwrap();
+                for _ in 0..create.count {
+                    self.made += 1;
+                    let mut pod: Pod = object(&body);
+                    pod.meta.name = format!("p{:04}", self.made).into();
+                    pod.meta.uid = pod.meta.name.clone();
+                    pod.meta.creation = Some(self.now);
+                    pod.status.phase = "Pending".into();
+                    self.pods.insert(pod.meta.name.clone(), pod);
+                }
+                return Outcome { succeeded: create.count, error: None };
+            }
+            Action::Patch(patch) => {
+                let pod = self.pods.get_mut(&*patch.target.name).unwrap();
+                pod.meta.finalizers = Box::default();
+                self.collect(&patch.target.name);
+            }
+            Action::Delete(delete) => {
+                self.delete(&delete.target.name);
+            }
+            Action::Update(update) => {
+                let new: Job = object(&serde_json::from_slice(&update.body).unwrap());
+                self.job.status = new.status;
+            }
+            other => panic!("{other:?}"),
+        }
+        Outcome::success()
+    }
+
+    fn delete(&mut self, name: &str) {
+        if let Some(pod) = self.pods.get_mut(name) {
+            pod.meta.deletion = Some(self.now);
+            self.collect(name);
+        }
+    }
+
+    /// A pod that is to go and is not held back is gone.
+    fn collect(&mut self, name: &str) {
+        let gone = |pod: &Pod| pod.meta.deleting() && pod.meta.finalizers.is_empty();
+        if self.pods.get(name).is_some_and(gone) {
+            self.pods.remove(name);
+        }
+    }
+
+    /// The `n`th pod that still runs ends.
+    fn end(&mut self, n: usize, phase: &str) {
+        let mut running: Vec<&mut Pod> = self
+            .pods
+            .values_mut()
+            .filter(|pod| crate::pods::is_active(pod) && !pod.meta.finalizers.is_empty())
+            .collect();
+        if running.is_empty() {
+            return;
+        }
+        let n = n % running.len();
+        running[n].status.phase = phase.into();
+        match phase {
+            "Succeeded" => self.truth.0 += 1,
+            _ => self.truth.1 += 1,
+        }
+    }
+
+    /// Passes until nothing is written any more; each lets time pass, so that no back-off stands in the way.
+    fn settle(&mut self) {
+        for _ in 0..200 {
+            if !self.pass() {
+                return;
+            }
+            self.now += Duration::from_mins(11);
+        }
+        panic!("does not come to rest: {:?}", self.job.status);
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        self.job.status.conditions.iter().map(|c: &JobCondition| &*c.type_).collect()
+    }
+}
+
+fn tracked(model: &Model) -> usize {
+    model.pods.values().filter(|pod| !pod.meta.finalizers.is_empty()).count()
+}
+
+#[test]
+fn a_job_runs_to_its_end() {
+    let mut model = Model::new(job(&json!({ "completions": 3, "parallelism": 2 })), Vec::new());
+    for _ in 0..3 {
+        model.settle();
+        model.end(0, "Succeeded");
+    }
+    model.settle();
+    assert_eq!(model.conditions(), ["SuccessCriteriaMet", "Complete"]);
+    let status = &model.job.status;
+    assert_eq!((status.succeeded, status.failed, status.active), (3, 0, 0));
+    assert_eq!((status.ready, status.terminating), (Some(0), Some(0)));
+    assert!(status.completion_time.is_some());
+    assert_eq!((tracked(&model), model.made), (0, 3));
+    assert_eq!(model.events, ["Completed"]);
+}
+
+#[test]
+fn a_job_that_fails_takes_its_pods_with_it() {
+    let spec = json!({ "completions": 5, "parallelism": 3, "backoffLimit": 0 });
+    let mut model = Model::new(job(&spec), Vec::new());
+    model.settle();
+    model.end(1, "Failed");
+    model.settle();
+    assert_eq!(model.conditions(), ["FailureTarget", "Failed"]);
+    assert_eq!((model.job.status.failed, model.job.status.active), (3, 0));
+    assert_eq!((tracked(&model), model.pods.len()), (0, 1));
+    assert_eq!(model.events, ["BackoffLimitExceeded"]);
+}
+
+#[test]
+fn a_job_is_suspended_and_resumed() {
+    let mut model = Model::new(job(&json!({ "completions": 2, "parallelism": 2 })), Vec::new());
+    model.settle();
+    model.job.spec.suspend = true;
+    model.settle();
+    assert_eq!((model.pods.len(), model.job.status.active, model.job.status.failed), (0, 0, 0));
+    assert_eq!(model.job.status.start_time, None);
+    model.job.spec.suspend = false;
+    model.settle();
+    assert_eq!((model.pods.len(), model.job.status.active), (2, 2));
+    assert_eq!(model.events, ["Suspended", "Resumed"]);
+}
+
+#[test]
+fn an_index_that_failed_too_often_fails_alone() {
+    let mut model = Model::new(
+        job(&json!({
+            "completionMode": "Indexed", "completions": 2, "parallelism": 2,
+            "backoffLimitPerIndex": 0, "backoffLimit": i32::MAX,
+        })),
+        Vec::new(),
+    );
+    model.settle();
+    model.end(0, "Failed");
+    model.settle();
+    assert_eq!(model.job.status.failed_indexes.as_deref(), Some("0"));
+    assert!(!is_finished(&model.job));
+    model.end(0, "Succeeded");
+    model.settle();
+    assert_eq!(model.conditions(), ["FailureTarget", "Failed"]);
+    assert_eq!(&*model.job.status.completed_indexes, "1");
+    assert_eq!(&*model.job.status.conditions[1].reason, "FailedIndexes");
+}
+
+#[test]
+fn success_of_the_leader_is_enough_where_the_policy_says_so() {
+    let mut model = Model::new(
+        job(&json!({
+            "completionMode": "Indexed", "completions": 3, "parallelism": 3,
+            "successPolicy": { "rules": [{ "succeededIndexes": "0" }] },
+        })),
+        Vec::new(),
+    );
+    model.settle();
+    model.end(0, "Succeeded");
+    model.settle();
+    assert_eq!(model.conditions(), ["SuccessCriteriaMet", "Complete"]);
+    assert_eq!((model.job.status.succeeded, model.job.status.failed), (1, 0));
+    assert_eq!(&*model.job.status.conditions[1].message, "Matched rules at index 0");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    /// Whatever fails and whenever: every pod that ended is counted once, and a Job that has ended holds no pod back.
+    #[test]
+    fn no_pod_is_lost_and_none_counted_twice(
+        indexed: bool,
+        completions in 1u32..6,
+        parallelism in 1u32..5,
+        ends in prop::collection::vec((0usize..4, prop::bool::weighted(0.7), 0usize..3), 0..14),
+        luck in prop::collection::vec(prop::bool::weighted(0.7), 0..60),
+    ) {
+        let mode = if indexed { "Indexed" } else { "NonIndexed" };
+        let mut model = Model::new(
+            job(&json!({
+                "completionMode": mode, "completions": completions, "parallelism": parallelism, "backoffLimit": 100,
+            })),
+            luck,
+        );
+        for (which, good, passes) in ends {
+            for _ in 0..passes {
+                model.pass();
+                model.now += Duration::from_mins(11);
+            }
+            model.end(which, if good { "Succeeded" } else { "Failed" });
+        }
+        model.settle();
+        let status = &model.job.status;
+        prop_assert_eq!((status.succeeded, status.failed), model.truth);
+        prop_assert_eq!(status.active as usize, model.pods.values().filter(|pod| crate::pods::is_active(pod)).count());
+        let complete = status.succeeded >= i32::try_from(completions).unwrap();
+        prop_assert_eq!(is_finished(&model.job), complete);
+        if complete {
+            prop_assert_eq!(tracked(&model), 0);
+            prop_assert_eq!(status.uncounted_terminated_pods.as_ref().map(|pods| pods.succeeded.len() + pods.failed.len()), Some(0));
+        }
+    }
+}
+
+#[test]
+fn the_body_of_a_status_is_of_its_kind() {
+    let job = job(&json!({}));
+    let seen = seen(&job, &[]);
+    let after = status(&seen, &Outcomes(vec![Outcome::success()]), T0);
+    let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
+    let body: Value = serde_json::from_slice(&update.body).unwrap();
+    assert_eq!(
+        (body["kind"].as_str(), body["apiVersion"].as_str()),
+        (Some("Job"), Some("batch/v1"))
+    );
+    assert_eq!(body["status"]["uncountedTerminatedPods"], json!({}));
+    assert_eq!(body["status"]["active"], 1);
+    assert_eq!(update.target.kind, Job::kind());
+}

@@ -1,0 +1,85 @@
+//! When a Job that has ended is deleted.
+
+use crate::{batch::job, wire};
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::Job,
+};
+use evenkeel_runtime::plan::{Delete, Plan, Propagation};
+use std::time::Duration;
+
+/// When the Job is to be deleted: its end and its time to live after it. `None` while it has not ended, when it says
+/// nothing of it, or is being deleted.
+pub(super) fn due(job: &Job) -> Option<Timestamp> {
+    if job.meta.deleting() {
+        return None;
+    }
+    let ttl = job.spec.ttl_seconds_after_finished?;
+    let ended = job::finished(job)?.last_transition_time?;
+    ended.checked_add(SignedDuration::from_secs(ttl.into())).ok()
+}
+
+/// Deletes the Job when it is time, its pods before it; only this version of it, as its time may have been changed.
+pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(due) = due(job) else { return plan };
+    match Duration::try_from(due.duration_since(now)) {
+        Ok(left) if !left.is_zero() => plan.requeue_after(left),
+        _ => plan.push(Delete {
+            propagation: Some(Propagation::Foreground),
+            resource_version: Some((&*job.meta.resource_version).into()),
+            ..Delete::new(wire::target(job))
+        }),
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, object};
+    use evenkeel_runtime::plan::Action;
+    use serde_json::json;
+
+    fn job(ttl: Option<i32>, condition: &str, since: i64) -> Job {
+        object(&json!({
+            "metadata": { "name": "work", "namespace": "ns", "uid": "u", "resourceVersion": "7" },
+            "spec": { "ttlSecondsAfterFinished": ttl },
+            "status": { "conditions": [
+                { "type": condition, "status": "True", "lastTransitionTime": at(since).to_string() }
+            ] },
+        }))
+    }
+
+    #[test]
+    fn a_job_goes_when_its_time_has_come() {
+        for (ttl, condition, since, wait) in [
+            (Some(100), "Complete", 0, Some(100)),
+            (Some(100), "Failed", -40, Some(60)),
+            (Some(100), "Suspended", -200, None),
+            (None, "Complete", -200, None),
+        ] {
+            let plan = plan(&job(ttl, condition, since), T0);
+            let wait = wait.map(Duration::from_secs);
+            assert_eq!(
+                (plan.requeue, plan.actions.len()),
+                (wait, 0),
+                "{ttl:?} {condition} {since}"
+            );
+        }
+        for (ttl, since) in [(0, 0), (100, -100), (100, -5000)] {
+            let plan = plan(&job(Some(ttl), "Complete", since), T0);
+            let [Action::Delete(delete)] = &plan.actions[..] else { panic!("{plan:?}") };
+            assert_eq!(delete.propagation, Some(Propagation::Foreground));
+            assert_eq!(delete.resource_version.as_deref(), Some("7"));
+            assert_eq!(&*delete.target.uid, "u");
+        }
+    }
+
+    #[test]
+    fn a_job_that_goes_already_is_left_alone() {
+        let mut job = job(Some(0), "Complete", -1);
+        job.meta.deletion = Some(T0);
+        assert!(plan(&job, T0).is_nothing());
+    }
+}
