@@ -1,8 +1,15 @@
 //! Which controllers run, with which options, and their start.
 
-use crate::options::{self, Options};
+use crate::{
+    leading,
+    options::{self, Options},
+};
 use anyhow::{Context, Result};
-use evenkeel_controllers::descriptor::{ControllerContext, Descriptor, StartError, descriptors};
+use evenkeel_controllers::{
+    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
+    needs::Unmet,
+};
+use evenkeel_runtime::client::Client;
 use kube::config::Kubeconfig;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -73,30 +80,96 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
     cluster.certificate_authority.as_deref().map(read).transpose()
 }
 
-/// Starts the controllers, up to twice `interval` apart; one that lacks something is skipped.
-pub async fn start(
-    chosen: &[Descriptor],
-    context: &ControllerContext,
-    interval: Duration,
-    stop: &CancellationToken,
-) -> Result<(), StartError> {
-    for descriptor in chosen {
-        match context.start(descriptor)? {
-            None => tracing::info!(controller = descriptor.name, "Started controller"),
-            Some(unmet) => {
+/// The client of the token controller, which is the first to start and writes with the program's own credentials.
+pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
+
+/// How often it is looked whether the server has what skipped controllers need.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Controllers that are to start.
+pub(crate) struct Starting {
+    pub(crate) chosen: Vec<Descriptor>,
+    pub(crate) context: ControllerContext,
+    /// Finds out what the server has.
+    pub(crate) client: Client,
+    /// Each starts between one and two of these from now.
+    pub(crate) interval: Duration,
+}
+
+impl Starting {
+    /// Starts the controllers in an order of chance. One that lacks a feature gate is skipped; one that lacks a resource is
+    /// skipped as well, but started when the server has it (upstream's would have to be restarted for it).
+    ///
+    /// # Errors
+    /// When one cannot start with its options.
+    pub(crate) async fn run(self, stop: &CancellationToken) -> Result<(), StartError> {
+        let Self { chosen, context, client, interval } = self;
+        let clock = context.env.clock.clone();
+        let delay = |descriptor: &Descriptor| {
+            interval.mul_f64(1.0 + clock.draw(&("start", descriptor.name)))
+        };
+        let mut order: Vec<_> = chosen.iter().map(|one| (delay(one), *one)).collect();
+        order.sort_by_key(|(delay, _)| *delay);
+        let (mut passed, mut waiting) = (Duration::ZERO, Vec::new());
+        for (delay, descriptor) in order {
+            if delay > passed {
+                let pause = clock.sleep(delay - passed);
+                if stop.run_until_cancelled(pause).await.is_none() {
+                    return Ok(());
+                }
+                passed = delay;
+            }
+            if let Some(unmet) = start(&context, &descriptor)? {
                 tracing::info!(controller = descriptor.name, %unmet, "Skipping controller");
-                continue;
+                waiting.extend(matches!(unmet, Unmet::Resource(_)).then_some(descriptor));
             }
         }
-        if !interval.is_zero() {
-            let pause = interval.mul_f64(1.0 + context.env.clock.draw(&descriptor.name));
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = context.env.clock.sleep(pause) => {}
-            }
+        if !waiting.is_empty() {
+            let tasks = context.tasks.clone();
+            let late = Late { waiting, context, client };
+            tasks.spawn_until_cancelled("controllers without resources", late.run());
+        }
+        Ok(())
+    }
+}
+
+/// Starts one controller if it lacks nothing; what it lacks otherwise.
+fn start(
+    context: &ControllerContext,
+    descriptor: &Descriptor,
+) -> Result<Option<Unmet>, StartError> {
+    if let Some(unmet) = descriptor.unmet(&context.gates, &context.resources) {
+        return Ok(Some(unmet));
+    }
+    // It may put a check of its own in this one's place.
+    context.health.add(descriptor.name, || Ok(()));
+    context.start(descriptor)?;
+    tracing::info!(controller = descriptor.name, "Started controller");
+    Ok(None)
+}
+
+/// Controllers whose resources the server does not have (yet).
+struct Late {
+    waiting: Vec<Descriptor>,
+    context: ControllerContext,
+    client: Client,
+}
+
+impl Late {
+    async fn run(mut self) {
+        while !self.waiting.is_empty() {
+            self.context.env.clock.sleep(LOOK).await;
+            self.context.resources = leading::discover(&self.client).await;
+            let context = &self.context;
+            self.waiting.retain(|descriptor| match start(context, descriptor) {
+                Ok(unmet) => unmet.is_some(),
+                Err(error) => {
+                    tracing::error!(%error, "A controller whose resource appeared cannot start");
+                    false
+                }
+            });
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

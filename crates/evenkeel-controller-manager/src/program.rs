@@ -1,28 +1,23 @@
 //! The program's life: arguments, client, election, controllers, serving, stop.
 
 use crate::{
+    connection::Connection,
     controllers,
-    credentials::Credentials,
+    leading::{Leader, Pace},
     options::{self, Options},
     plan,
 };
 use anyhow::{Context, Result};
-use evenkeel_component::{logging, options::ClientOptions, process, serving};
-use evenkeel_controllers::{
-    descriptor::{Clients, ControllerContext},
-    needs::Gates,
-};
+use evenkeel_component::{logging, process, serving};
+use evenkeel_controllers::needs::Gates;
 use evenkeel_runtime::{
     cache::Caches,
-    client::{self, Client, ConnectOptions, RestMetrics},
     clock::Clock,
     lease,
     manager::{Group, Manager, shutdown_signal},
-    tasks::Tasks,
 };
-use kube::config::AuthInfo;
 use prometheus::Registry;
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
@@ -31,8 +26,11 @@ const NAME: &str = "kube-controller-manager";
 /// sixth of the CPU in `bench/`'s creation of pods.
 const WORKERS: usize = 1;
 
-/// How long the API server may take to become healthy before the program gives up.
-const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
+/// How often it is told which controllers have not ended, where they have all the time they want.
+const REMINDER: Duration = Duration::from_secs(5);
+
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
@@ -81,10 +79,8 @@ async fn run(options: Options) -> Result<()> {
     let (clock, registry) = (Clock::system(), Registry::new());
     process::register(&registry)?;
     options.gates.register(&registry)?;
-    let connection = Connection::open(&options, &clock, &registry).await?;
-    let client = connection.client(&options.client, (1.0, 1));
-    wait_for_server(&client, &clock).await?;
-
+    let (connection, reload) = Connection::open(NAME, &options.client, &clock, &registry).await?;
+    let client = connection.client((1.0, 1));
     let caches = Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
     let mut builder = Manager::builder(connection.kube.clone())
         .component(NAME)
@@ -92,115 +88,58 @@ async fn run(options: Options) -> Result<()> {
         .caches(caches)
         .clock(clock.clone())
         .registry(registry.clone())
-        .grace_period(options.shutdown_timeout);
-    if options.leader.elect {
-        builder = builder.election(election(&options)?);
+        .grace_period(grace(options.shutdown_timeout));
+    let election = options.leader.elect.then(|| election(&options)).transpose()?;
+    if let Some(election) = &election {
+        builder = builder.election(election.clone());
     }
     let manager = builder.build()?;
     if options.serving.port != 0 {
         serving::add(&manager, NAME, &options.serving, &clock).await?;
     }
-
-    let controllers_options = controllers::options(&options)?;
-    for descriptor in &chosen {
-        manager.health().add(descriptor.name, || Ok(()));
-    }
-    let env = manager.env().clone();
-    let interval = options.start_interval;
-    manager.add(Group::Leader, "controllers", move |running| async move {
-        let tasks = Tasks::under(running.token());
-        let clients = connection.clients(&options.client, &tasks);
-        let mut context =
-            ControllerContext::new(env, clients, tasks.clone(), registry, controllers_options);
-        context.gates = Gates::new(move |gate| options.gates.enabled(gate));
-        controllers::start(&chosen, &context, interval, &running.token()).await?;
-        running.stopped().await;
-        tasks.join().await;
+    manager.add(Group::Others, "credentials", |running| async move {
+        running.token().run_until_cancelled_owned(reload.run()).await;
         Ok(())
     });
+    let leader = Leader {
+        connection,
+        env: manager.env().clone(),
+        gate: manager.gate(),
+        chosen,
+        options: controllers::options(&options)?,
+        gates: gates(&options),
+        registry,
+        health: manager.health().clone(),
+        pace: pace(&options),
+        second: None,
+    };
+    manager.add(
+        Group::Leader,
+        "controllers",
+        |running| async move { Ok(leader.run(&running).await?) },
+    );
     manager.run(shutdown_signal()).await?;
     Ok(())
 }
 
-/// What all clients of the program share.
-#[derive(Clone)]
-struct Connection {
-    kube: kube::Client,
-    /// The same without credentials, where each controller has its own.
-    anonymous: Option<kube::Client>,
-    host: String,
-    clock: Clock,
-    metrics: RestMetrics,
+/// A gate that v1.37 does not know is one that became general: it is on.
+fn gates(options: &Options) -> Gates {
+    let (gates, known) = (options.gates.clone(), options.gates.clone());
+    let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
+    Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
-impl Connection {
-    async fn open(options: &Options, clock: &Clock, registry: &Registry) -> Result<Self> {
-        let connect = ConnectOptions {
-            kubeconfig: options.client.kubeconfig.clone().map(Into::into),
-            server: options.client.master.clone(),
-            ..ConnectOptions::default()
-        };
-        let config = client::config(&connect).await?;
-        let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let mut anonymous = config.clone();
-        anonymous.auth_info = AuthInfo::default();
-        let anonymous =
-            options.client.own_credentials.then(|| client::transport(anonymous)).transpose()?;
-        let (kube, metrics) = (client::transport(config)?, RestMetrics::new(registry));
-        Ok(Self { kube, anonymous, host, clock: clock.clone(), metrics })
-    }
-
-    /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
-    fn client(&self, options: &ClientOptions, share: (f32, u32)) -> Client {
-        self.client_over(self.kube.clone(), options, share)
-    }
-
-    /// Makes the clients of controllers: with one credential for all, or each with its own.
-    fn clients(self, options: &ClientOptions, tasks: &Tasks) -> Clients {
-        let root = self.client(options, (1.0, 1)).with_user_agent("token-requests");
-        let own = self
-            .anonymous
-            .clone()
-            .map(|anonymous| Credentials::new(root, anonymous, self.clock.clone(), tasks.clone()));
-        let options = options.clone();
-        Arc::new(move |name: &str| {
-            let kube = own.as_ref().map_or_else(|| self.kube.clone(), |own| own.connect(name));
-            self.client_over(kube, &options, controllers::share(name))
-        })
-    }
-
-    fn client_over(
-        &self,
-        kube: kube::Client,
-        options: &ClientOptions,
-        (qps, burst): (f32, u32),
-    ) -> Client {
-        Client::builder(kube, self.clock.clone())
-            .qps(options.qps * qps)
-            .burst(options.burst.saturating_mul(burst))
-            .user_agent(NAME)
-            .host(&self.host)
-            .metrics(self.metrics.clone())
-            .build()
+fn pace(options: &Options) -> Pace {
+    let third = options.shutdown_timeout / 3;
+    Pace {
+        start_interval: options.start_interval,
+        reminder: if third.is_zero() { REMINDER } else { third },
     }
 }
 
-async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
-    let deadline = clock.now() + WAIT_FOR_SERVER;
-    loop {
-        let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;
-        match client.raw(request).await {
-            Ok(_) => return Ok(()),
-            Err(error) if clock.now() >= deadline => {
-                return Err(anyhow::Error::from(error)
-                    .context("the API server did not become healthy within 10s"));
-            }
-            Err(error) => {
-                tracing::debug!(%error, "API server is not healthy yet");
-                clock.sleep(Duration::from_millis(200)).await;
-            }
-        }
-    }
+/// No timeout is written as 0, as upstream has it.
+fn grace(timeout: Duration) -> Duration {
+    if timeout.is_zero() { FOR_EVER } else { timeout }
 }
 
 fn election(options: &Options) -> Result<lease::Config> {

@@ -11,6 +11,7 @@ mod gate;
 mod limiter;
 mod metrics;
 mod options;
+mod reload;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use error::{ApiError, Cause, Status, full_text};
 pub use gate::Gate;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
+pub use reload::Reload;
 
 pub use evenkeel_api::{list::List, views::Metadata};
 

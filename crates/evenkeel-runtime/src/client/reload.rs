@@ -1,0 +1,240 @@
+//! A transport that follows its files: a kubeconfig that is rewritten, client certificates and CAs that are rotated.
+//!
+//! Tokens in files are read again by kube's own client; everything else is read once by it, which is not enough for a
+//! program that outlives its certificates.
+
+use super::{
+    ConnectError, ConnectOptions,
+    connect::{config, transport},
+    full_text,
+};
+use crate::clock::Clock;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::{Config, client::Body, config::Kubeconfig};
+use std::{
+    collections::BTreeMap,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+    time::Duration,
+};
+use tower::{BoxError, Service};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The CA that a pod is given.
+const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
+
+/// A connection's files, and the transports that are made from them.
+pub struct Reload {
+    options: ConnectOptions,
+    clock: Clock,
+    seen: Print,
+    transports: Vec<(Change, Current)>,
+}
+
+/// What is in each file: a hash, or none where it cannot be read.
+type Print = BTreeMap<PathBuf, Option<u64>>;
+
+impl Reload {
+    /// Connections as `options` say. Nothing is followed before [`Reload::run`].
+    pub fn new(options: ConnectOptions, clock: Clock) -> Self {
+        let seen = print(&options);
+        Self { options, clock, seen, transports: Vec::new() }
+    }
+
+    /// A transport with the configuration that the files give, after `change`. It uses what the files say now from the next
+    /// request on that is sent after they changed; watches go on over the connection that they have.
+    ///
+    /// # Errors
+    /// As [`super::connect()`].
+    pub async fn transport(
+        &mut self,
+        change: impl Fn(&mut Config) + Send + Sync + 'static,
+    ) -> Result<kube::Client, ConnectError> {
+        let mut config = config(&self.options).await?;
+        change(&mut config);
+        let namespace = config.default_namespace.clone();
+        let current = Current(Arc::new(RwLock::new(transport(config)?)));
+        self.transports.push((Arc::new(change), current.clone()));
+        Ok(kube::Client::new(current, namespace))
+    }
+
+    /// Follows the files until it is dropped. What cannot be used is told, and leaves the transports as they are.
+    pub async fn run(mut self) {
+        loop {
+            self.clock.sleep(LOOK).await;
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let now = print(&self.options);
+        if now == self.seen {
+            return;
+        }
+        match self.renewed().await {
+            Ok(renewed) => {
+                for ((_, current), renewed) in self.transports.iter().zip(renewed) {
+                    current.set(renewed);
+                }
+                let changed =
+                    now.iter().filter(|(path, print)| self.seen.get(*path) != Some(*print));
+                let changed: Vec<_> = changed.map(|(path, _)| path.display().to_string()).collect();
+                tracing::info!(files = changed.join(", "), "Connecting anew, since files changed");
+                self.seen = now;
+            }
+            // Half written, perhaps: the next look finds it whole.
+            Err(error) => {
+                tracing::warn!(error = full_text(&error), "Changed files cannot be used (yet)");
+            }
+        }
+    }
+
+    async fn renewed(&self) -> Result<Vec<kube::Client>, ConnectError> {
+        let read = config(&self.options).await?;
+        let renewed = self.transports.iter().map(|(change, _)| {
+            let mut config = read.clone();
+            change(&mut config);
+            transport(config)
+        });
+        renewed.collect()
+    }
+}
+
+/// Sends over whichever transport is current.
+#[derive(Clone)]
+struct Current(Arc<RwLock<kube::Client>>);
+
+impl Current {
+    fn set(&self, client: kube::Client) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+}
+
+impl Service<Request<Body>> for Current {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Box::pin(async move { Ok(client.send(request).await?) })
+    }
+}
+
+fn print(options: &ConnectOptions) -> Print {
+    let mut files = vec![PathBuf::from(POD_CA)];
+    if let Some(path) = &options.kubeconfig {
+        files = Kubeconfig::read_from(path).map(|read| named_in(&read)).unwrap_or_default();
+        files.push(path.clone());
+    }
+    files
+        .into_iter()
+        .map(|path| {
+            let hash = hash_of(&path);
+            (path, hash)
+        })
+        .collect()
+}
+
+/// The files that a kubeconfig names and that are read once.
+fn named_in(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+    let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let of_clusters = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
+    let of_users =
+        users.flat_map(|user| [user.client_certificate.as_ref(), user.client_key.as_ref()]);
+    of_clusters.chain(of_users.flatten()).map(PathBuf::from).collect()
+}
+
+fn hash_of(path: &Path) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    fs::read(path).ok()?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    /// A server that answers each request with its name.
+    async fn server(tasks: &crate::tasks::Tasks, name: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tasks.spawn_until_cancelled(name, async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 4096];
+                while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}", name.len());
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        url
+    }
+
+    fn kubeconfig(url: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: \"{url}\"}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
+        )
+    }
+
+    async fn asked(client: &kube::Client) -> String {
+        let request = Request::get("/").body(Vec::new()).unwrap();
+        client.request_text(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_rewritten_kubeconfig_is_followed_and_a_broken_one_is_not() {
+        let (tasks, folder) = (crate::tasks::Tasks::new(), tempfile::tempdir().unwrap());
+        let (one, two) = (server(&tasks, "one").await, server(&tasks, "two").await);
+        let path = folder.path().join("kubeconfig");
+        fs::write(&path, kubeconfig(&one, "")).unwrap();
+        let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
+        let mut reload = Reload::new(options, Clock::system());
+        let client = reload.transport(|_| {}).await.unwrap();
+        assert_eq!(asked(&client).await, "one");
+        fs::write(&path, "not: a: kubeconfig").unwrap();
+        reload.look().await;
+        assert_eq!(asked(&client).await, "one");
+        fs::write(&path, kubeconfig(&two, "")).unwrap();
+        reload.look().await;
+        assert_eq!(asked(&client).await, "two");
+        tasks.shut_down(LOOK).await;
+    }
+
+    #[test]
+    fn the_files_that_a_kubeconfig_names_are_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, cert) = (folder.path().join("kubeconfig"), folder.path().join("client.crt"));
+        // Relative to the kubeconfig.
+        fs::write(&path, kubeconfig("https://h", "client-certificate: client.crt")).unwrap();
+        let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
+        let absent = print(&options);
+        assert_eq!(absent.keys().collect::<Vec<_>>(), [&cert, &path]);
+        fs::write(&cert, "one").unwrap();
+        let one = print(&options);
+        fs::write(&cert, "two").unwrap();
+        let two = print(&options);
+        assert!(absent != one && one != two);
+        assert_eq!(two, print(&options));
+    }
+}
