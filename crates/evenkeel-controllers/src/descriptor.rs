@@ -186,12 +186,14 @@ pub fn descriptors() -> Vec<Descriptor> {
         apps::deployment::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
         batch::job::DESCRIPTOR,
+        core::legacy_token_cleaner::DESCRIPTOR,
         core::namespace::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         core::root_ca::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
+        core::service_account_token::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,
     ]
 }

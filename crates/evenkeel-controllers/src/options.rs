@@ -42,6 +42,8 @@ pub struct Options {
     pub garbage_collector: core::garbage_collector::Options,
     /// Of the job controller.
     pub job: batch::job::Options,
+    /// Of the cleaner of legacy tokens.
+    pub legacy_token_cleaner: core::legacy_token_cleaner::Options,
     /// Of the namespace controller.
     pub namespace: core::namespace::Options,
     /// Of the replicaset controller.
@@ -50,6 +52,8 @@ pub struct Options {
     pub replicationcontroller: apps::replicationcontroller::Options,
     /// Of the publisher of the cluster's CA.
     pub root_ca: core::root_ca::Options,
+    /// Of the token controller.
+    pub service_account_token: core::service_account_token::Options,
     /// Of the controller that deletes Jobs that have ended.
     pub ttl_after_finished: batch::ttl_after_finished::Options,
 }

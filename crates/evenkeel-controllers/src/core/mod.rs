@@ -1,7 +1,9 @@
 //! Controllers of the core: garbage, namespaces, service accounts, the cluster's CA, nodes.
 
 pub mod garbage_collector;
+pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod root_ca;
 pub mod service_account;
+pub mod service_account_token;

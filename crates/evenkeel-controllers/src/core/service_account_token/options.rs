@@ -1,0 +1,17 @@
+//! What the token controller can be told.
+
+/// What the controller can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// PEM file of the key that tokens are signed with; `--service-account-private-key-file`. Without it the controller does
+    /// nothing.
+    pub key_file: Option<String>,
+    /// How many Secrets are worked on at the same time; `--concurrent-serviceaccount-token-syncs`.
+    pub concurrent_syncs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { key_file: None, concurrent_syncs: 5 }
+    }
+}

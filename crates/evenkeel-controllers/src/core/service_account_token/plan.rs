@@ -1,0 +1,181 @@
+//! What a token Secret lacks, and whether it has an account to be a token of.
+
+use evenkeel_api::{View, views::ServiceAccount};
+use evenkeel_runtime::cache::Full;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+
+/// Type of Secrets with tokens.
+pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
+/// Annotation that names the account.
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
+/// Annotation with the account's uid.
+const UID: &str = "kubernetes.io/service-account.uid";
+
+const TOKEN: &str = "token";
+const CA: &str = "ca.crt";
+const NAMESPACE: &str = "namespace";
+
+/// Which account a Secret says it is a token of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim<'a> {
+    pub(crate) account: &'a str,
+    /// Empty as long as nobody has filled the Secret.
+    pub(crate) uid: &'a str,
+}
+
+impl<'a> Claim<'a> {
+    /// `None` for a Secret that is no token, or does not say of whom.
+    pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
+        let meta = secret.meta();
+        let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
+        let is_token = secret.type_.as_deref() == Some(TYPE);
+        is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
+    }
+
+    /// Whether this is the account that is meant, and not another of its name.
+    pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
+        self.uid.is_empty() || *self.uid == *account.meta.uid
+    }
+}
+
+/// What becomes of a token Secret.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is as it should be.
+    Nothing,
+    /// Its account is not there.
+    Delete,
+    /// It lacks something.
+    Fill(Lacks),
+}
+
+/// What a token Secret lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Lacks {
+    pub(super) ca: bool,
+    pub(super) namespace: bool,
+    pub(super) token: bool,
+}
+
+/// What is to be done with a token Secret whose account is this, if it has one.
+pub(super) fn plan(
+    secret: &Full<Secret>,
+    account: Option<&ServiceAccount>,
+    ca: Option<&str>,
+) -> Step {
+    if account.is_none() {
+        return Step::Delete;
+    }
+    let value = |key| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| &*value.0);
+    let is_empty = |key| value(key).is_none_or(<[u8]>::is_empty);
+    let ca = ca.filter(|ca| !ca.is_empty());
+    let lacks = Lacks {
+        ca: ca.is_some_and(|ca| value(CA) != Some(ca.as_bytes())),
+        namespace: is_empty(NAMESPACE),
+        token: is_empty(TOKEN),
+    };
+    if lacks == Lacks::default() { Step::Nothing } else { Step::Fill(lacks) }
+}
+
+/// The claims of a token without an end, which is good for as long as its Secret is there.
+pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
+    let (namespace, name) = (&*account.meta.namespace, &*account.meta.name);
+    json!({
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": &*secret.meta().name,
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": &*account.meta.uid,
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    })
+}
+
+/// What is merged into the Secret. Values are given as they are, not in base64.
+pub(super) fn change(
+    account: &ServiceAccount,
+    lacks: Lacks,
+    ca: Option<&str>,
+    token: Option<&str>,
+    encode: impl Fn(&str) -> String,
+) -> Value {
+    let values = [
+        (CA, ca.filter(|_| lacks.ca)),
+        (NAMESPACE, Some(&*account.meta.namespace).filter(|_| lacks.namespace)),
+        (TOKEN, token.filter(|_| lacks.token)),
+    ];
+    let data: serde_json::Map<String, Value> = values
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), encode(value?).into())))
+        .collect();
+    let annotations = json!({ACCOUNT: &*account.meta.name, UID: &*account.meta.uid});
+    json!({"metadata": {"annotations": annotations}, "data": data})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, Meta};
+
+    fn secret(annotations: &Value, data: &Value) -> Full<Secret> {
+        let object = json!({
+            "metadata": {"name": "t", "namespace": "ns", "annotations": annotations},
+            "type": TYPE, "data": data,
+        });
+        Full::decode(object.to_string().as_bytes(), Encoding::Json).expect("a Secret")
+    }
+
+    fn account() -> ServiceAccount {
+        let meta = Meta {
+            name: "robot".into(),
+            namespace: "ns".into(),
+            uid: "u1".into(),
+            ..Meta::default()
+        };
+        ServiceAccount { meta, ..ServiceAccount::default() }
+    }
+
+    #[test]
+    fn a_claim_is_the_account_of_that_uid() {
+        let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
+        let claim = Claim::of(&named).expect("it names an account");
+        assert_eq!((claim.account, claim.uid), ("robot", ""));
+        assert!(claim.means(&account()));
+        assert!(!Claim { uid: "u2", ..claim }.means(&account()));
+        assert_eq!(Claim::of(&secret(&json!({}), &json!({}))), None);
+    }
+
+    #[test]
+    fn what_is_lacking_is_filled_in_and_no_more() {
+        // "x" and "ca" in base64.
+        let (x, ca) = ("eA==", "Y2E=");
+        let all = Lacks { ca: true, namespace: true, token: true };
+        let table = [
+            (json!({}), Some("ca"), Step::Fill(all)),
+            (json!({}), None, Step::Fill(Lacks { ca: false, ..all })),
+            (json!({"token": x, "namespace": x, "ca.crt": ca}), Some("ca"), Step::Nothing),
+            (json!({"token": x, "namespace": x}), None, Step::Nothing),
+            (
+                json!({"token": x, "namespace": x, "ca.crt": x}),
+                Some("ca"),
+                Step::Fill(Lacks { ca: true, ..Lacks::default() }),
+            ),
+            (
+                json!({"token": "", "namespace": x, "ca.crt": ca}),
+                Some("ca"),
+                Step::Fill(Lacks { token: true, ..Lacks::default() }),
+            ),
+        ];
+        for (data, ca, wanted) in table {
+            let secret = secret(&json!({ACCOUNT: "robot"}), &data);
+            assert_eq!(plan(&secret, Some(&account()), ca), wanted, "{data}");
+            assert_eq!(plan(&secret, None, ca), Step::Delete);
+        }
+        let lacks = Lacks { token: true, ..Lacks::default() };
+        let change = change(&account(), lacks, Some("ca"), Some("t"), str::to_uppercase);
+        assert_eq!(
+            change,
+            json!({"metadata": {"annotations": {ACCOUNT: "robot", UID: "u1"}}, "data": {"token": "T"}})
+        );
+    }
+}
