@@ -3,17 +3,18 @@
 use crate::{
     connection::Connection,
     controllers,
-    leading::{Leader, Pace},
+    leading::{Leader, Pace, Second},
+    migration::Migration,
     options::{self, Options},
     plan,
 };
 use anyhow::{Context, Result};
-use evenkeel_component::{logging, process, serving};
+use evenkeel_component::{features, logging, process, serving};
 use evenkeel_controllers::needs::Gates;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
-    lease,
+    lease::{self, Candidacy, Candidate},
     manager::{Group, Manager, shutdown_signal},
 };
 use prometheus::Registry;
@@ -97,6 +98,9 @@ async fn run(options: Options) -> Result<()> {
     if options.serving.port != 0 {
         serving::add(&manager, NAME, &options.serving, &clock).await?;
     }
+    if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
+        stand(&manager, election, &options);
+    }
     manager.add(Group::Others, "credentials", |running| async move {
         running.token().run_until_cancelled_owned(reload.run()).await;
         Ok(())
@@ -111,7 +115,7 @@ async fn run(options: Options) -> Result<()> {
         registry,
         health: manager.health().clone(),
         pace: pace(&options),
-        second: None,
+        second: second(&manager, election.as_ref(), options.migration.as_ref())?,
     };
     manager.add(
         Group::Leader,
@@ -142,6 +146,7 @@ fn grace(timeout: Duration) -> Duration {
     if timeout.is_zero() { FOR_EVER } else { timeout }
 }
 
+/// The election that `options` ask for, with an identity of upstream's form.
 fn election(options: &Options) -> Result<lease::Config> {
     let leader = &options.leader;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -152,6 +157,41 @@ fn election(options: &Options) -> Result<lease::Config> {
         lease_duration: leader.lease_duration,
         renew_deadline: leader.renew_deadline,
         retry_period: leader.retry_period,
+        coordinated: options.gates.enabled("CoordinatedLeaderElection"),
         ..lease::Config::new(&leader.namespace, &leader.name, &identity)
     })
+}
+
+/// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.
+fn stand(manager: &Manager, election: &lease::Config, options: &Options) {
+    let versions = options.gates.versions();
+    let candidate = Candidate::new(
+        manager.ungated(),
+        Candidacy {
+            // Upstream's place for it, wherever the lease is.
+            namespace: "kube-system".to_owned(),
+            identity: election.identity.clone(),
+            lease: NAME.to_owned(),
+            binary_version: format!("{}.0", features::BINARY),
+            emulation_version: format!("{}.0", versions.emulated),
+            strategy: "OldestEmulationVersion".to_owned(),
+        },
+    );
+    manager.add(Group::Others, "lease candidate", |running| async move {
+        running.token().run_until_cancelled_owned(candidate.run()).await;
+        Ok(())
+    });
+}
+
+/// The second lease, of the controllers that move. The server has no part in it.
+fn second(
+    manager: &Manager,
+    election: Option<&lease::Config>,
+    migration: Option<&Migration>,
+) -> Result<Option<Second>> {
+    let Some((election, migration)) = election.zip(migration) else { return Ok(None) };
+    let name = migration.lease.clone();
+    let config = lease::Config { name, coordinated: false, ..election.clone() };
+    let election = manager.contender(config, "leaderMigration")?;
+    Ok(Some(Second { migration: migration.clone(), election }))
 }

@@ -65,11 +65,13 @@ impl Options {
             deployment: apps::deployment::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
             job: batch::job::Options::read(flags),
+            legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
             namespace: core::namespace::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
+            service_account_token: core::service_account_token::Options::read(flags),
             ttl_after_finished: batch::ttl_after_finished::Options::read(flags),
         }
     }

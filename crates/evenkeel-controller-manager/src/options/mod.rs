@@ -9,6 +9,7 @@ pub use about::{command, from_arguments, help};
 pub use choice::{Choice, Known, known};
 pub use configz::{configz, flagz};
 
+use crate::migration::Migration;
 use evenkeel_component::{
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader},
@@ -40,6 +41,8 @@ pub struct Options {
     pub gates: Arc<FeatureGates>,
     /// Leader election.
     pub leader: LeaderOptions,
+    /// Which controllers move to another program or from one; `None` where there is no leader migration.
+    pub(crate) migration: Option<Migration>,
     /// The log.
     pub logging: LoggingOptions,
     /// The metrics.
@@ -91,11 +94,13 @@ impl Options {
         let retired = read.given().retired();
         warnings
             .extend(retired.map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}")));
+        let leader = LeaderOptions::check(&read);
         let mut options = Self {
             client: ClientOptions::check(&read),
             choice,
             controllers: controllers::Options::read(&Source { read: &read, gates: &gates }),
-            leader: LeaderOptions::check(&read),
+            migration: migration(&read).filter(|_| leader.elect),
+            leader,
             logging: LoggingOptions::check(&read, &gates),
             metrics: MetricsOptions::check(&read),
             root_ca: read.path("root-ca-file"),
@@ -114,6 +119,17 @@ impl Options {
         read.done()?;
         Ok(options)
     }
+}
+
+/// `--enable-leader-migration`, and what `--leader-migration-config` says then.
+fn migration(read: &Reader) -> Option<Migration> {
+    const CONFIG: &str = "leader-migration-config";
+    let path = read.path(CONFIG);
+    if !read.bool("enable-leader-migration") {
+        return None;
+    }
+    let Some(path) = path else { return Some(Migration::standard()) };
+    Migration::read(&path, NAME).map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
 }
 
 /// What controllers' options are read from.

@@ -1,5 +1,6 @@
 //! What the cleaner can be told.
 
+use crate::options::Flags;
 use std::time::Duration;
 
 /// What the controller can be told.
@@ -8,6 +9,18 @@ pub struct Options {
     /// How long a token must not have been used before it is marked, and then before it is deleted;
     /// `--legacy-service-account-token-clean-up-period`.
     pub clean_up_period: Duration,
+}
+
+impl Options {
+    /// What the flags say.
+    pub fn read(flags: &dyn Flags) -> Self {
+        const PERIOD: &str = "legacy-service-account-token-clean-up-period";
+        let clean_up_period = flags.duration(PERIOD);
+        if clean_up_period.is_zero() {
+            flags.refuse(PERIOD, format!("{PERIOD} must be greater than zero"));
+        }
+        Self { clean_up_period }
+    }
 }
 
 impl Default for Options {

@@ -1,5 +1,7 @@
 //! What the token controller can be told.
 
+use crate::options::Flags;
+
 /// What the controller can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -8,6 +10,16 @@ pub struct Options {
     pub key_file: Option<String>,
     /// How many Secrets are worked on at the same time; `--concurrent-serviceaccount-token-syncs`.
     pub concurrent_syncs: usize,
+}
+
+impl Options {
+    /// What the flags say.
+    pub fn read(flags: &dyn Flags) -> Self {
+        Self {
+            key_file: flags.path("service-account-private-key-file"),
+            concurrent_syncs: flags.workers("concurrent-serviceaccount-token-syncs"),
+        }
+    }
 }
 
 impl Default for Options {
