@@ -1,4 +1,11 @@
-//! Making metrics: typed handles in a registry that is passed in, under upstream's names.
+//! Making metrics: typed handles in a registry that is passed in, under upstream's names; and answering who asks for them.
+
+mod answer;
+mod number;
+mod protobuf;
+mod text;
+
+pub use answer::answer;
 
 use prometheus::{
     Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,

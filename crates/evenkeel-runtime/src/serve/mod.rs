@@ -52,15 +52,11 @@ impl Routes {
         self
     }
 
-    /// Adds `/metrics`, in the text format of Prometheus.
+    /// Adds `/metrics`, in the format that is asked for.
     #[must_use]
     pub fn metrics(self, registry: prometheus::Registry) -> Self {
-        self.get("/metrics", move |_| {
-            let mut text = String::new();
-            match prometheus::TextEncoder::new().encode_utf8(&registry.gather(), &mut text) {
-                Ok(()) => answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text),
-                Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-            }
+        self.get("/metrics", move |request| {
+            crate::metrics::answer(request.headers(), &registry.gather())
         })
     }
 

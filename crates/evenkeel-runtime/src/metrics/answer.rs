@@ -1,0 +1,188 @@
+//! Answers a scrape: in which format, and whether compressed.
+
+use super::{
+    protobuf,
+    text::{self, Dialect},
+};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, header};
+use prometheus::proto::MetricFamily;
+use std::io::Write as _;
+
+/// What a scraper can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    OpenMetrics,
+    Protobuf,
+}
+
+impl Format {
+    /// As client_golang words them.
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+            Self::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
+            }
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited; escaping=underscores"
+            }
+        }
+    }
+}
+
+/// Answers a request that has these headers with families, which must be sorted by name.
+///
+/// The format is the one of text and protobuf that is liked best, as with upstream's programs. OpenMetrics is for those
+/// who do not name text: it writes the bounds of histograms otherwise (`1.0` for `1`), and whoever prefers it, as
+/// Prometheus does, would see other series than upstream's.
+///
+/// ```
+/// use evenkeel_runtime::metrics;
+/// let registry = prometheus::Registry::new();
+/// metrics::gauge(&registry, "up", "Whether it is.").set(1.0);
+/// let answer = metrics::answer(&http::HeaderMap::new(), &registry.gather());
+/// assert_eq!(answer.body(), "# HELP up Whether it is.\n# TYPE up gauge\nup 1\n");
+/// ```
+pub fn answer(headers: &HeaderMap, families: &[MetricFamily]) -> Response<Bytes> {
+    let format = format(&ranges(headers, &header::ACCEPT));
+    let mut body = match format {
+        Format::Text => text::encode(families, Dialect::Prometheus).into_bytes(),
+        Format::OpenMetrics => text::encode(families, Dialect::OpenMetrics).into_bytes(),
+        Format::Protobuf => protobuf::encode(families),
+    };
+    let gzip = ranges(headers, &header::ACCEPT_ENCODING).iter().any(|range| range.name == "gzip");
+    // Compressing into memory cannot fail; if it did, the plain body would be as good.
+    let packed = gzip.then(|| compress(&body)).and_then(Result::ok);
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(packed) = packed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        body = packed;
+    }
+    *response.body_mut() = body.into();
+    response
+}
+
+fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut gzip = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    gzip.write_all(body)?;
+    gzip.finish()
+}
+
+/// One choice of an `Accept…` header.
+struct Range<'a> {
+    name: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl Range<'_> {
+    fn is(&self, parameter: &str, values: &[&str]) -> bool {
+        let found = self.parameters.iter().find(|(name, _)| *name == parameter);
+        found.map_or_else(|| values.contains(&""), |(_, value)| values.contains(value))
+    }
+}
+
+/// The choices of a header, best liked first, without those that are refused.
+fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a>> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let mut found: Vec<(f32, Range<'a>)> = values
+        .flat_map(|value| value.split(','))
+        .map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default();
+            let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+            let liked = parameters.iter().find(|(name, _)| *name == "q");
+            let liked = liked.map_or(1.0, |(_, q)| q.parse().unwrap_or(1.0));
+            (liked, Range { name, parameters })
+        })
+        .filter(|(liked, _)| *liked > 0.0)
+        .collect();
+    found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    found.into_iter().map(|(_, range)| range).collect()
+}
+
+fn format(accepted: &[Range<'_>]) -> Format {
+    let mut open = false;
+    for range in accepted {
+        match range.name {
+            "text/plain" if range.is("version", &["", "0.0.4"]) => return Format::Text,
+            "application/vnd.google.protobuf"
+                if range.is("proto", &["io.prometheus.client.MetricFamily"])
+                    && range.is("encoding", &["delimited"]) =>
+            {
+                return Format::Protobuf;
+            }
+            "application/openmetrics-text" => {
+                open |= range.is("version", &["", "0.0.1", "1.0.0"]);
+            }
+            _ => {}
+        }
+    }
+    if open { Format::OpenMetrics } else { Format::Text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[track_caller]
+    fn check(accept: &'static str, want: Format) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        assert_eq!(format(&ranges(&headers, &header::ACCEPT)), want, "{accept}");
+    }
+
+    #[test]
+    fn the_format_is_the_one_asked_for() {
+        let open = "application/openmetrics-text;version=1.0.0";
+        check("*/*", Format::Text);
+        check("application/json", Format::Text);
+        check("text/plain;version=1.0.0", Format::Text);
+        check(open, Format::OpenMetrics);
+        check("application/openmetrics-text;version=2.0.0", Format::Text);
+        // As Prometheus 3 asks, without native histograms and with them.
+        check(
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+             application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
+             text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+            Format::Text,
+        );
+        check(
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,\
+             application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3",
+            Format::Protobuf,
+        );
+        check(
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text",
+            Format::Text,
+        );
+        check("application/openmetrics-text;q=0,*/*", Format::Text);
+    }
+
+    #[test]
+    fn bodies_are_compressed_for_those_who_can_read_it() {
+        let registry = prometheus::Registry::new();
+        crate::metrics::gauge(&registry, "up", "Up.").set(1.0);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("zstd, gzip;q=0.5"));
+        let packed = answer(&headers, &registry.gather());
+        assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&packed.body()[..]).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "# HELP up Up.\n# TYPE up gauge\nup 1\n");
+
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0"));
+        let plain = answer(&headers, &registry.gather());
+        assert_eq!(
+            (plain.headers().get(header::CONTENT_ENCODING), plain.body()),
+            (None, &Bytes::from(text))
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The two text formats: Prometheus' 0.0.4 and OpenMetrics 1.0.
+
+use super::number::{canonical, escaped, float};
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use std::fmt::Write as _;
+
+/// Which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Prometheus,
+    OpenMetrics,
+}
+
+/// Writes families, which must be sorted and of unique names.
+pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
+    let mut writer = Writer { out: String::with_capacity(64 * 1024), dialect };
+    let mut labels = String::new();
+    for family in families {
+        let name = writer.head(family);
+        for metric in family.get_metric() {
+            labels.clear();
+            for (n, pair) in metric.get_label().iter().enumerate() {
+                labels.push_str(if n == 0 { "" } else { "," });
+                labels.push_str(pair.name());
+                labels.push_str("=\"");
+                escaped(&mut labels, pair.value(), true);
+                labels.push('"');
+            }
+            writer.metric(name, family.get_field_type(), &labels, metric);
+        }
+    }
+    if dialect == Dialect::OpenMetrics {
+        writer.out.push_str("# EOF\n");
+    }
+    writer.out
+}
+
+struct Writer {
+    out: String,
+    dialect: Dialect,
+}
+
+/// A sample's value: counts are written whole, as upstream's are.
+enum Number {
+    Count(u64),
+    Float(f64),
+}
+
+impl Writer {
+    /// HELP and TYPE. The name that samples go by.
+    fn head<'a>(&mut self, family: &'a MetricFamily) -> &'a str {
+        let name = family.name();
+        let (mut shown, mut kind) = (name, kind(family.get_field_type()));
+        if self.dialect == Dialect::OpenMetrics && kind == "counter" {
+            // A counter's samples end in `_total` there. Renaming one of upstream's that does not would break whoever
+            // reads it, so that its type stays unsaid.
+            match name.strip_suffix("_total") {
+                Some(bare) => shown = bare,
+                None => kind = "unknown",
+            }
+        }
+        if self.dialect == Dialect::OpenMetrics && kind == "untyped" {
+            kind = "unknown";
+        }
+        if !family.help().is_empty() {
+            let _ = write!(self.out, "# HELP {shown} ");
+            escaped(&mut self.out, family.help(), self.dialect == Dialect::OpenMetrics);
+            self.out.push('\n');
+        }
+        let _ = writeln!(self.out, "# TYPE {shown} {kind}");
+        name
+    }
+
+    fn metric(&mut self, name: &str, kind: MetricType, labels: &str, metric: &Metric) {
+        match kind {
+            MetricType::COUNTER => {
+                self.sample(name, labels, None, Number::Float(metric.get_counter().get_value()));
+            }
+            MetricType::GAUGE => {
+                self.sample(name, labels, None, Number::Float(metric.get_gauge().get_value()));
+            }
+            MetricType::HISTOGRAM => self.histogram(name, labels, metric),
+            MetricType::SUMMARY => {
+                let summary = metric.get_summary();
+                for quantile in summary.get_quantile() {
+                    let at = Some(("quantile", quantile.quantile()));
+                    self.sample(name, labels, at, Number::Float(quantile.value()));
+                }
+                self.suffixed(name, "_sum", labels, None, Number::Float(summary.sample_sum()));
+                self.suffixed(name, "_count", labels, None, Number::Count(summary.sample_count()));
+            }
+            MetricType::UNTYPED => self.sample(name, labels, None, Number::Float(0.0)),
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, metric: &Metric) {
+        let histogram = metric.get_histogram();
+        let count = histogram.get_sample_count();
+        for bucket in histogram.get_bucket() {
+            let at = Some(("le", bucket.upper_bound()));
+            self.suffixed(name, "_bucket", labels, at, Number::Count(bucket.cumulative_count()));
+        }
+        let all = Some(("le", f64::INFINITY));
+        self.suffixed(name, "_bucket", labels, all, Number::Count(count));
+        self.suffixed(name, "_sum", labels, None, Number::Float(histogram.get_sample_sum()));
+        self.suffixed(name, "_count", labels, None, Number::Count(count));
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, at: Option<(&str, f64)>, value: Number) {
+        self.suffixed(name, "", labels, at, value);
+    }
+
+    fn suffixed(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        labels: &str,
+        at: Option<(&str, f64)>,
+        value: Number,
+    ) {
+        let out = &mut self.out;
+        out.push_str(name);
+        out.push_str(suffix);
+        if !labels.is_empty() || at.is_some() {
+            out.push('{');
+            out.push_str(labels);
+            if let Some((label, bound)) = at {
+                out.push_str(if labels.is_empty() { "" } else { "," });
+                out.push_str(label);
+                out.push_str("=\"");
+                match self.dialect {
+                    Dialect::Prometheus => float(out, bound),
+                    Dialect::OpenMetrics => canonical(out, bound),
+                }
+                out.push('"');
+            }
+            out.push('}');
+        }
+        out.push(' ');
+        match value {
+            Number::Count(count) => drop(write!(out, "{count}")),
+            Number::Float(value) => float(out, value),
+        }
+        out.push('\n');
+    }
+}
+
+fn kind(kind: MetricType) -> &'static str {
+    match kind {
+        MetricType::COUNTER => "counter",
+        MetricType::GAUGE => "gauge",
+        MetricType::HISTOGRAM => "histogram",
+        MetricType::SUMMARY => "summary",
+        MetricType::UNTYPED => "untyped",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{counters, gauge, histograms};
+    use expect_test::expect;
+    use prometheus::Registry;
+
+    fn families() -> Vec<MetricFamily> {
+        let registry = Registry::new();
+        let adds = counters(&registry, "adds_total", "Keys \"added\".", &["name", "kind"]);
+        adds.with_label_values(&["a\"b", "x"]).inc_by(3);
+        counters(&registry, "attempts", "Tries.", &["result"]).with_label_values(&["ok"]).inc();
+        let seconds = histograms(&registry, "wait_seconds", "Waits.", &[1e-8, 1.0], &["name"]);
+        seconds.with_label_values(&["q"]).observe(0.5);
+        gauge(&registry, "up", "Whether up.").set(1.0);
+        registry.gather()
+    }
+
+    #[test]
+    fn as_prometheus_has_it() {
+        expect![[r##"
+            # HELP adds_total Keys "added".
+            # TYPE adds_total counter
+            adds_total{kind="x",name="a\"b"} 3
+            # HELP attempts Tries.
+            # TYPE attempts counter
+            attempts{result="ok"} 1
+            # HELP up Whether up.
+            # TYPE up gauge
+            up 1
+            # HELP wait_seconds Waits.
+            # TYPE wait_seconds histogram
+            wait_seconds_bucket{name="q",le="1e-08"} 0
+            wait_seconds_bucket{name="q",le="1"} 1
+            wait_seconds_bucket{name="q",le="+Inf"} 1
+            wait_seconds_sum{name="q"} 0.5
+            wait_seconds_count{name="q"} 1
+        "##]]
+        .assert_eq(&encode(&families(), Dialect::Prometheus));
+    }
+
+    #[test]
+    fn as_openmetrics_has_it() {
+        expect![[r##"
+            # HELP adds Keys \"added\".
+            # TYPE adds counter
+            adds_total{kind="x",name="a\"b"} 3
+            # HELP attempts Tries.
+            # TYPE attempts unknown
+            attempts{result="ok"} 1
+            # HELP up Whether up.
+            # TYPE up gauge
+            up 1
+            # HELP wait_seconds Waits.
+            # TYPE wait_seconds histogram
+            wait_seconds_bucket{name="q",le="1e-08"} 0
+            wait_seconds_bucket{name="q",le="1.0"} 1
+            wait_seconds_bucket{name="q",le="+Inf"} 1
+            wait_seconds_sum{name="q"} 0.5
+            wait_seconds_count{name="q"} 1
+            # EOF
+        "##]]
+        .assert_eq(&encode(&families(), Dialect::OpenMetrics));
+    }
+}
