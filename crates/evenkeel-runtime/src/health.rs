@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode, header};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -10,6 +10,9 @@ use std::{
 pub const LEADER_TOLERANCE: Duration = Duration::from_secs(20);
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Told of each check that an answer ran: its name, the path (`healthz`), whether it passed.
+type Observer = Arc<dyn Fn(&str, &str, bool) + Send + Sync>;
 
 /// Named checks; clones share them. There is always `ping`, which passes.
 ///
@@ -26,6 +29,7 @@ type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Health {
     checks: Arc<Mutex<Vec<(String, Check)>>>,
+    observer: Arc<OnceLock<Observer>>,
 }
 
 impl Default for Health {
@@ -43,7 +47,7 @@ impl std::fmt::Debug for Health {
 impl Health {
     /// `ping` alone.
     pub fn new() -> Self {
-        let health = Self { checks: Arc::default() };
+        let health = Self { checks: Arc::default(), observer: Arc::default() };
         health.add("ping", || Ok(()));
         health
     }
@@ -56,6 +60,12 @@ impl Health {
             Some((_, present)) => *present = check,
             None => checks.push((name.to_owned(), check)),
         }
+    }
+
+    /// Tells `observer` of each check that an answer runs: its name, the path asked for (`healthz`), whether it passed. The
+    /// first observer stays.
+    pub fn observe(&self, observer: impl Fn(&str, &str, bool) + Send + Sync + 'static) {
+        let _ = self.observer.set(Arc::new(observer));
     }
 
     /// Names of the checks that fail, each with its reason.
@@ -83,7 +93,7 @@ impl Health {
         for (name, check) in &checks {
             let line = if excluded.contains(name) {
                 format!("[+]{name} excluded: ok")
-            } else if let Err(reason) = check() {
+            } else if let Err(reason) = self.run(name, path, check) {
                 failed = true;
                 tracing::info!(check = %name, reason, path, "health check failed");
                 format!("[-]{name} failed: reason withheld")
@@ -122,6 +132,14 @@ impl Health {
                 format!("internal server error: {reason}\n"),
             ),
         })
+    }
+
+    fn run(&self, name: &str, path: &str, check: &Check) -> Result<(), String> {
+        let result = check();
+        if let Some(observer) = self.observer.get() {
+            observer(name, path, result.is_ok());
+        }
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(String, Check)>> {
@@ -188,6 +206,19 @@ mod tests {
                 "?{query}"
             );
         }
+    }
+
+    #[test]
+    fn checks_that_run_are_told() {
+        let (health, told) = (unwell(), Arc::new(Mutex::new(Vec::new())));
+        let telling = Arc::clone(&told);
+        health.observe(move |name, path, ok| {
+            telling.lock().unwrap().push((name.to_owned(), path.to_owned(), ok));
+        });
+        health.answer("livez", "exclude=ping");
+        let want = [("leaderElection", false), ("replicaset", true)]
+            .map(|(name, ok)| (name.to_owned(), "livez".to_owned(), ok));
+        assert_eq!(*told.lock().unwrap(), want);
     }
 
     #[test]

@@ -33,6 +33,7 @@ struct Inner {
     program: Box<str>,
     /// Which namespace's objects are held; empty for all.
     namespace: Box<str>,
+    queued: IntGaugeVec,
     versions: IntGaugeVec,
     told: HistogramVec,
     state: Mutex<State>,
@@ -144,6 +145,12 @@ impl Caches {
     ) -> Self {
         const LABELS: &[&str] = &["name", "group", "version", "resource"];
         let program = client.user_agent().split('/').next().unwrap_or_default().into();
+        let queued = metrics::int_gauges(
+            registry,
+            "informer_queued_items",
+            "Objects that were read and are not yet in a cache: those of an initial state that is not complete.",
+            LABELS,
+        );
         let versions = metrics::int_gauges(
             registry,
             "informer_store_resource_version",
@@ -163,6 +170,7 @@ impl Caches {
                 clock,
                 program,
                 namespace: namespace.into(),
+                queued,
                 versions,
                 told,
                 state: Mutex::default(),
@@ -306,9 +314,10 @@ impl Caches {
     }
 
     fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
-        let Inner { client, clock, program, versions, told, .. } = &*self.inner;
+        let Inner { client, clock, program, queued, versions, told, .. } = &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
+            queued.with_label_values(&labels),
             versions.with_label_values(&labels),
             told.with_label_values(&labels),
         ));

@@ -95,6 +95,7 @@ impl<V: View> Reflector<V> {
                     End::Failed(format!("panicked: {}", panic_text(&*panic)).into())
                 }
             };
+            self.shared.queued(0);
             let resource = &*self.scope.kind.plural;
             match end {
                 End::Regular => continue,
@@ -177,7 +178,10 @@ impl<V: View> Reflector<V> {
                 return Ok(None);
             };
             match decode::<V>(opened.watch.encoding(), &frame)? {
-                Event::Present(object) => drop(now.insert(self.held_or(object))),
+                Event::Present(object) => {
+                    now.insert(self.held_or(object));
+                    self.shared.queued(now.len());
+                }
                 Event::Gone(object) => {
                     drop(now.remove(&object.meta().namespace, &object.meta().name));
                 }
@@ -187,6 +191,7 @@ impl<V: View> Reflector<V> {
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_END) == Some("true") {
                         self.shared.replace(now, meta.version());
+                        self.shared.queued(0);
                         self.position = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
@@ -223,6 +228,7 @@ impl<V: View> Reflector<V> {
             for object in page.items {
                 now.insert(self.held_or(object));
             }
+            self.shared.queued(now.len());
             if page.continue_.is_empty() {
                 self.shared.replace(now, page.resource_version.parse().unwrap_or(0));
                 self.position = Some(page.resource_version);

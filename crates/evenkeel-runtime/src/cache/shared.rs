@@ -29,18 +29,24 @@ pub(crate) struct Shared<V> {
     handlers: Mutex<Vec<Handler<V>>>,
     /// Why the server is not followed just now.
     trouble: Mutex<Option<Box<str>>>,
+    shown_queued: IntGauge,
     shown_version: IntGauge,
     told_seconds: Histogram,
 }
 
 impl<V: View> Shared<V> {
-    pub(crate) fn new(shown_version: IntGauge, told_seconds: Histogram) -> Self {
+    pub(crate) fn new(
+        shown_queued: IntGauge,
+        shown_version: IntGauge,
+        told_seconds: Histogram,
+    ) -> Self {
         Self {
             store: RwLock::new(Store::new()),
             version: AtomicU64::new(0),
             synced: watch::Sender::new(false),
             handlers: Mutex::default(),
             trouble: Mutex::default(),
+            shown_queued,
             shown_version,
             told_seconds,
         }
@@ -115,6 +121,11 @@ impl<V: View> Shared<V> {
     /// Takes out an object of which only the name could be read.
     pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
         self.change(version, |store| store.delete(namespace, name, None));
+    }
+
+    /// So many objects were read that are not in the store yet.
+    pub(crate) fn queued(&self, n: usize) {
+        self.shown_queued.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
     /// Becomes exactly `now`.

@@ -1,26 +1,40 @@
 //! What the client counts, under upstream's names.
 
-use crate::metrics::{BODY_BYTES, REQUEST_SECONDS, counters, histograms};
-use http::Method;
-use prometheus::{HistogramVec, IntCounterVec, Registry};
-use std::time::Duration;
+use crate::metrics::{BODY_BYTES, REQUEST_SECONDS, counters, gauge, histograms, register};
+use http::{Method, StatusCode};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 /// Handles on the `rest_client_*` metrics, shared by every client of a program.
-#[derive(Debug, Clone)]
-pub struct RestMetrics {
+#[derive(Clone)]
+pub struct RestMetrics(Arc<Families>);
+
+struct Families {
     requests: IntCounterVec,
     retries: IntCounterVec,
     latency: HistogramVec,
     limiter: HistogramVec,
     request_size: HistogramVec,
     response_size: HistogramVec,
+    transports: Gauge,
+    transport_calls: IntCounterVec,
+    hosts: Mutex<BTreeMap<Box<str>, Arc<HostMetrics>>>,
 }
 
 impl RestMetrics {
     /// Registers them.
     pub fn new(registry: &Registry) -> Self {
         const BY: &[&str] = &["verb", "host"];
-        Self {
+        let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, BY);
+        let sizes = |name, help| histograms(registry, name, help, BODY_BYTES, BY);
+        Self(Arc::new(Families {
             requests: counters(
                 registry,
                 "rest_client_requests_total",
@@ -33,58 +47,212 @@ impl RestMetrics {
                 "Requests sent again, by status code, verb and host.",
                 &["code", "verb", "host"],
             ),
-            latency: histograms(
-                registry,
+            latency: times(
                 "rest_client_request_duration_seconds",
                 "Seconds from request to answer, by verb and host.",
-                REQUEST_SECONDS,
-                BY,
             ),
-            limiter: histograms(
-                registry,
+            limiter: times(
                 "rest_client_rate_limiter_duration_seconds",
                 "Seconds spent waiting for the client's own rate limit, by verb and host.",
-                REQUEST_SECONDS,
-                BY,
             ),
-            request_size: histograms(
-                registry,
+            request_size: sizes(
                 "rest_client_request_size_bytes",
                 "Bytes of request bodies, by verb and host.",
-                BODY_BYTES,
-                BY,
             ),
-            response_size: histograms(
-                registry,
+            response_size: sizes(
                 "rest_client_response_size_bytes",
                 "Bytes of response bodies, by verb and host.",
-                BODY_BYTES,
-                BY,
             ),
+            transports: gauge(
+                registry,
+                "rest_client_transport_cache_entries",
+                "Transports, each of which several clients may share.",
+            ),
+            transport_calls: counters(
+                registry,
+                "rest_client_transport_create_calls_total",
+                "Clients made, by whether they share a transport (hit) or got a new one (miss).",
+                &["result"],
+            ),
+            hosts: Mutex::default(),
+        }))
+    }
+
+    /// Registers what is said of client certificates that an exec plug-in gives, for programs that have no such plug-in:
+    /// the shortest time left of any is infinite, and none was ever exchanged.
+    pub fn without_exec_plugin(&self, registry: &Registry) {
+        let left =
+            "Seconds that the certificates of exec plug-ins are still valid; +Inf without any.";
+        gauge(registry, "rest_client_exec_plugin_ttl_seconds", left).set(f64::INFINITY);
+        let name = "rest_client_exec_plugin_certificate_rotation_age";
+        let help = "Seconds that certificates of exec plug-ins were used before the next one.";
+        // Ten minutes to four years.
+        let bounds = [
+            600.0,
+            1800.0,
+            3600.0,
+            14_400.0,
+            86_400.0,
+            604_800.0,
+            2_592_000.0,
+            7_776_000.0,
+            15_552_000.0,
+            31_104_000.0,
+            124_416_000.0,
+        ];
+        let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+        let ages = Histogram::with_opts(opts).expect("name and rising bounds are literals");
+        register(registry, ages);
+    }
+
+    /// Counts a client that was made with a transport of its own, or over one that others use.
+    pub fn connected(&self, shared: bool) {
+        let result = if shared { "hit" } else { "miss" };
+        self.0.transport_calls.with_label_values(&[result]).inc();
+        self.0.transports.add(if shared { 0.0 } else { 1.0 });
+    }
+
+    /// The handles for requests to one host.
+    pub(super) fn of(&self, host: &str) -> Arc<HostMetrics> {
+        let mut hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(HostMetrics::new(&self.0, host));
+        Arc::clone(hosts.entry(host.into()).or_insert_with(new))
+    }
+}
+
+impl fmt::Debug for RestMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RestMetrics")
+    }
+}
+
+/// Methods that are sent, and so many.
+const METHODS: [Method; 5] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// Codes that occur often enough to have a place of their own.
+const CODES: [u16; 8] = [200, 201, 202, 404, 409, 422, 429, 500];
+
+/// The metrics of requests to one host, looked up once: nothing is searched for in the course of a request.
+pub(super) struct HostMetrics {
+    host: Box<str>,
+    requests: IntCounterVec,
+    retries: IntCounterVec,
+    /// Latency, wait for the limiter, sizes of requests and of answers.
+    histograms: [HistogramVec; 4],
+    verbs: [OnceLock<Verb>; METHODS.len()],
+}
+
+struct Verb {
+    latency: Histogram,
+    limiter: Histogram,
+    request_size: Histogram,
+    response_size: Histogram,
+    requests: [OnceLock<IntCounter>; CODES.len()],
+}
+
+impl HostMetrics {
+    fn new(families: &Families, host: &str) -> Self {
+        let Families { requests, retries, latency, limiter, request_size, response_size, .. } =
+            families;
+        Self {
+            host: host.into(),
+            requests: requests.clone(),
+            retries: retries.clone(),
+            histograms: [latency, limiter, request_size, response_size].map(Clone::clone),
+            verbs: Default::default(),
         }
     }
 
-    /// One attempt ended; `code` is `<error>` when there was no answer.
-    pub(crate) fn attempt(&self, code: &str, method: &Method, host: &str, again: bool) {
-        self.requests.with_label_values(&[code, method.as_str(), host]).inc();
+    /// None for a method that Kubernetes' API has no use for.
+    fn verb(&self, method: &Method) -> Option<&Verb> {
+        let n = METHODS.iter().position(|known| known == method)?;
+        Some(self.verbs[n].get_or_init(|| {
+            let labels = &[method.as_str(), &self.host];
+            let [latency, limiter, request_size, response_size] =
+                self.histograms.each_ref().map(|vec| vec.with_label_values(labels));
+            Verb { latency, limiter, request_size, response_size, requests: Default::default() }
+        }))
+    }
+
+    /// One attempt ended; without a code when there was no answer.
+    pub(super) fn attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
+        let place = code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
+        let text = code.as_ref().map_or("<error>", StatusCode::as_str);
+        let labels = [text, method.as_str(), &self.host];
+        match self.verb(method).zip(place) {
+            Some((verb, place)) => {
+                verb.requests[place].get_or_init(|| self.requests.with_label_values(&labels)).inc();
+            }
+            None => self.requests.with_label_values(&labels).inc(),
+        }
         if again {
-            self.retries.with_label_values(&[code, method.as_str(), host]).inc();
+            self.retries.with_label_values(&labels).inc();
         }
     }
 
-    pub(crate) fn took(&self, method: &Method, host: &str, time: Duration) {
-        self.latency.with_label_values(&[method.as_str(), host]).observe(time.as_secs_f64());
+    pub(super) fn took(&self, method: &Method, time: Duration) {
+        if let Some(verb) = self.verb(method) {
+            verb.latency.observe(time.as_secs_f64());
+        }
     }
 
-    pub(crate) fn waited(&self, method: &Method, host: &str, time: Duration) {
-        self.limiter.with_label_values(&[method.as_str(), host]).observe(time.as_secs_f64());
+    pub(super) fn waited(&self, method: &Method, time: Duration) {
+        if let Some(verb) = self.verb(method) {
+            verb.limiter.observe(time.as_secs_f64());
+        }
     }
 
-    pub(crate) fn sent(&self, method: &Method, host: &str, bytes: usize) {
-        self.request_size.with_label_values(&[method.as_str(), host]).observe(bytes as f64);
+    pub(super) fn sent(&self, method: &Method, bytes: usize) {
+        if let Some(verb) = self.verb(method) {
+            verb.request_size.observe(bytes as f64);
+        }
     }
 
-    pub(crate) fn received(&self, method: &Method, host: &str, bytes: usize) {
-        self.response_size.with_label_values(&[method.as_str(), host]).observe(bytes as f64);
+    pub(super) fn received(&self, method: &Method, bytes: usize) {
+        if let Some(verb) = self.verb(method) {
+            verb.response_size.observe(bytes as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attempt_has_its_code() {
+        let registry = Registry::new();
+        let metrics = RestMetrics::new(&registry);
+        let host = metrics.of("here:6443");
+        for (code, again) in
+            [(Some(200), false), (Some(418), false), (None, true), (Some(200), false)]
+        {
+            let code = code.map(|code| StatusCode::from_u16(code).unwrap());
+            host.attempt(code, &Method::GET, again);
+        }
+        // Another client of the same host counts into the same.
+        metrics.of("here:6443").attempt(Some(StatusCode::CREATED), &Method::POST, false);
+        let count =
+            |code, method| metrics.0.requests.with_label_values(&[code, method, "here:6443"]).get();
+        assert_eq!(
+            [
+                count("200", "GET"),
+                count("418", "GET"),
+                count("<error>", "GET"),
+                count("201", "POST")
+            ],
+            [2, 1, 1, 1]
+        );
+        assert_eq!(metrics.0.retries.with_label_values(&["<error>", "GET", "here:6443"]).get(), 1);
+    }
+
+    #[test]
+    fn transports_are_counted() {
+        let registry = Registry::new();
+        let metrics = RestMetrics::new(&registry);
+        [false, true, true].into_iter().for_each(|shared| metrics.connected(shared));
+        assert_eq!(metrics.0.transports.get(), 1.0);
+        assert_eq!(metrics.0.transport_calls.with_label_values(&["hit"]).get(), 2);
     }
 }

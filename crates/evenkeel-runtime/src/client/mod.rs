@@ -32,6 +32,7 @@ pub use evenkeel_api::{list::List, views::Metadata};
 use crate::clock::Clock;
 use http::HeaderValue;
 use limiter::Limiter;
+use metrics::HostMetrics;
 use prometheus::Registry;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ pub struct Client {
 pub(crate) struct Shared {
     kube: kube::Client,
     clock: Clock,
-    metrics: Option<RestMetrics>,
+    metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
 }
 
@@ -187,7 +188,12 @@ impl ClientBuilder {
         Client {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: Limiter::new(qps, burst).map(Arc::new),
-            shared: Arc::new(Shared { kube, clock, metrics, host }),
+            shared: Arc::new(Shared {
+                kube,
+                clock,
+                metrics: metrics.map(|metrics| metrics.of(&host)),
+                host,
+            }),
             gate: None,
         }
     }

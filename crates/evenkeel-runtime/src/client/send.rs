@@ -92,7 +92,7 @@ impl Client {
         let start = Instant::now();
         let result = self.exchange_untimed(call).await;
         if let Some(metrics) = &self.shared.metrics {
-            metrics.took(&call.method, &self.shared.host, start.elapsed());
+            metrics.took(&call.method, start.elapsed());
         }
         result
     }
@@ -102,7 +102,7 @@ impl Client {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map_err(|error| call.transport_error(error))?.to_bytes();
         if let Some(metrics) = &self.shared.metrics {
-            metrics.received(&call.method, &self.shared.host, bytes.len());
+            metrics.received(&call.method, bytes.len());
         }
         Ok(Response::from_parts(parts, bytes))
     }
@@ -148,17 +148,15 @@ impl Client {
         let Some(limiter) = self.limiter.as_ref().filter(|_| call.limited) else { return };
         let waited = limiter.acquire().await;
         if let Some(metrics) = &self.shared.metrics {
-            metrics.waited(&call.method, &self.shared.host, waited);
+            metrics.waited(&call.method, waited);
         }
     }
 
     fn count(&self, call: &Call, result: &Result<Response<Body>, kube::Error>, again: bool) {
         let Some(metrics) = &self.shared.metrics else { return };
-        let code = result.as_ref().map_or("<error>", |response| status_text(response.status()));
-        metrics.attempt(code, &call.method, &self.shared.host, again);
-        if !call.body.is_empty() {
-            metrics.sent(&call.method, &self.shared.host, call.body.len());
-        }
+        let code = result.as_ref().ok().map(Response::status);
+        metrics.attempt(code, &call.method, again);
+        metrics.sent(&call.method, call.body.len());
     }
 }
 
@@ -209,29 +207,4 @@ fn is_lost_connection(error: &kube::Error) -> bool {
         next = cause.source();
     }
     false
-}
-
-/// The code as text; without an allocation for those that occur.
-fn status_text(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        200 => "200",
-        201 => "201",
-        202 => "202",
-        400 => "400",
-        401 => "401",
-        403 => "403",
-        404 => "404",
-        405 => "405",
-        409 => "409",
-        410 => "410",
-        415 => "415",
-        422 => "422",
-        429 => "429",
-        500 => "500",
-        503 => "503",
-        504 => "504",
-        code if code < 400 => "other",
-        code if code < 500 => "4xx",
-        _ => "5xx",
-    }
 }

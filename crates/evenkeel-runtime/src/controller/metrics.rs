@@ -9,7 +9,7 @@ use prometheus::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
@@ -93,6 +93,7 @@ impl Metrics {
         Handles {
             controller: controller.to_owned(),
             results: self.results.clone(),
+            known_results: Default::default(),
             errors: self.errors.with_label_values(label),
             panics: self.panics.with_label_values(label),
             seconds: self.seconds.with_label_values(label),
@@ -113,10 +114,15 @@ impl Metrics {
     }
 }
 
+/// How most reconciliations end.
+const RESULTS: [&str; 3] = ["success", "requeue_after", "error"];
+
 /// The handles of one controller.
 pub(super) struct Handles {
     controller: String,
     results: IntCounterVec,
+    /// Those of [`RESULTS`], looked up once.
+    known_results: [OnceLock<IntCounter>; RESULTS.len()],
     errors: IntCounter,
     pub(super) panics: IntCounter,
     pub(super) seconds: Histogram,
@@ -127,7 +133,11 @@ pub(super) struct Handles {
 
 impl Handles {
     pub(super) fn result(&self, result: &str) {
-        self.results.with_label_values(&[&self.controller, result]).inc();
+        let counter = || self.results.with_label_values(&[&self.controller, result]);
+        match RESULTS.iter().position(|known| *known == result) {
+            Some(n) => self.known_results[n].get_or_init(counter).inc(),
+            None => counter().inc(),
+        }
         if result == "error" {
             self.errors.inc();
         }

@@ -41,6 +41,7 @@ struct Writer {
 }
 
 /// A sample's value: counts are written whole, as upstream's are.
+#[derive(Clone, Copy)]
 enum Number {
     Count(u64),
     Float(f64),

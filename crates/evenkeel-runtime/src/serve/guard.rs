@@ -1,7 +1,11 @@
 //! Who asks, and whether they may.
 
-use super::reviews::Reviews;
+use super::{
+    metrics::{Decision, Metrics},
+    reviews::Reviews,
+};
 use http::{Request, header};
+use tokio::time::Instant;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Who asks.
@@ -60,6 +64,7 @@ pub struct Guard {
     always_allow: Vec<String>,
     authentication: Option<Reviews>,
     authorization: Option<Reviews>,
+    metrics: Option<Metrics>,
 }
 
 impl Guard {
@@ -71,7 +76,16 @@ impl Guard {
         authentication: Option<Reviews>,
         authorization: Option<Reviews>,
     ) -> Self {
-        Self { always_allow, authentication, authorization }
+        Self { always_allow, authentication, authorization, metrics: None }
+    }
+
+    /// Counts who asks, and whether they may.
+    #[must_use]
+    pub fn counting(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self.authentication = self.authentication.map(|reviews| reviews.counting(metrics));
+        self.authorization = self.authorization.map(|reviews| reviews.counting(metrics));
+        self
     }
 
     pub(super) async fn admit(
@@ -79,17 +93,38 @@ impl Guard {
         request: &Request<()>,
         certified: Option<User>,
     ) -> Result<(), Refusal> {
-        let user = self.who(request, certified).await?;
+        let start = Instant::now();
+        let user = self.who(request, certified).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.authenticated(user.as_ref().ok(), start.elapsed());
+        }
+        let (user, start) = (user?, Instant::now());
+        let granted = self.may(&user, request).await;
+        if let Some(metrics) = &self.metrics {
+            let decision = match granted {
+                Ok(true) => Decision::Allowed,
+                Ok(false) => Decision::NoOpinion,
+                Err(_) => Decision::Error,
+            };
+            metrics.authorized(decision, start.elapsed());
+        }
+        match granted {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::Forbidden { user: user.name }),
+            Err(error) => Err(Refusal::Unavailable(error)),
+        }
+    }
+
+    async fn may(&self, user: &User, request: &Request<()>) -> Result<bool, String> {
         let path = request.uri().path();
         if user.is_master() || self.always_allow.iter().any(|allowed| covers(allowed, path)) {
-            return Ok(());
+            return Ok(true);
         }
         let verb = request.method().as_str().to_lowercase();
-        let granted = match &self.authorization {
-            Some(reviews) => reviews.may(&user, &verb, path).await.map_err(Refusal::Unavailable)?,
-            None => false,
-        };
-        if granted { Ok(()) } else { Err(Refusal::Forbidden { user: user.name }) }
+        match &self.authorization {
+            Some(reviews) => reviews.may(user, &verb, path).await,
+            None => Ok(false),
+        }
     }
 
     async fn who(&self, request: &Request<()>, certified: Option<User>) -> Result<User, Refusal> {

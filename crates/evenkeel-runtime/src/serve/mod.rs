@@ -4,6 +4,7 @@
 //! SubjectAccessReview), with its answers remembered for a while; some paths are open to all.
 
 mod guard;
+mod metrics;
 mod reviews;
 mod tls;
 
@@ -18,6 +19,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+pub use metrics::Metrics;
 pub use reviews::{ReviewTimes, Reviews};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 pub use tls::{Certificate, TlsError, server_config};

@@ -1,10 +1,13 @@
 //! What the cluster says of a token and of a right, remembered for a while.
 
-use super::guard::User;
+use super::{
+    guard::User,
+    metrics::{Metrics, Review as Asked},
+};
 use crate::{client::Client, clock::Clock};
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use serde::Deserialize;
 use std::{
     collections::HashMap,
@@ -12,6 +15,7 @@ use std::{
     sync::Mutex,
     time::Duration,
 };
+use tokio::time::Instant;
 
 /// At most so many answers are remembered of each sort.
 const CAPACITY: usize = 1024;
@@ -32,6 +36,7 @@ pub struct Reviews {
     client: Client,
     clock: Clock,
     times: ReviewTimes,
+    metrics: Option<Metrics>,
     /// Tokens are kept as keyed hashes: nothing that could be read out of memory.
     hasher: RandomState,
     tokens: Mutex<Remembered<(u64, u64), Option<User>>>,
@@ -74,23 +79,41 @@ impl Reviews {
             client,
             clock,
             times,
+            metrics: None,
             hasher: RandomState::new(),
             tokens: Mutex::default(),
             rights: Mutex::default(),
         }
     }
 
+    pub(super) fn counting(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
     /// Whose token this is; `None` if nobody's.
     pub(super) async fn whose(&self, token: &str) -> Result<Option<User>, String> {
+        let start = Instant::now();
         let key = (self.hasher.hash_one(token), self.hasher.hash_one((token, token.len())));
-        if let Some(user) = recall(&self.tokens, &key, self.clock.now()) {
-            return Ok(user);
+        let known = recall(&self.tokens, &key, self.clock.now());
+        let hit = known.is_some();
+        let user = match known {
+            Some(user) => Ok(user),
+            None => self.review_token(token, key).await,
+        };
+        if let Some(metrics) = &self.metrics {
+            metrics.token(hit, start.elapsed());
         }
+        user
+    }
+
+    async fn review_token(&self, token: &str, key: (u64, u64)) -> Result<Option<User>, String> {
+        let _fetching = self.metrics.as_ref().map(Metrics::fetching);
         let review = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
         let status: TokenStatus =
-            self.ask("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
+            self.ask(Asked::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
         let user = status
             .authenticated
             .then_some(User { name: status.user.username, groups: status.user.groups });
@@ -111,8 +134,9 @@ impl Reviews {
                 "nonResourceAttributes": {"path": path, "verb": verb},
             },
         });
-        let status: AccessStatus =
-            self.ask("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?;
+        let status: AccessStatus = self
+            .ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+            .await?;
         let time = if status.allowed { self.times.granted } else { self.times.denied };
         remember(&self.rights, key, status.allowed, self.clock.now(), time);
         Ok(status.allowed)
@@ -120,6 +144,7 @@ impl Reviews {
 
     async fn ask<S: for<'de> Deserialize<'de>>(
         &self,
+        asked: Asked,
         path: &str,
         review: &serde_json::Value,
     ) -> Result<S, String> {
@@ -130,7 +155,16 @@ impl Reviews {
             .header(header::ACCEPT, "application/json")
             .body(Bytes::from(review.to_string()))
             .map_err(|error| error.to_string())?;
-        let answer = self.client.raw(request).await.map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        let answer = self.client.raw(request).await;
+        if let Some(metrics) = &self.metrics {
+            let code = answer.as_ref().map_or_else(
+                |error| StatusCode::from_u16(error.code()).ok(),
+                |answer| Some(answer.status()),
+            );
+            metrics.reviewed(asked, code, start.elapsed());
+        }
+        let answer = answer.map_err(|error| error.to_string())?;
         let review: Review<S> =
             serde_json::from_slice(answer.body()).map_err(|error| error.to_string())?;
         Ok(review.status)

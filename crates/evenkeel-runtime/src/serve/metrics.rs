@@ -1,0 +1,287 @@
+//! What the secure port counts of those who ask, under upstream's names.
+
+use super::guard::User;
+use crate::metrics::{counters, exponential, histograms, int_gauges, register};
+use http::StatusCode;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
+use std::time::Duration;
+
+/// Bounds of what a cluster's review takes, in seconds (apiserver's `delegated_auth…` metrics).
+const REVIEW_SECONDS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+
+/// Prometheus' own default bounds.
+const DEFAULT_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Bounds of the time that a client certificate has left: half an hour to a year.
+const CERTIFICATE_SECONDS: &[f64] = &[
+    0.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
+
+/// `authentication_*`, `authorization_*`, `authenticated_user_requests`, `apiserver_delegated_auth*` and
+/// `apiserver_client_certificate_expiration_seconds`.
+#[derive(Clone)]
+pub struct Metrics {
+    users: IntCounterVec,
+    authentications: IntCounterVec,
+    authentication_seconds: HistogramVec,
+    authorizations: IntCounterVec,
+    authorization_seconds: HistogramVec,
+    certificate_seconds: Histogram,
+    token: TokenMetrics,
+    reviews: [(IntCounterVec, HistogramVec); 2],
+}
+
+#[derive(Clone)]
+struct TokenMetrics {
+    asked: IntCounterVec,
+    seconds: HistogramVec,
+    fetched: IntCounterVec,
+    fetching: IntGaugeVec,
+}
+
+/// What the cluster was asked to review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Review {
+    Token,
+    Access,
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    NoOpinion,
+    Error,
+}
+
+impl Metrics {
+    /// Registers them; once per registry.
+    pub fn register(registry: &Registry) -> Self {
+        let by_result = &["result"];
+        let bounds = exponential(0.001, 2.0, 15);
+        let times = |name, help| histograms(registry, name, help, &bounds, by_result);
+        let expiry = HistogramOpts::new(
+            "apiserver_client_certificate_expiration_seconds",
+            "Seconds that the client certificates of those who asked were still valid.",
+        )
+        .buckets(CERTIFICATE_SECONDS.to_vec());
+        let expiry = Histogram::with_opts(expiry).expect("name and rising bounds are literals");
+        Self {
+            users: counters(
+                registry,
+                "authenticated_user_requests",
+                "Requests of known users, by a few sorts of names.",
+                &["username"],
+            ),
+            authentications: counters(
+                registry,
+                "authentication_attempts",
+                "Requests, by whether it is known who asks: success, failure or error.",
+                by_result,
+            ),
+            authentication_seconds: times(
+                "authentication_duration_seconds",
+                "Seconds it took to find out who asks, by result.",
+            ),
+            authorizations: counters(
+                registry,
+                "authorization_attempts_total",
+                "Requests, by whether they are allowed: allowed, denied, no-opinion or error.",
+                by_result,
+            ),
+            authorization_seconds: times(
+                "authorization_duration_seconds",
+                "Seconds it took to find out whether a request is allowed, by result.",
+            ),
+            certificate_seconds: register(registry, expiry),
+            token: TokenMetrics::register(registry),
+            reviews: [
+                reviews(
+                    registry,
+                    "apiserver_delegated_authn_request_total",
+                    "apiserver_delegated_authn_request_duration_seconds",
+                ),
+                reviews(
+                    registry,
+                    "apiserver_delegated_authz_request_total",
+                    "apiserver_delegated_authz_request_duration_seconds",
+                ),
+            ],
+        }
+    }
+
+    /// Who asks was found out, or not (`None`), in this time.
+    pub(super) fn authenticated(&self, user: Option<&User>, took: Duration) {
+        let result = if user.is_some() { "success" } else { "error" };
+        if let Some(user) = user {
+            self.users.with_label_values(&[sort_of_name(&user.name)]).inc();
+        }
+        self.authentications.with_label_values(&[result]).inc();
+        self.authentication_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
+    }
+
+    /// Whether it is allowed was found out in this time.
+    pub(super) fn authorized(&self, decision: Decision, took: Duration) {
+        let result = match decision {
+            Decision::Allowed => "allowed",
+            Decision::NoOpinion => "no-opinion",
+            Decision::Error => "error",
+        };
+        self.authorizations.with_label_values(&[result]).inc();
+        self.authorization_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
+    }
+
+    /// Who asks has shown a certificate that is valid for so long.
+    pub fn certificate(&self, left: Duration) {
+        self.certificate_seconds.observe(left.as_secs_f64());
+    }
+
+    /// A token was asked about, and what it is was known (`hit`) or not.
+    pub(super) fn token(&self, hit: bool, took: Duration) {
+        let status = if hit { "hit" } else { "miss" };
+        self.token.asked.with_label_values(&[status]).inc();
+        self.token.seconds.with_label_values(&[status]).observe(took.as_secs_f64());
+    }
+
+    /// A review was answered with this code, if it was.
+    pub(super) fn reviewed(&self, review: Review, code: Option<StatusCode>, took: Duration) {
+        let text = code.as_ref().map_or("<error>", StatusCode::as_str);
+        let (total, seconds) = &self.reviews[review as usize];
+        total.with_label_values(&[text]).inc();
+        seconds.with_label_values(&[text]).observe(took.as_secs_f64());
+        if review == Review::Token {
+            let ok = code.is_some_and(|code| code.is_success());
+            self.token.fetched.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
+        }
+    }
+
+    /// Counts a review of a token as under way for as long as the guard lives.
+    pub(super) fn fetching(&self) -> Fetching {
+        let gauge = self.token.fetching.with_label_values(&["in_flight"]);
+        gauge.inc();
+        Fetching(gauge)
+    }
+}
+
+/// A review that is under way.
+pub(super) struct Fetching(IntGauge);
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl TokenMetrics {
+    fn register(registry: &Registry) -> Self {
+        let labels = &["status"];
+        let fetching = int_gauges(
+            registry,
+            "authentication_token_cache_active_fetch_count",
+            "Reviews of tokens under way (in_flight), and requests that wait for another's (blocked).",
+            labels,
+        );
+        // Nobody waits for another's review: each asks for itself, and reviews are answered soon.
+        for status in ["blocked", "in_flight"] {
+            fetching.with_label_values(&[status]).set(0);
+        }
+        Self {
+            asked: counters(
+                registry,
+                "authentication_token_cache_request_total",
+                "Questions about tokens, by whether the answer was remembered: hit or miss.",
+                labels,
+            ),
+            seconds: histograms(
+                registry,
+                "authentication_token_cache_request_duration_seconds",
+                "Seconds that questions about tokens took, by whether the answer was remembered.",
+                DEFAULT_SECONDS,
+                labels,
+            ),
+            fetched: counters(
+                registry,
+                "authentication_token_cache_fetch_total",
+                "Reviews of tokens by the cluster: ok or error.",
+                labels,
+            ),
+            fetching,
+        }
+    }
+}
+
+fn reviews(
+    registry: &Registry,
+    total: &'static str,
+    seconds: &'static str,
+) -> (IntCounterVec, HistogramVec) {
+    let labels = &["code"];
+    (
+        counters(registry, total, "Reviews asked of the cluster, by status code.", labels),
+        histograms(
+            registry,
+            seconds,
+            "Seconds that the cluster's reviews took, by status code.",
+            REVIEW_SECONDS,
+            labels,
+        ),
+    )
+}
+
+/// Names are many and personal: apiserver's request filters tell these sorts apart.
+fn sort_of_name(name: &str) -> &str {
+    match name {
+        "admin"
+        | "client"
+        | "kube_proxy"
+        | "kubelet"
+        | "system:serviceaccount:kube-system:default" => name,
+        _ if name.contains('@') => "email_id",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_users_stay_out_of_labels() {
+        for (name, want) in [
+            ("kubelet", "kubelet"),
+            ("jane@example.org", "email_id"),
+            ("system:anonymous", "other"),
+        ] {
+            assert_eq!(sort_of_name(name), want);
+        }
+    }
+
+    #[test]
+    fn reviews_are_counted_by_what_was_asked() {
+        let metrics = Metrics::register(&Registry::new());
+        let fetching = metrics.fetching();
+        assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 1);
+        drop(fetching);
+        assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 0);
+        metrics.reviewed(Review::Token, Some(StatusCode::CREATED), Duration::ZERO);
+        metrics.reviewed(Review::Access, None, Duration::ZERO);
+        assert_eq!(metrics.reviews[0].0.with_label_values(&["201"]).get(), 1);
+        assert_eq!(metrics.reviews[1].0.with_label_values(&["<error>"]).get(), 1);
+        assert_eq!(metrics.token.fetched.with_label_values(&["ok"]).get(), 1);
+    }
+}
