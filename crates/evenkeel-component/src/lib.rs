@@ -3,7 +3,7 @@
 pub mod features;
 pub mod flags;
 pub mod logging;
+pub mod metrics;
 pub mod options;
-pub mod process;
 pub mod serving;
 pub mod version;

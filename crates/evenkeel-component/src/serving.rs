@@ -1,6 +1,6 @@
 //! What the secure port serves.
 
-use crate::options::ServingOptions;
+use crate::{metrics::Exposition, options::ServingOptions};
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     client::{self, ConnectOptions},
@@ -19,6 +19,7 @@ pub async fn add(
     manager: &Manager,
     program: &str,
     serving: &ServingOptions,
+    exposition: &Exposition,
     clock: &Clock,
 ) -> Result<()> {
     let certificate = match (&serving.certificate, &serving.cert_dir) {
@@ -47,15 +48,14 @@ pub async fn add(
     let authorization = reviews(program, serving.authorization_kubeconfig.as_deref(), clock, times)
         .await
         .context("--authorization-kubeconfig")?;
-    let guard = Guard::new(serving.always_allow.clone(), authentication, authorization);
+    let guard = Guard::new(serving.always_allow.clone(), authentication, authorization)
+        .counting(&serve::Metrics::register(manager.registry()));
     let health = manager.health().clone();
-    let routes = Routes::new()
-        .get("/healthz", move |request| {
-            health
-                .answer("healthz", request.uri().query().unwrap_or_default())
-                .map(bytes::Bytes::from)
-        })
-        .metrics(manager.registry().clone());
+    exposition.follow(&health);
+    let routes = Routes::new().get("/healthz", move |request| {
+        health.answer("healthz", request.uri().query().unwrap_or_default()).map(bytes::Bytes::from)
+    });
+    let routes = exposition.routes(routes);
     let address = SocketAddr::new(serving.address, serving.port);
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;

@@ -4,7 +4,7 @@
 /// compares versions finds what it looks for and what shows them shows the truth.
 pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSION"));
 /// The release alone.
-const RELEASE: &str = "v1.37.1";
+pub(crate) const RELEASE: &str = "v1.37.1";
 
 /// What `--version` prints.
 pub fn short() -> String {
@@ -13,15 +13,21 @@ pub fn short() -> String {
 
 /// What `--version=raw` prints: the fields of upstream's `version.Info` that mean something here.
 pub fn raw() -> String {
+    let platform = platform();
+    format!(
+        "version.Info{{Major:\"1\", Minor:\"37\", GitVersion:{GIT_VERSION:?}, Compiler:\"rustc\", Platform:\"{platform}\"}}"
+    )
+}
+
+/// System and architecture, as Go names them.
+pub(crate) fn platform() -> String {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let arch = match arch {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    format!(
-        "version.Info{{Major:\"1\", Minor:\"37\", GitVersion:{GIT_VERSION:?}, Compiler:\"rustc\", Platform:\"{os}/{arch}\"}}"
-    )
+    format!("{os}/{arch}")
 }
 
 /// Checks a version that is to be reported instead, `--version=v1.37.1-vendor.1`.

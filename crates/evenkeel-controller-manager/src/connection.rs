@@ -49,6 +49,12 @@ impl Connection {
         } else {
             None
         };
+        let metrics = RestMetrics::new(registry);
+        if config.auth_info.exec.is_none() {
+            metrics.without_exec_plugin(registry);
+        }
+        // The transports made here; each client shares one of them.
+        [Some(&kube), anonymous.as_ref()].iter().flatten().for_each(|_| metrics.connected(false));
         let connection = Self {
             kube,
             anonymous,
@@ -56,7 +62,7 @@ impl Connection {
             agent: agent(program).into(),
             host: host.into(),
             clock: clock.clone(),
-            metrics: RestMetrics::new(registry),
+            metrics,
         };
         Ok((connection, reload))
     }
@@ -83,6 +89,7 @@ impl Connection {
     }
 
     fn client_over(&self, kube: kube::Client, (qps, burst): (f32, u32)) -> Client {
+        self.metrics.connected(true);
         Client::builder(kube, self.clock.clone())
             .qps(self.options.qps * qps)
             .burst(self.options.burst.saturating_mul(burst))

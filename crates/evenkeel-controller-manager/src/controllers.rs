@@ -5,6 +5,7 @@ use crate::{
     options::{self, Options},
 };
 use anyhow::{Context, Result};
+use evenkeel_component::metrics::RunningControllers;
 use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     needs::Unmet,
@@ -92,6 +93,8 @@ pub(crate) struct Starting {
     pub(crate) context: ControllerContext,
     /// Finds out what the server has.
     pub(crate) client: Client,
+    /// Where those that run are shown.
+    pub(crate) shown: RunningControllers,
     /// Each starts between one and two of these from now.
     pub(crate) interval: Duration,
 }
@@ -103,7 +106,7 @@ impl Starting {
     /// # Errors
     /// When one cannot start with its options.
     pub(crate) async fn run(self, stop: &CancellationToken) -> Result<(), StartError> {
-        let Self { chosen, context, client, interval } = self;
+        let Self { chosen, context, client, shown, interval } = self;
         let clock = context.env.clock.clone();
         let delay = |descriptor: &Descriptor| {
             interval.mul_f64(1.0 + clock.draw(&("start", descriptor.name)))
@@ -119,14 +122,14 @@ impl Starting {
                 }
                 passed = delay;
             }
-            if let Some(unmet) = start(&context, &descriptor)? {
+            if let Some(unmet) = start(&context, &descriptor, &shown)? {
                 tracing::info!(controller = descriptor.name, %unmet, "Skipping controller");
                 waiting.extend(matches!(unmet, Unmet::Resource(_)).then_some(descriptor));
             }
         }
         if !waiting.is_empty() {
             let tasks = context.tasks.clone();
-            let late = Late { waiting, context, client };
+            let late = Late { waiting, context, client, shown };
             tasks.spawn_until_cancelled("controllers without resources", late.run());
         }
         Ok(())
@@ -137,6 +140,7 @@ impl Starting {
 fn start(
     context: &ControllerContext,
     descriptor: &Descriptor,
+    shown: &RunningControllers,
 ) -> Result<Option<Unmet>, StartError> {
     if let Some(unmet) = descriptor.unmet(&context.gates, &context.resources) {
         return Ok(Some(unmet));
@@ -144,6 +148,7 @@ fn start(
     // It may put a check of its own in this one's place.
     context.health.add(descriptor.name, || Ok(()));
     context.start(descriptor)?;
+    shown.started(descriptor.name);
     tracing::info!(controller = descriptor.name, "Started controller");
     Ok(None)
 }
@@ -153,6 +158,7 @@ struct Late {
     waiting: Vec<Descriptor>,
     context: ControllerContext,
     client: Client,
+    shown: RunningControllers,
 }
 
 impl Late {
@@ -160,8 +166,8 @@ impl Late {
         while !self.waiting.is_empty() {
             self.context.env.clock.sleep(LOOK).await;
             self.context.resources = leading::discover(&self.client).await;
-            let context = &self.context;
-            self.waiting.retain(|descriptor| match start(context, descriptor) {
+            let (context, shown) = (&self.context, &self.shown);
+            self.waiting.retain(|descriptor| match start(context, descriptor, shown) {
                 Ok(unmet) => unmet.is_some(),
                 Err(error) => {
                     tracing::error!(%error, "A controller whose resource appeared cannot start");

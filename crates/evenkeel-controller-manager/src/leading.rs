@@ -7,6 +7,7 @@ use crate::{
     migration::{Migration, Place},
 };
 use anyhow::{Context as _, Result};
+use evenkeel_component::metrics::RunningControllers;
 use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor},
     needs::{Gates, Resources},
@@ -40,6 +41,8 @@ pub(crate) struct Leader {
     pub(crate) registry: Registry,
     pub(crate) health: Health,
     pub(crate) pace: Pace,
+    /// Where controllers that run are shown.
+    pub(crate) shown: RunningControllers,
     /// Controllers that move, and the lease under which they run.
     pub(crate) second: Option<Second>,
 }
@@ -126,7 +129,8 @@ impl Leader {
         chosen: Vec<Descriptor>,
         interval: Duration,
     ) -> Starting {
-        Starting { chosen, context: context.clone(), client: client.clone(), interval }
+        let (context, client, shown) = (context.clone(), client.clone(), self.shown.clone());
+        Starting { chosen, context, client, shown, interval }
     }
 
     /// Waits until all tasks have ended, and says from time to time which have not.
@@ -135,6 +139,7 @@ impl Leader {
             let running = tasks.running().join(", ");
             tracing::info!(%running, "Still waiting for some controllers to terminate");
         }
+        self.shown.stopped(self.chosen.iter().map(|descriptor| descriptor.name));
         tracing::info!("All controllers terminated");
     }
 

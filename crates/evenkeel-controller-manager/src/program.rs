@@ -9,7 +9,11 @@ use crate::{
     plan,
 };
 use anyhow::{Context, Result};
-use evenkeel_component::{features, logging, process, serving};
+use evenkeel_component::{
+    features, logging,
+    metrics::{self, Exposition, RunningControllers},
+    serving,
+};
 use evenkeel_controllers::needs::Gates;
 use evenkeel_runtime::{
     cache::Caches,
@@ -22,6 +26,9 @@ use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
+
+/// What upstream's program says of its metrics.
+const METRICS: &str = include_str!("../data/metrics.tsv");
 
 /// Threads that do the work. One is enough for several thousand writes a second, and saves what waking others costs: a
 /// sixth of the CPU in `bench/`'s creation of pods.
@@ -78,7 +85,8 @@ async fn run(options: Options) -> Result<()> {
     }
     let chosen = controllers::chosen(&options);
     let (clock, registry) = (Clock::system(), Registry::new());
-    process::register(&registry)?;
+    metrics::register_process(&registry)?;
+    metrics::register_build(&registry, options.gates.versions());
     options.gates.register(&registry)?;
     let (connection, reload) = Connection::open(NAME, &options.client, &clock, &registry).await?;
     let client = connection.client((1.0, 1));
@@ -96,7 +104,8 @@ async fn run(options: Options) -> Result<()> {
     }
     let manager = builder.build()?;
     if options.serving.port != 0 {
-        serving::add(&manager, NAME, &options.serving, &clock).await?;
+        let exposition = Exposition::new(&registry, METRICS, &options.metrics);
+        serving::add(&manager, NAME, &options.serving, &exposition, &clock).await?;
     }
     if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
         stand(&manager, election, &options);
@@ -105,6 +114,7 @@ async fn run(options: Options) -> Result<()> {
         running.token().run_until_cancelled_owned(reload.run()).await;
         Ok(())
     });
+    let shown = RunningControllers::register(&registry, NAME);
     let leader = Leader {
         connection,
         env: manager.env().clone(),
@@ -115,6 +125,7 @@ async fn run(options: Options) -> Result<()> {
         registry,
         health: manager.health().clone(),
         pace: pace(&options),
+        shown,
         second: second(&manager, election.as_ref(), options.migration.as_ref())?,
     };
     manager.add(

@@ -15,26 +15,22 @@ pub struct MetricsOptions {
     pub allowed: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
-/// Flags that nothing behind the metrics reads yet.
-const IDLE: [&str; 4] = [
-    "allow-metric-labels",
-    "allow-metric-labels-manifest",
-    "disabled-metrics",
-    "show-hidden-metrics-for-version",
-];
-
 /// The file that `--allow-metric-labels-manifest` names.
+///
+/// Upstream's help describes the first form, and upstream's program reads the second.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Manifest {
-    #[serde(default)]
-    allow_list_mapping: BTreeMap<String, String>,
+#[serde(untagged)]
+enum Manifest {
+    Described {
+        #[serde(rename = "allowListMapping")]
+        mapping: BTreeMap<String, String>,
+    },
+    Read(BTreeMap<String, String>),
 }
 
 impl MetricsOptions {
     /// Checks what was given.
     pub fn check(read: &Reader) -> Self {
-        read.idle(&IDLE);
         let before = Version::before_binary();
         let version = read.text("show-hidden-metrics-for-version");
         if !version.is_empty() && version != before.to_string() {
@@ -44,24 +40,29 @@ impl MetricsOptions {
                  '{before}'; only the previous minor version is allowed"
             ));
         }
-        let mut allowed = manifest(read);
-        // What is given on the command line goes before the file's.
-        allowed.extend(allow_list(
-            "allow-metric-labels",
-            "allowListMapping",
-            read,
-            read.map("allow-metric-labels"),
-        ));
-        Self {
-            show_hidden: !version.is_empty(),
-            disabled: read
-                .list("disabled-metrics")
-                .into_iter()
-                .filter(|name| !name.is_empty())
-                .collect(),
-            allowed,
+        let given = read.map("allow-metric-labels");
+        if !given.is_empty() && read.path("allow-metric-labels-manifest").is_some() {
+            read.refuse(
+                "allow-metric-labels",
+                "metrics: Invalid value: cannot specify both allowListMapping and allowListMappingManifest",
+            );
         }
+        let mut allowed = manifest(read);
+        allowed.extend(allow_list("allow-metric-labels", "allowListMapping", read, given));
+        Self { show_hidden: !version.is_empty(), disabled: disabled(read), allowed }
     }
+}
+
+fn disabled(read: &Reader) -> BTreeSet<String> {
+    let flag = "disabled-metrics";
+    let names = read.list(flag);
+    for name in names.iter().filter(|name| !is_name(name, true)) {
+        read.refuse(flag, format!(
+            "metrics.disabledMetrics: Invalid value: {name:?}: must be fully qualified metric names matching \
+             \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got {name:?}"
+        ));
+    }
+    names.into_iter().collect()
 }
 
 type Allowed = BTreeMap<(String, String), BTreeSet<String>>;
@@ -81,12 +82,9 @@ fn manifest(read: &Reader) -> Allowed {
         }
     };
     match serde_saphyr::from_str::<Manifest>(&text) {
-        Ok(manifest) => allow_list(
-            flag,
-            "allowListMappingManifest",
-            read,
-            manifest.allow_list_mapping.into_iter().collect(),
-        ),
+        Ok(Manifest::Described { mapping } | Manifest::Read(mapping)) => {
+            allow_list(flag, "allowListMappingManifest", read, mapping.into_iter().collect())
+        }
         Err(error) => {
             invalid(format!("failed to parse allow list manifest: {error}"));
             Allowed::new()

@@ -34,6 +34,7 @@ pub struct Builder {
     max_retries: Option<u32>,
     component: Option<String>,
     stale_skips: Option<&'static str>,
+    passes: Option<&'static str>,
     batch: Duration,
     backoff: Backoff,
     subscriptions: Vec<Subscription>,
@@ -81,6 +82,7 @@ impl Builder {
             max_retries: None,
             component: None,
             stale_skips: None,
+            passes: None,
             batch: Duration::ZERO,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
@@ -144,6 +146,13 @@ impl Builder {
     /// `replicaset_controller_stale_sync_skips_total`.
     pub fn stale_skips_metric(mut self, name: &'static str) -> Self {
         self.stale_skips = Some(name);
+        self
+    }
+
+    /// Counts passes by the status code of what failed in them (200 if nothing did) as `<name>_sync_total{code}`, and their
+    /// seconds as `<name>_sync_duration_seconds{code}`: upstream's publishers of certificates have such metrics.
+    pub fn passes_metric(mut self, name: &'static str) -> Self {
+        self.passes = Some(name);
         self
     }
 
@@ -260,6 +269,7 @@ impl Builder {
             max_retries,
             component,
             stale_skips,
+            passes,
             batch,
             backoff,
             subscriptions,
@@ -285,7 +295,7 @@ impl Builder {
             queue,
             barrier,
             reconcile: reconcile(executor, &env),
-            metrics: env.metrics.of(&name, workers, stale_skips),
+            metrics: env.metrics.of(&name, workers, stale_skips, passes),
             max_retries,
             events,
             clock: env.clock.clone(),

@@ -1,15 +1,19 @@
 //! The metrics of controllers.
 
 use crate::{
-    metrics::{counters, histograms, int_gauges},
+    metrics::{counters, exponential, histograms, int_gauges, register},
+    plan::Failure,
     queue,
 };
 use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 use std::{
     collections::HashMap,
+    error::Error,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 /// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
@@ -87,6 +91,7 @@ impl Metrics {
         controller: &str,
         workers: usize,
         stale_skips: Option<&'static str>,
+        passes: Option<&'static str>,
     ) -> Handles {
         let label = &[controller];
         self.workers.with_label_values(label).set(i64::try_from(workers).unwrap_or(i64::MAX));
@@ -100,6 +105,7 @@ impl Metrics {
             active: self.active.with_label_values(label),
             stale_skips: self.stale_skips.clone(),
             upstream_stale_skips: stale_skips.map(|name| self.upstream(name)),
+            passes: passes.map(|name| Passes::register(&self.registry, name)),
         }
     }
 
@@ -125,13 +131,56 @@ pub(super) struct Handles {
     known_results: [OnceLock<IntCounter>; RESULTS.len()],
     errors: IntCounter,
     pub(super) panics: IntCounter,
-    pub(super) seconds: Histogram,
+    seconds: Histogram,
     pub(super) active: IntGauge,
     stale_skips: IntCounterVec,
     upstream_stale_skips: Option<IntCounterVec>,
+    passes: Option<Passes>,
+}
+
+/// Passes by status code, for controllers of which upstream counts them.
+struct Passes {
+    total: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+impl Passes {
+    fn register(registry: &Registry, name: &str) -> Self {
+        let labels = &["code"];
+        let total = Opts::new(format!("{name}_sync_total"), "Passes by status code.");
+        let total = IntCounterVec::new(total, labels).expect("name and label are literals");
+        let seconds = format!("{name}_sync_duration_seconds");
+        let seconds = HistogramOpts::new(seconds, "Seconds that passes took, by status code.")
+            .buckets(exponential(0.001, 2.0, 15));
+        let seconds = HistogramVec::new(seconds, labels).expect("name and label are literals");
+        Self { total: register(registry, total), seconds: register(registry, seconds) }
+    }
+
+    fn passed(&self, took: Duration, error: Option<&(dyn Error + Send + Sync + 'static)>) {
+        let code = match error.map(|error| error.downcast_ref::<Failure>()) {
+            None => 200,
+            Some(Some(failure)) if failure.code != 0 => failure.code,
+            Some(_) => 500,
+        };
+        let text = code.to_string();
+        self.total.with_label_values(&[&text]).inc();
+        self.seconds.with_label_values(&[&text]).observe(took.as_secs_f64());
+    }
 }
 
 impl Handles {
+    /// A pass took this time, and may have failed.
+    pub(super) fn passed(
+        &self,
+        took: Duration,
+        error: Option<&(dyn Error + Send + Sync + 'static)>,
+    ) {
+        self.seconds.observe(took.as_secs_f64());
+        if let Some(passes) = &self.passes {
+            passes.passed(took, error);
+        }
+    }
+
     pub(super) fn result(&self, result: &str) {
         let counter = || self.results.with_label_values(&[&self.controller, result]);
         match RESULTS.iter().position(|known| *known == result) {
@@ -148,5 +197,29 @@ impl Handles {
         if let Some(upstream) = &self.upstream_stale_skips {
             upstream.with_label_values(&[group, resource]).inc();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_counted_by_what_failed() {
+        let registry = Registry::new();
+        let passes = Passes::register(&registry, "publisher");
+        let failure = |code| Failure {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            namespace_terminating: false,
+        };
+        let (refused, lost) = (failure(403), failure(0));
+        passes.passed(Duration::from_millis(3), None);
+        passes.passed(Duration::ZERO, Some(&refused));
+        passes.passed(Duration::ZERO, Some(&lost));
+        let count = |code| passes.total.with_label_values(&[code]).get();
+        assert_eq!([count("200"), count("403"), count("500")], [1, 1, 1]);
+        assert_eq!(registry.gather()[1].name(), "publisher_sync_total");
     }
 }

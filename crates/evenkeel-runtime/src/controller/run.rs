@@ -138,7 +138,7 @@ impl Shared {
         let passed = self.guarded(request, &mut deeds).instrument(span.clone()).await;
         self.metrics.active.dec();
         let took = start.elapsed();
-        self.metrics.seconds.observe(took.as_secs_f64());
+        self.metrics.passed(took, passed.as_ref().err().map(|error| &*error.source));
         let text = passed.as_ref().err().map(|error| full_text(&*error.source));
         let result = match (&passed, &text) {
             (Err(_), Some(text)) => Err(&**text),

@@ -25,11 +25,13 @@ use evenkeel_runtime::{
     discovery::Discovered,
     events::Recorder,
     introspect::{History, Inspect},
+    metrics,
     plan::{Key, Note, Target},
     queue::{Priority, Queue},
     tasks::Tasks,
 };
 use graph::{Graph, Uid, Work};
+use prometheus::IntCounter;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -81,7 +83,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.garbage_collector;
     if options.enabled {
         let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
-        let collector = GarbageCollector::new(&context.env, client, options.concurrent_syncs);
+        let collector = GarbageCollector::new(
+            &context.env,
+            client,
+            options.concurrent_syncs,
+            metrics::register(&context.registry, sync_errors()),
+        );
         let inspect: Arc<dyn Inspect> = Arc::new(collector.clone());
         context.env.introspection.add(&inspect);
         let stop = context.tasks.token();
@@ -107,11 +114,22 @@ struct Shared {
     orphan: Queue<Uid>,
     workers: usize,
     history: History,
+    /// Times that resources could not be found, or their objects not be seen in time.
+    sync_errors: IntCounter,
+}
+
+/// Upstream's count of times that the collector did not get sight of all resources.
+fn sync_errors() -> IntCounter {
+    IntCounter::new(
+        "garbagecollector_controller_resources_sync_error_total",
+        "Times that the resources to collect could not be found, or their objects not be seen in time.",
+    )
+    .expect("name is a valid literal")
 }
 
 impl GarbageCollector {
     /// A collector that writes with `client`, with this many workers for each of its queues.
-    fn new(env: &Env, client: Client, workers: usize) -> Self {
+    fn new(env: &Env, client: Client, workers: usize, sync_errors: IntCounter) -> Self {
         Self(Arc::new(Shared {
             env: env.clone(),
             events: Recorder::new(
@@ -125,6 +143,7 @@ impl GarbageCollector {
             delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
             orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
             workers,
+            sync_errors,
             history: History::default(),
         }))
     }

@@ -31,9 +31,11 @@ impl GarbageCollector {
                     self.follow(found, &mut watched, &stop).await;
                 }
                 Ok(_) => {
+                    self.0.sync_errors.inc();
                     tracing::warn!("Discovery found no resources; watching those known before");
                 }
                 Err(error) => {
+                    self.0.sync_errors.inc();
                     tracing::warn!(%error, "Discovery failed; watching the resources known before");
                 }
             }
@@ -76,7 +78,10 @@ impl GarbageCollector {
             biased;
             () = stop.cancelled() => {}
             () = all => {}
-            () = self.0.env.clock.sleep(SYNC) => tracing::warn!("Some resources are not in the garbage collector's sight yet"),
+            () = self.0.env.clock.sleep(SYNC) => {
+                self.0.sync_errors.inc();
+                tracing::warn!("Some resources are not in the garbage collector's sight yet");
+            }
         }
     }
 

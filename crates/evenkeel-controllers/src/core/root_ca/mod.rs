@@ -44,7 +44,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let namespaces = caches.of::<Namespace>();
     // Of all the cluster's ConfigMaps, just these are held.
     let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}"));
-    let builder = context.builder(&DESCRIPTOR, &namespaces).watches(&maps, |event, enqueue| {
+    let builder = context.builder(&DESCRIPTOR, &namespaces).passes_metric("root_ca_cert_publisher");
+    let builder = builder.watches(&maps, |event, enqueue| {
         enqueue.add(Key::new("", &event.object().meta().namespace));
     });
     context.run(builder.planned(RootCa { namespaces, maps, ca }));

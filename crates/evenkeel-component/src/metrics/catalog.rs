@@ -1,0 +1,121 @@
+//! How stable upstream's metrics are, and since when they are deprecated.
+
+use crate::features::Version;
+use std::collections::BTreeMap;
+
+/// What upstream promises of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stability {
+    Internal,
+    Alpha,
+    Beta,
+    Stable,
+}
+
+impl Stability {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Internal => "INTERNAL",
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "STABLE",
+        }
+    }
+
+    /// For how many minor versions a deprecated metric is still shown.
+    fn grace(self) -> u32 {
+        match self {
+            Self::Internal | Self::Alpha => 0,
+            Self::Beta => 1,
+            Self::Stable => 3,
+        }
+    }
+}
+
+/// One metric of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// None for those that are not Kubernetes' own (`process_…`).
+    pub(super) stability: Option<Stability>,
+    /// The version that deprecated it, and the same as upstream writes it.
+    pub(super) deprecated: Option<(Version, &'static str)>,
+}
+
+/// What holds of a metric that upstream does not have.
+pub(super) const OWN: Entry = Entry { stability: Some(Stability::Alpha), deprecated: None };
+
+impl Entry {
+    /// Whether it is shown no more in this version, but to those who ask for what the last one showed.
+    pub(super) fn hidden_in(&self, current: Version) -> bool {
+        let (Some((since, _)), Some(stability)) = (self.deprecated, self.stability) else {
+            return false;
+        };
+        match since.major.cmp(&current.major) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => since.minor + stability.grace() <= current.minor,
+            std::cmp::Ordering::Greater => false,
+        }
+    }
+
+    /// Whether it is deprecated in this version.
+    pub(super) fn deprecated_in(&self, current: Version) -> Option<&'static str> {
+        self.deprecated.filter(|(since, _)| *since <= current).map(|(_, text)| text)
+    }
+}
+
+/// Metrics by name.
+pub(super) type Catalog = BTreeMap<&'static str, Entry>;
+
+/// Reads a table. A version that cannot be read counts as none.
+pub(super) fn read(table: &'static str) -> Catalog {
+    let row = |line: &'static str| {
+        let mut cells = line.split('\t');
+        let name = cells.next()?;
+        let (stability, deprecated) = (cells.nth(1)?, cells.next()?);
+        let stability = match stability {
+            "INTERNAL" => Some(Stability::Internal),
+            "ALPHA" => Some(Stability::Alpha),
+            "BETA" => Some(Stability::Beta),
+            "STABLE" => Some(Stability::Stable),
+            _ => None,
+        };
+        let short = deprecated.rsplit_once('.').map(|(short, _)| short);
+        let deprecated = short.and_then(Version::parse).map(|version| (version, deprecated));
+        Some((name, Entry { stability, deprecated }))
+    };
+    table.lines().skip(1).filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Version = Version { major: 1, minor: 37 };
+
+    #[test]
+    fn deprecated_metrics_are_shown_for_a_while() {
+        for (stability, since, hidden) in [
+            ("ALPHA", "1.37.0", true),
+            ("ALPHA", "1.38.0", false),
+            ("BETA", "1.37.0", false),
+            ("BETA", "1.36.0", true),
+            ("STABLE", "1.35.0", false),
+            ("STABLE", "1.34.0", true),
+            ("STABLE", "", false),
+        ] {
+            let line = format!("h\nm\tcounter\t{stability}\t{since}\t\t\n");
+            let entry = read(Box::leak(line.into_boxed_str()))["m"];
+            assert_eq!(entry.hidden_in(NOW), hidden, "{stability} {since}");
+        }
+    }
+
+    #[test]
+    fn rows_are_read_whatever_they_lack() {
+        let table =
+            "h\nprocess_open_fds\tgauge\t\t\t\t\nx_total\tcounter\tBETA\t1.36.0\tname\t\nbroken\n";
+        let read = read(table);
+        assert_eq!(read["process_open_fds"], Entry { stability: None, deprecated: None });
+        assert_eq!(read["x_total"].deprecated_in(NOW), Some("1.36.0"));
+        assert_eq!(read.len(), 2);
+    }
+}

@@ -1,0 +1,36 @@
+//! Which controllers run.
+
+use evenkeel_runtime::metrics::int_gauges;
+use prometheus::{IntGaugeVec, Registry};
+
+/// `running_managed_controllers{name,manager}`.
+#[derive(Clone)]
+pub struct RunningControllers {
+    gauge: IntGaugeVec,
+    manager: &'static str,
+}
+
+impl RunningControllers {
+    /// Registers it for a program.
+    pub fn register(registry: &Registry, manager: &'static str) -> Self {
+        let gauge = int_gauges(
+            registry,
+            "running_managed_controllers",
+            "1 while a controller runs in a manager, 0 when it has stopped.",
+            &["name", "manager"],
+        );
+        Self { gauge, manager }
+    }
+
+    /// A controller runs.
+    pub fn started(&self, name: &str) {
+        self.gauge.with_label_values(&[name, self.manager]).set(1);
+    }
+
+    /// All controllers have stopped.
+    pub fn stopped(&self, names: impl IntoIterator<Item = &'static str>) {
+        for name in names {
+            self.gauge.with_label_values(&[name, self.manager]).set(0);
+        }
+    }
+}

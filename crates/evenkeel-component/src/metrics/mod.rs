@@ -1,0 +1,107 @@
+//! What a program's `/metrics` and `/metrics/slis` show: its registry, as upstream's rules on stability and the metrics
+//! flags have it (KEP-1209, KEP-2305, KEP-3466).
+
+mod catalog;
+mod controllers;
+mod policy;
+mod process;
+mod slis;
+
+pub use controllers::RunningControllers;
+pub use process::register as register_process;
+
+use crate::{features::Versions, options::MetricsOptions, version};
+use bytes::Bytes;
+use evenkeel_runtime::{
+    health::Health,
+    metrics::{answer, int_gauges},
+    serve::Routes,
+};
+use http::{HeaderMap, Response};
+use policy::Policy;
+use prometheus::{Registry, proto::MetricFamily};
+use slis::Slis;
+use std::sync::Arc;
+
+/// A program's metrics as they are shown. Clones show the same.
+#[derive(Clone)]
+pub struct Exposition {
+    registry: Registry,
+    policy: Arc<Policy>,
+    slis: Slis,
+}
+
+impl Exposition {
+    /// Shows what is in `registry`. `table` says of upstream's metrics how stable they are (columns `metric`, `type`,
+    /// `stability`, `deprecated`, `labels`, `buckets`); a metric that is not in it is the program's own.
+    pub fn new(registry: &Registry, table: &'static str, options: &MetricsOptions) -> Self {
+        Self {
+            registry: registry.clone(),
+            policy: Arc::new(Policy::new(catalog::read(table), options)),
+            slis: Slis::new(),
+        }
+    }
+
+    /// Counts the results of a program's health checks from now on.
+    pub fn follow(&self, health: &Health) {
+        let slis = self.slis.clone();
+        health.observe(move |name, path, passed| slis.checked(name, path, passed));
+    }
+
+    /// Adds `/metrics` and `/metrics/slis`.
+    #[must_use]
+    pub fn routes(&self, routes: Routes) -> Routes {
+        let (all, slis) = (self.clone(), self.clone());
+        routes
+            .get("/metrics", move |request| all.answer(request.headers()))
+            .get("/metrics/slis", move |request| slis.answer_slis(request.headers()))
+    }
+
+    /// What `/metrics` answers.
+    pub fn answer(&self, headers: &HeaderMap) -> Response<Bytes> {
+        answer(headers, &self.families())
+    }
+
+    /// What `/metrics/slis` answers.
+    pub fn answer_slis(&self, headers: &HeaderMap) -> Response<Bytes> {
+        answer(headers, &self.policy.described(self.slis.gather()))
+    }
+
+    /// What `/metrics` shows, sorted by name.
+    pub fn families(&self) -> Vec<MetricFamily> {
+        self.policy.apply(self.registry.gather())
+    }
+}
+
+/// Registers `kubernetes_build_info` and `version_info`. What is not known of the build is left empty.
+pub fn register_build(registry: &Registry, versions: Versions) {
+    let build = int_gauges(
+        registry,
+        "kubernetes_build_info",
+        "1, with what the program was built from and for which platform.",
+        &[
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ],
+    );
+    let platform = version::platform();
+    let labels = ["1", "37", version::GIT_VERSION, "", "", "", "", "rustc", &platform];
+    build.with_label_values(&labels).set(1);
+    let info = int_gauges(
+        registry,
+        "version_info",
+        "1, with the versions that the program is, emulates, and is compatible with.",
+        &["component", "binary", "emulation", "min_compat"],
+    );
+    let emulated = versions.emulated.to_string();
+    let compatible = versions.min_compatibility.to_string();
+    let binary = version::RELEASE.trim_start_matches('v');
+    info.with_label_values(&["kube", binary, &emulated, &compatible]).set(1);
+}

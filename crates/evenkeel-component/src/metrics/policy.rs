@@ -1,0 +1,306 @@
+//! What upstream's rules and the metrics flags make of what a registry holds.
+//!
+//! All of it happens when metrics are asked for: counting costs the same whatever the flags say.
+
+use super::catalog::{Catalog, Entry, OWN, Stability};
+use crate::{
+    features::{BINARY, Version},
+    options::MetricsOptions,
+};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+/// What a label's value becomes that is not among those allowed.
+const UNEXPECTED: &str = "unexpected";
+
+pub(super) struct Policy {
+    catalog: Catalog,
+    current: Version,
+    options: MetricsOptions,
+    /// Series with a value that is not allowed, which are counted once each.
+    unexpected: Mutex<BTreeSet<String>>,
+}
+
+impl Policy {
+    pub(super) fn new(catalog: Catalog, options: &MetricsOptions) -> Self {
+        let options = options.clone();
+        Self { catalog, current: BINARY, options, unexpected: Mutex::default() }
+    }
+
+    /// What is shown of these, with what is to be said of them all, sorted by name.
+    pub(super) fn apply(&self, families: Vec<MetricFamily>) -> Vec<MetricFamily> {
+        let (mut hidden, mut shown) = (0_u32, Vec::with_capacity(families.len() + 4));
+        for mut family in families {
+            if self.options.disabled.contains(family.name()) {
+                continue;
+            }
+            if self.entry(&family).hidden_in(self.current) && !self.options.show_hidden {
+                hidden += 1;
+                continue;
+            }
+            self.constrain(&mut family);
+            shown.push(family);
+        }
+        let about = self.about(&shown, hidden);
+        shown.extend(about);
+        shown.sort_by(|a, b| a.name().cmp(b.name()));
+        self.described(shown)
+    }
+
+    /// With stability and deprecation said in the help.
+    pub(super) fn described(&self, mut families: Vec<MetricFamily>) -> Vec<MetricFamily> {
+        for family in &mut families {
+            let entry = self.entry(family);
+            let Some(stability) = entry.stability else { continue };
+            let since = entry.deprecated_in(self.current);
+            let since = since.map(|v| format!("(Deprecated since {v}) ")).unwrap_or_default();
+            family.set_help(format!("[{}] {since}{}", stability.label(), family.help()));
+        }
+        families
+    }
+
+    fn entry(&self, family: &MetricFamily) -> Entry {
+        self.catalog.get(family.name()).copied().unwrap_or(OWN)
+    }
+
+    /// The metrics about metrics.
+    fn about(&self, shown: &[MetricFamily], hidden: u32) -> Vec<MetricFamily> {
+        let mut registered: BTreeMap<(Stability, &'static str), u32> = BTreeMap::new();
+        let count = |registered: &mut BTreeMap<_, u32>, entry: Entry| {
+            if let Some(stability) = entry.stability {
+                let since = entry.deprecated.map_or("", |(_, text)| text);
+                *registered.entry((stability, since)).or_default() += 1;
+            }
+        };
+        shown.iter().for_each(|family| count(&mut registered, self.entry(family)));
+        let unexpected = self.unexpected.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let mut about = vec![
+            counter(
+                "cardinality_enforcement_unexpected_categorizations_total",
+                "Series with a label's value that --allow-metric-labels does not name.",
+                [(Vec::new(), unexpected as f64)],
+            ),
+            counter(
+                "disabled_metrics_total",
+                "Metrics that --disabled-metrics names.",
+                [(Vec::new(), self.options.disabled.len() as f64)],
+            ),
+            counter(
+                "hidden_metrics_total",
+                "Metrics that are not shown because they were deprecated long ago.",
+                [(Vec::new(), f64::from(hidden))],
+            ),
+            counter("registered_metrics_total", "", []),
+        ];
+        about.iter().for_each(|family| count(&mut registered, self.entry(family)));
+        about.pop();
+        let registered = registered.into_iter().map(|((stability, since), n)| {
+            let labels =
+                vec![("deprecated_version", since), ("stability_level", stability.label())];
+            (labels, f64::from(n))
+        });
+        about.push(counter(
+            "registered_metrics_total",
+            "Metrics by stability and the version that deprecated them.",
+            registered,
+        ));
+        about.retain(|family| !self.options.disabled.contains(family.name()));
+        about
+    }
+
+    /// Puts values that are not allowed into one series.
+    fn constrain(&self, family: &mut MetricFamily) {
+        let rules: Vec<_> = self
+            .options
+            .allowed
+            .iter()
+            .filter(|((metric, _), _)| metric == family.name())
+            .map(|((_, label), values)| (label.as_str(), values))
+            .collect();
+        if rules.is_empty() {
+            return;
+        }
+        let name = family.name().to_owned();
+        let mut merged: BTreeMap<Vec<(String, String)>, Metric> = BTreeMap::new();
+        for mut metric in family.take_metric() {
+            let mut labels: Vec<LabelPair> = metric.take_label();
+            for label in &mut labels {
+                let refused = rules
+                    .iter()
+                    .any(|(name, values)| *name == label.name() && !values.contains(label.value()));
+                if refused {
+                    self.note(&name, label);
+                    label.set_value(UNEXPECTED.to_owned());
+                }
+            }
+            let key = labels.iter().map(|l| (l.name().to_owned(), l.value().to_owned())).collect();
+            metric.set_label(labels);
+            match merged.get_mut(&key) {
+                Some(present) => add(present, &metric, family.get_field_type()),
+                None => drop(merged.insert(key, metric)),
+            }
+        }
+        family.set_metric(merged.into_values().collect());
+    }
+
+    fn note(&self, metric: &str, label: &LabelPair) {
+        let mut unexpected = self.unexpected.lock().unwrap_or_else(PoisonError::into_inner);
+        unexpected.insert(format!("{metric},{},{}", label.name(), label.value()));
+    }
+}
+
+fn counter<'a>(
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, f64)>,
+) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(MetricType::COUNTER);
+    let metric = |(labels, value): (Vec<(&str, &str)>, f64)| {
+        let pair = |(name, value): (&str, &str)| {
+            let mut pair = LabelPair::default();
+            pair.set_name(name.to_owned());
+            pair.set_value(value.to_owned());
+            pair
+        };
+        let mut metric = Metric::from_label(labels.into_iter().map(pair).collect());
+        let mut counter = Counter::default();
+        counter.set_value(value);
+        metric.set_counter(counter);
+        metric
+    };
+    family.set_metric(values.into_iter().map(metric).collect());
+    family
+}
+
+/// Adds one series to another. Gauges add up as well: ours count things.
+fn add(to: &mut Metric, more: &Metric, kind: MetricType) {
+    match kind {
+        MetricType::COUNTER => {
+            let mut sum = Counter::default();
+            sum.set_value(to.get_counter().get_value() + more.get_counter().get_value());
+            to.set_counter(sum);
+        }
+        MetricType::GAUGE => {
+            let mut sum = Gauge::default();
+            sum.set_value(to.get_gauge().get_value() + more.get_gauge().get_value());
+            to.set_gauge(sum);
+        }
+        MetricType::HISTOGRAM => {
+            let (one, other) = (to.get_histogram(), more.get_histogram());
+            let mut sum = Histogram::default();
+            sum.set_sample_count(one.get_sample_count() + other.get_sample_count());
+            sum.set_sample_sum(one.get_sample_sum() + other.get_sample_sum());
+            let buckets = one.get_bucket().iter().zip(other.get_bucket()).map(|(one, other)| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(one.upper_bound());
+                bucket.set_cumulative_count(one.cumulative_count() + other.cumulative_count());
+                bucket
+            });
+            sum.set_bucket(buckets.collect());
+            to.set_histogram(sum);
+        }
+        // Nobody here makes summaries, and untyped metrics have no value.
+        MetricType::SUMMARY | MetricType::UNTYPED => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::metrics::{answer, counters, gauge, histograms};
+    use prometheus::Registry;
+
+    const TABLE: &str = "h\nadds_total\tcounter\tBETA\t\tname\t\nold_total\tcounter\tALPHA\t1.30.0\t\t\n\
+        waning_total\tcounter\tSTABLE\t1.36.0\t\t\nprocess_open_fds\tgauge\t\t\t\t\n";
+
+    fn shown(options: &MetricsOptions) -> String {
+        let registry = Registry::new();
+        let adds = counters(&registry, "adds_total", "Adds.", &["name"]);
+        for (name, n) in [("a", 1), ("b", 2), ("c", 4)] {
+            adds.with_label_values(&[name]).inc_by(n);
+        }
+        let seconds = histograms(&registry, "seconds", "Seconds.", &[1.0], &["name"]);
+        seconds.with_label_values(&["a"]).observe(0.5);
+        seconds.with_label_values(&["b"]).observe(2.0);
+        for name in ["old_total", "waning_total"] {
+            counters(&registry, name, "Old.", &[]).with_label_values(&[] as &[&str]).inc();
+        }
+        gauge(&registry, "process_open_fds", "Files.").set(3.0);
+        let policy = Policy::new(super::super::catalog::read(TABLE), options);
+        let text = answer(&http::HeaderMap::new(), &policy.apply(registry.gather()));
+        String::from_utf8(text.body().to_vec()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(options: &MetricsOptions, has: &[&str], lacks: &[&str]) {
+        let text = shown(options);
+        for line in has {
+            assert!(text.lines().any(|present| present == *line), "{line} is not in\n{text}");
+        }
+        for word in lacks {
+            assert!(!text.contains(word), "{word} is in\n{text}");
+        }
+    }
+
+    #[test]
+    fn help_tells_stability_and_old_metrics_are_hidden() {
+        check(
+            &MetricsOptions::default(),
+            &[
+                "# HELP adds_total [BETA] Adds.",
+                "# HELP process_open_fds Files.",
+                "# HELP seconds [ALPHA] Seconds.",
+                "# HELP waning_total [STABLE] (Deprecated since 1.36.0) Old.",
+                "hidden_metrics_total 1",
+                "disabled_metrics_total 0",
+                "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 1",
+                "registered_metrics_total{deprecated_version=\"1.36.0\",stability_level=\"STABLE\"} 1",
+            ],
+            &["old_total"],
+        );
+        check(
+            &MetricsOptions { show_hidden: true, ..MetricsOptions::default() },
+            &["# HELP old_total [ALPHA] (Deprecated since 1.30.0) Old.", "hidden_metrics_total 0"],
+            &[],
+        );
+    }
+
+    #[test]
+    fn disabled_metrics_are_not_shown_even_if_hidden_ones_are() {
+        let disabled = ["adds_total", "old_total", "never_was"].map(str::to_owned);
+        let options = MetricsOptions {
+            show_hidden: true,
+            disabled: disabled.into(),
+            ..MetricsOptions::default()
+        };
+        check(&options, &["disabled_metrics_total 3"], &["adds_total", "old_total"]);
+    }
+
+    #[test]
+    fn values_that_are_not_allowed_become_one() {
+        let rule = |metric: &str| ((metric.to_owned(), "name".to_owned()), ["a".to_owned()].into());
+        let options = MetricsOptions {
+            allowed: [rule("adds_total"), rule("seconds")].into(),
+            ..MetricsOptions::default()
+        };
+        check(
+            &options,
+            &[
+                "adds_total{name=\"a\"} 1",
+                "adds_total{name=\"unexpected\"} 6",
+                "seconds_bucket{name=\"unexpected\",le=\"1\"} 0",
+                "seconds_count{name=\"unexpected\"} 1",
+                "cardinality_enforcement_unexpected_categorizations_total 3",
+            ],
+            &["name=\"b\"", "name=\"c\""],
+        );
+    }
+}

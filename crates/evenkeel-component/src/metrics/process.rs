@@ -1,0 +1,204 @@
+//! `process_*` as every exporter has them, and how many tasks there are.
+
+use prometheus::{
+    Counter, Gauge, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+
+/// Registers them.
+///
+/// # Errors
+/// When the registry has them already.
+pub fn register(registry: &Registry) -> prometheus::Result<()> {
+    registry.register(Box::new(Process::new()?))
+}
+
+/// When the process started, in seconds since the epoch; 0 where that cannot be told.
+pub(super) fn start_time() -> f64 {
+    let boot = text("/proc/stat")
+        .lines()
+        .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
+    boot.map_or(0.0, |boot| boot + Stat::read().field(22) / TICKS)
+}
+
+/// Clock ticks a second, on every Linux that Rust supports.
+const TICKS: f64 = 100.0;
+
+/// Reads `/proc/self` when asked. Outside of Linux there is nothing to read, and all are 0.
+struct Process {
+    cpu: Counter,
+    received: Counter,
+    transmitted: Counter,
+    resident: Gauge,
+    size: Gauge,
+    max_size: Gauge,
+    files: Gauge,
+    max_files: Gauge,
+    start: Gauge,
+    tasks: Gauge,
+}
+
+impl Process {
+    fn new() -> prometheus::Result<Self> {
+        let process = Self {
+            cpu: Counter::new(
+                "process_cpu_seconds_total",
+                "User and system CPU time spent, in seconds.",
+            )?,
+            received: Counter::new(
+                "process_network_receive_bytes_total",
+                "Bytes received by the process's network namespace.",
+            )?,
+            transmitted: Counter::new(
+                "process_network_transmit_bytes_total",
+                "Bytes sent by the process's network namespace.",
+            )?,
+            resident: Gauge::new("process_resident_memory_bytes", "Resident memory, in bytes.")?,
+            size: Gauge::new("process_virtual_memory_bytes", "Virtual memory, in bytes.")?,
+            max_size: Gauge::new(
+                "process_virtual_memory_max_bytes",
+                "Virtual memory that may be used, in bytes.",
+            )?,
+            files: Gauge::new("process_open_fds", "Open file descriptors.")?,
+            max_files: Gauge::new("process_max_fds", "File descriptors that may be open.")?,
+            start: Gauge::new(
+                "process_start_time_seconds",
+                "Start of the process, in seconds since the epoch.",
+            )?,
+            // Upstream's dashboards look for this one. What a goroutine is there, a task is here.
+            tasks: Gauge::new("go_goroutines", "Tasks that are alive; the program is not in Go.")?,
+        };
+        process.start.set(start_time());
+        Ok(process)
+    }
+
+    fn refresh(&self) {
+        let stat = Stat::read();
+        // Counters only grow; what is read grows as well, but for rounding.
+        let spent = (stat.field(14) + stat.field(15)) / TICKS;
+        self.cpu.inc_by((spent - self.cpu.get()).max(0.0));
+        let status = text("/proc/self/status");
+        self.resident.set(kibibytes(&status, "VmRSS:"));
+        self.size.set(kibibytes(&status, "VmSize:"));
+        let limits = text("/proc/self/limits");
+        self.max_files.set(limit(&limits, "Max open files"));
+        self.max_size.set(limit(&limits, "Max address space"));
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        self.files.set(open as f64);
+        let network = text("/proc/self/net/netstat");
+        for (counter, column) in [(&self.received, "InOctets"), (&self.transmitted, "OutOctets")] {
+            counter.inc_by((ip_octets(&network, column) - counter.get()).max(0.0));
+        }
+        let tasks = tokio::runtime::Handle::try_current();
+        self.tasks.set(tasks.map_or(0, |handle| handle.metrics().num_alive_tasks()) as f64);
+    }
+
+    fn all(&self) -> [&dyn Collector; 10] {
+        [
+            &self.cpu,
+            &self.received,
+            &self.transmitted,
+            &self.resident,
+            &self.size,
+            &self.max_size,
+            &self.files,
+            &self.max_files,
+            &self.start,
+            &self.tasks,
+        ]
+    }
+}
+
+impl Collector for Process {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.refresh();
+        self.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+/// The fields of `/proc/self/stat`.
+struct Stat(Vec<f64>);
+
+impl Stat {
+    fn read() -> Self {
+        Self::parse(&text("/proc/self/stat"))
+    }
+
+    /// After the command's name in parentheses, which may contain anything; field 3 of proc(5) comes first.
+    fn parse(stat: &str) -> Self {
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        Self(rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect())
+    }
+
+    fn field(&self, n: usize) -> f64 {
+        self.0.get(n - 3).copied().unwrap_or(0.0)
+    }
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A line of `/proc/self/status`, in bytes.
+fn kibibytes(status: &str, name: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
+        .map_or(0.0, |kibibytes| kibibytes * 1024.0)
+}
+
+/// The soft limit in a line of `/proc/self/limits`; no limit is what 64 bits can count, as upstream has it.
+fn limit(limits: &str, name: &str) -> f64 {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name));
+    match line.and_then(|line| line.split_whitespace().next()) {
+        Some("unlimited") => u64::MAX as f64,
+        Some(number) => number.parse().unwrap_or(0.0),
+        None => 0.0,
+    }
+}
+
+/// A column of the lines `IpExt:` of `/proc/self/net/netstat`: names first, then values.
+fn ip_octets(netstat: &str, column: &str) -> f64 {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0.0 };
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    let value = pairs.find(|(name, _)| *name == column).map(|(_, value)| value);
+    value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        let stat = Stat::parse("1 (a) b) S 0 1 1 0 -1 4 0 0 0 0 250 50 0 0 20 0 1 0 700 9 9");
+        assert_eq!((stat.field(14), stat.field(15), stat.field(22)), (250.0, 50.0, 700.0));
+        assert_eq!(Stat::parse("").field(14), 0.0);
+        assert_eq!(kibibytes("VmSize:\t  2 kB\nVmRSS:\t    3 kB\n", "VmRSS:"), 3072.0);
+        let limits = "Limit   Soft Limit\nMax open files   20000   20000   files\nMax address space   unlimited   x\n";
+        assert_eq!(limit(limits, "Max open files"), 20_000.0);
+        assert_eq!(limit(limits, "Max address space"), 1.844_674_407_370_955_2e19);
+        let netstat = "TcpExt: a\nTcpExt: 1\nIpExt: InOctets OutOctets\nIpExt: 5 7\n";
+        assert_eq!((ip_octets(netstat, "InOctets"), ip_octets(netstat, "OutOctets")), (5.0, 7.0));
+    }
+
+    #[tokio::test]
+    async fn this_process_shows() {
+        let registry = Registry::new();
+        register(&registry).unwrap();
+        let families = registry.gather();
+        assert_eq!(families.len(), 10);
+        let value = |name: &str| {
+            let family = families.iter().find(|family| family.name() == name).unwrap();
+            family.get_metric()[0].get_gauge().get_value()
+        };
+        assert!(value("process_resident_memory_bytes") > 1e6);
+        assert!(value("process_start_time_seconds") > 1.5e9);
+        assert!(value("process_open_fds") >= 3.0 && value("process_max_fds") >= 3.0);
+    }
+}

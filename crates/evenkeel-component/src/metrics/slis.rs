@@ -1,0 +1,45 @@
+//! `/metrics/slis`: how the program's health checks went (KEP-3466).
+
+use super::process;
+use evenkeel_runtime::metrics::{counters, gauge, int_gauges};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry, proto::MetricFamily};
+
+/// Results of health checks.
+#[derive(Clone)]
+pub(super) struct Slis {
+    registry: Registry,
+    last: IntGaugeVec,
+    all: IntCounterVec,
+}
+
+impl Slis {
+    pub(super) fn new() -> Self {
+        let registry = Registry::new();
+        let last = int_gauges(
+            &registry,
+            "kubernetes_healthcheck",
+            "1 if a health check passed the last time, 0 if it did not.",
+            &["name", "type"],
+        );
+        let all = counters(
+            &registry,
+            "kubernetes_healthchecks_total",
+            "Runs of health checks, by result: success or error.",
+            &["name", "type", "status"],
+        );
+        let start = "Start of the process, in seconds since the epoch.";
+        gauge(&registry, "process_start_time_seconds", start).set(process::start_time());
+        Self { registry, last, all }
+    }
+
+    /// A check has run, for a request to `/{path}`.
+    pub(super) fn checked(&self, name: &str, path: &str, passed: bool) {
+        self.last.with_label_values(&[name, path]).set(i64::from(passed));
+        let status = if passed { "success" } else { "error" };
+        self.all.with_label_values(&[name, path, status]).inc();
+    }
+
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+}
