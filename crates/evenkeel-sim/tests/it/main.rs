@@ -2,6 +2,7 @@
 
 mod deletion;
 mod fixtures;
+mod jobs;
 mod repeat;
 mod replicas;
 mod rest;

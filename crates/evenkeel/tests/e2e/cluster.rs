@@ -249,6 +249,7 @@ fn absolute(path: &str) -> String {
 fn group(resource: &str) -> &'static str {
     match resource {
         "deployments" | "replicasets" => "/apis/apps/v1",
+        "jobs" => "/apis/batch/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "widgets" => "/apis/e2e.evenkeel.dev/v1",
         _ => "/api/v1",

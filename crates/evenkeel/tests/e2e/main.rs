@@ -9,6 +9,7 @@ mod deployment;
 mod embedded;
 mod explain;
 mod garbage;
+mod jobs;
 mod malformed;
 mod namespaces;
 mod nodes;
@@ -67,6 +68,13 @@ cases! {
         owners_elsewhere_do_not_count,
         chains_and_circles_go,
         finalizers_of_others_are_waited_for,
+    ];
+    jobs: [
+        run_to_their_end,
+        with_indexes_fail_by_index,
+        are_suspended_and_resumed,
+        go_when_their_time_has_come,
+        that_are_gone_let_go_of_their_pods,
     ];
     malformed: [annotations_of_controllers_are_not_trusted, selectors_that_overlap_do_no_harm];
     namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
