@@ -1,6 +1,6 @@
 //! What the secure port counts of those who ask, under upstream's names.
 
-use super::guard::User;
+use super::user::User;
 use crate::metrics::{counters, exponential, histograms, int_gauges, register};
 use http::StatusCode;
 use prometheus::{

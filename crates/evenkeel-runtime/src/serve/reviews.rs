@@ -1,26 +1,39 @@
 //! What the cluster says of a token and of a right, remembered for a while.
 
 use super::{
-    guard::User,
     metrics::{Metrics, Review as Asked},
+    user::User,
 };
-use crate::{client::Client, clock::Clock};
+use crate::{
+    client::{ApiError, Client, full_text},
+    clock::Clock,
+};
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
 use http::{Method, Request, StatusCode, header};
+use ring::hmac;
 use serde::Deserialize;
 use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    sync::Mutex,
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use tokio::time::Instant;
 
 /// At most so many answers are remembered of each sort.
 const CAPACITY: usize = 1024;
+/// Questions longer than this, in bytes, are not remembered: whoever asks could fill memory with them.
+const LONGEST: usize = 10_000;
+/// How long an answer is waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a question that found no answer is asked, and the pauses between; upstream's `DefaultAuthWebhookRetryBackoff`.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(500);
+const GROWTH: f64 = 1.5;
+const JITTER: f64 = 0.2;
 
-/// How long answers hold.
+/// How long answers hold; not at all when zero.
 #[derive(Debug, Clone, Copy)]
 pub struct ReviewTimes {
     /// What a token is.
@@ -37,10 +50,10 @@ pub struct Reviews {
     clock: Clock,
     times: ReviewTimes,
     metrics: Option<Metrics>,
-    /// Tokens are kept as keyed hashes: nothing that could be read out of memory.
-    hasher: RandomState,
-    tokens: Mutex<Remembered<(u64, u64), Option<User>>>,
-    rights: Mutex<Remembered<(User, String, String), bool>>,
+    /// Tokens are remembered by a keyed hash: they can neither be read out of memory nor be made to collide.
+    key: hmac::Key,
+    tokens: Mutex<Remembered<[u8; 32], Option<User>>>,
+    rights: Mutex<Remembered<(User, String, String), Access>>,
 }
 
 type Remembered<K, V> = HashMap<K, (V, Timestamp)>;
@@ -56,31 +69,41 @@ struct TokenStatus {
     authenticated: bool,
     #[serde(default)]
     user: TokenUser,
+    #[serde(default)]
+    error: String,
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct TokenUser {
-    #[serde(default)]
     username: String,
-    #[serde(default)]
+    uid: String,
     groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
 }
 
-#[derive(Deserialize)]
-struct AccessStatus {
+/// What the cluster says of a right.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Access {
     #[serde(default)]
-    allowed: bool,
+    pub(super) allowed: bool,
+    #[serde(default)]
+    pub(super) denied: bool,
+    #[serde(default)]
+    pub(super) reason: String,
 }
 
 impl Reviews {
     /// Asks through this client, whose user must be allowed to (`system:auth-delegator`).
     pub fn new(client: Client, clock: Clock, times: ReviewTimes) -> Self {
+        let words = [0u64; 4].map(|_| rand::random::<u64>().to_le_bytes());
+        let key = hmac::Key::new(hmac::HMAC_SHA256, words.as_flattened());
         Self {
             client,
             clock,
             times,
             metrics: None,
-            hasher: RandomState::new(),
+            key,
             tokens: Mutex::default(),
             rights: Mutex::default(),
         }
@@ -94,7 +117,8 @@ impl Reviews {
     /// Whose token this is; `None` if nobody's.
     pub(super) async fn whose(&self, token: &str) -> Result<Option<User>, String> {
         let start = Instant::now();
-        let key = (self.hasher.hash_one(token), self.hasher.hash_one((token, token.len())));
+        let tag = hmac::sign(&self.key, token.as_bytes());
+        let key: [u8; 32] = tag.as_ref().try_into().unwrap_or_default();
         let known = recall(&self.tokens, &key, self.clock.now());
         let hit = known.is_some();
         let user = match known {
@@ -107,39 +131,48 @@ impl Reviews {
         user
     }
 
-    async fn review_token(&self, token: &str, key: (u64, u64)) -> Result<Option<User>, String> {
+    async fn review_token(&self, token: &str, key: [u8; 32]) -> Result<Option<User>, String> {
         let _fetching = self.metrics.as_ref().map(Metrics::fetching);
         let review = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
         let status: TokenStatus =
             self.ask(Asked::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-        let user = status
-            .authenticated
-            .then_some(User { name: status.user.username, groups: status.user.groups });
-        remember(&self.tokens, key, user.clone(), self.clock.now(), self.times.token);
+        if !status.authenticated && !status.error.is_empty() {
+            return Err(status.error);
+        }
+        let TokenUser { username: name, uid, groups, extra } = status.user;
+        let user = status.authenticated.then_some(User { name, uid, groups, extra });
+        self.remember(&self.tokens, key, user.clone(), self.times.token);
         Ok(user)
     }
 
     /// Whether the user may do this to a path.
-    pub(super) async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool, String> {
+    pub(super) async fn may(&self, user: &User, verb: &str, path: &str) -> Result<Access, String> {
         let key = (user.clone(), verb.to_owned(), path.to_owned());
-        if let Some(granted) = recall(&self.rights, &key, self.clock.now()) {
-            return Ok(granted);
+        if let Some(access) = recall(&self.rights, &key, self.clock.now()) {
+            return Ok(access);
         }
-        let review = serde_json::json!({
+        let mut review = serde_json::json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {
                 "user": user.name, "groups": user.groups,
                 "nonResourceAttributes": {"path": path, "verb": verb},
             },
         });
-        let status: AccessStatus = self
-            .ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
-            .await?;
-        let time = if status.allowed { self.times.granted } else { self.times.denied };
-        remember(&self.rights, key, status.allowed, self.clock.now(), time);
-        Ok(status.allowed)
+        if !user.uid.is_empty() {
+            review["spec"]["uid"] = user.uid.clone().into();
+        }
+        if !user.extra.is_empty() {
+            review["spec"]["extra"] = serde_json::json!(user.extra);
+        }
+        let access: Access =
+            self.ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?;
+        let time = if access.allowed { self.times.granted } else { self.times.denied };
+        if verb.len() + path.len() + length(user) <= LONGEST {
+            self.remember(&self.rights, key, access.clone(), time);
+        }
+        Ok(access)
     }
 
     async fn ask<S: for<'de> Deserialize<'de>>(
@@ -148,51 +181,93 @@ impl Reviews {
         path: &str,
         review: &serde_json::Value,
     ) -> Result<S, String> {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(path)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json")
-            .body(Bytes::from(review.to_string()))
-            .map_err(|error| error.to_string())?;
-        let start = Instant::now();
-        let answer = self.client.raw(request).await;
-        if let Some(metrics) = &self.metrics {
-            let code = answer.as_ref().map_or_else(
-                |error| StatusCode::from_u16(error.code()).ok(),
-                |answer| Some(answer.status()),
-            );
-            metrics.reviewed(asked, code, start.elapsed());
+        let body = Bytes::from(review.to_string());
+        let mut pause = PAUSE;
+        let mut tries = 1;
+        loop {
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri(path)
+                .header(header::CONTENT_TYPE, "application/json")
+                .header(header::ACCEPT, "application/json")
+                .body(body.clone())
+                .map_err(|error| error.to_string())?;
+            let start = Instant::now();
+            let answer = tokio::time::timeout(TIMEOUT, self.client.raw(request)).await;
+            if let Some(metrics) = &self.metrics {
+                metrics.reviewed(asked, code(answer.as_ref().ok()), start.elapsed());
+            }
+            let error = match answer {
+                Err(_) => return Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+                Ok(Ok(answer)) => {
+                    let review: Result<Review<S>, _> = serde_json::from_slice(answer.body());
+                    return review.map(|review| review.status).map_err(|error| error.to_string());
+                }
+                Ok(Err(error)) => error,
+            };
+            if tries == TRIES || !passing(&error) {
+                return Err(full_text(&error));
+            }
+            tries += 1;
+            self.clock.sleep(pause.mul_f64(1.0 + JITTER * self.clock.draw(&path))).await;
+            pause = pause.mul_f64(GROWTH);
         }
-        let answer = answer.map_err(|error| error.to_string())?;
-        let review: Review<S> =
-            serde_json::from_slice(answer.body()).map_err(|error| error.to_string())?;
-        Ok(review.status)
+    }
+
+    fn remember<K: Eq + Hash, V>(
+        &self,
+        remembered: &Mutex<Remembered<K, V>>,
+        key: K,
+        value: V,
+        time: Duration,
+    ) {
+        if time.is_zero() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= CAPACITY {
+            remembered.retain(|_, (_, until)| now < *until);
+        }
+        if remembered.len() >= CAPACITY {
+            remembered.clear();
+        }
+        remembered.insert(key, (value, now + time));
     }
 }
 
-fn recall<K: Eq + std::hash::Hash, V: Clone>(
+/// The status code of an answer, if there is one.
+fn code(answer: Option<&Result<http::Response<Bytes>, ApiError>>) -> Option<StatusCode> {
+    match answer? {
+        Ok(answer) => Some(answer.status()),
+        Err(error) => StatusCode::from_u16(error.code()).ok(),
+    }
+}
+
+/// Whether the same question may find an answer in a moment.
+fn passing(error: &ApiError) -> bool {
+    match error.status() {
+        None => matches!(error, ApiError::Transport { .. }),
+        Some(status) => {
+            status.code == 429
+                || status.reason == "InternalError".into()
+                || status.retry_after.is_some()
+        }
+    }
+}
+
+fn length(user: &User) -> usize {
+    let extra = user.extra.iter().flat_map(|(key, values)| values.iter().chain([key]));
+    user.name.len()
+        + user.uid.len()
+        + user.groups.iter().chain(extra).map(String::len).sum::<usize>()
+}
+
+fn recall<K: Eq + Hash, V: Clone>(
     remembered: &Mutex<Remembered<K, V>>,
     key: &K,
     now: Timestamp,
 ) -> Option<V> {
-    let remembered = remembered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
     remembered.get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
-}
-
-fn remember<K: Eq + std::hash::Hash, V>(
-    remembered: &Mutex<Remembered<K, V>>,
-    key: K,
-    value: V,
-    now: Timestamp,
-    time: Duration,
-) {
-    let mut remembered = remembered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if remembered.len() >= CAPACITY {
-        remembered.retain(|_, (_, until)| now < *until);
-    }
-    if remembered.len() >= CAPACITY {
-        remembered.clear();
-    }
-    remembered.insert(key, (value, now + time));
 }

@@ -1,9 +1,9 @@
-//! Certificates of the secure port.
+//! A certificate with its key.
 
 use rustls::{
-    RootCertStore, ServerConfig,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    sign::CertifiedKey,
 };
 use std::{
     path::{Path, PathBuf},
@@ -48,6 +48,18 @@ pub enum TlsError {
     /// The CA of clients cannot be used.
     #[error("the clients' CA cannot be used")]
     ClientCa(#[source] rustls::server::VerifierBuilderError),
+    /// Text is no PEM.
+    #[error("not PEM: {0}")]
+    Pem(String),
+    /// None of the key exchange groups is known.
+    #[error("none of the key exchange groups {0:?} is supported")]
+    Groups(Vec<u16>),
+}
+
+impl Clone for Certificate {
+    fn clone(&self) -> Self {
+        Self { chain: self.chain.clone(), key: self.key.clone_key() }
+    }
 }
 
 impl Certificate {
@@ -60,6 +72,27 @@ impl Certificate {
             source: source.into(),
         })?;
         Ok(Self { chain, key })
+    }
+
+    /// Itself, what leads from it to a CA, and the key, to compare.
+    pub(super) fn bytes(&self) -> Vec<Vec<u8>> {
+        let chain = self.chain.iter().map(|certificate| certificate.to_vec());
+        chain.chain([self.key.secret_der().to_vec()]).collect()
+    }
+
+    /// The certificate, without those that lead from it to a CA.
+    pub(super) fn leaf(&self) -> Option<&[u8]> {
+        self.chain.first().map(AsRef::as_ref)
+    }
+
+    /// Ready to sign with, if certificate and key go together.
+    pub(super) fn certified(
+        &self,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<CertifiedKey>, TlsError> {
+        CertifiedKey::from_der(self.chain.clone(), self.key.clone_key(), provider)
+            .map(Arc::new)
+            .map_err(TlsError::Use)
     }
 
     /// A certificate of its own making for these names: kept in, and taken again from, `folder` (`NAME.crt` and `NAME.key`)
@@ -81,35 +114,6 @@ impl Certificate {
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
     }
-}
-
-/// TLS 1.2 and 1.3 with this certificate; clients may show a certificate of `client_ca` (a PEM file).
-pub fn server_config(
-    certificate: Certificate,
-    client_ca: Option<&Path>,
-) -> Result<Arc<ServerConfig>, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Use)?;
-    let builder = match client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for authority in pem_chain(path)? {
-                roots.add(authority).map_err(TlsError::Use)?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .allow_unauthenticated()
-                .build()
-                .map_err(TlsError::ClientCa)?;
-            builder.with_client_cert_verifier(verifier)
-        }
-    };
-    let mut config =
-        builder.with_single_cert(certificate.chain, certificate.key).map_err(TlsError::Use)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }
 
 fn pem_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -154,7 +158,7 @@ mod tests {
         let second =
             Certificate::self_signed(&names, Some((folder.path(), "program"))).expect("read");
         assert_eq!(first.chain, second.chain);
-        assert!(server_config(second, Some(&folder.path().join("program.crt"))).is_ok());
+        assert!(second.certified(&rustls::crypto::ring::default_provider()).is_ok());
     }
 
     #[test]

@@ -1,0 +1,212 @@
+//! Answers: text, bytes, and refusals as the API machinery words them.
+
+use super::{guard::Refusal, negotiate};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde::Serialize;
+use std::io::Write as _;
+
+/// Answers shorter than this, in bytes, are not worth compressing.
+const WORTH_COMPRESSING: usize = 16 * 1024;
+
+/// An answer of one line of text.
+pub fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
+    answer(code, "text/plain; charset=utf-8", format!("{text}\n"))
+}
+
+/// An answer with a body.
+pub fn answer(code: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        headers.insert(header::CONTENT_TYPE, content_type);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A failure as an object, for clients that know the API.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Empty,
+    status: &'a str,
+    message: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Empty>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+/// A Status that says no, in the form that the request wants.
+pub fn status(
+    code: StatusCode,
+    reason: &str,
+    message: &str,
+    request: &http::request::Parts,
+) -> Response<Bytes> {
+    let details = (code == StatusCode::FORBIDDEN).then_some(Empty {});
+    let status = Status {
+        kind: "Status",
+        api_version: "v1",
+        metadata: Empty {},
+        status: "Failure",
+        message,
+        reason,
+        details,
+        code: code.as_u16(),
+    };
+    let format = negotiate::for_errors(&request.headers, request.uri.query().unwrap_or_default());
+    match format.write(&status) {
+        Ok(body) => answer(code, format.media_type(), body),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error),
+    }
+}
+
+/// The answer to a request that is refused.
+pub(super) fn refused(
+    refusal: &Refusal,
+    request: &http::request::Parts,
+    path: &str,
+) -> Response<Bytes> {
+    match refusal {
+        Refusal::Unauthorized => {
+            status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", request)
+        }
+        Refusal::Forbidden { user, reason } => {
+            let verb = request.method.as_str().to_lowercase();
+            let what = unmarked(&format!("User {user:?} cannot {verb} path {path:?}"));
+            let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let message = format!("forbidden: {what}{because}");
+            status(StatusCode::FORBIDDEN, "Forbidden", &message, request)
+        }
+        Refusal::Unavailable(error) => {
+            let uri = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
+            let text = unmarked(&format!("Internal Server Error: {uri:?}: {error}"));
+            plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
+        }
+    }
+}
+
+/// Without what a browser could take for markup.
+fn unmarked(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// What every answer has, and no body for who did not ask for one. Large ones are compressed for those who take that.
+pub(super) fn finished(
+    mut response: Response<Bytes>,
+    method: &Method,
+    asked: &HeaderMap,
+) -> Response<Bytes> {
+    if response.body().len() >= WORTH_COMPRESSING
+        && takes_gzip(asked)
+        && !response.headers().contains_key(header::CONTENT_ENCODING)
+        && let Some(smaller) = gzip(response.body())
+    {
+        *response.body_mut() = smaller;
+        let gzip = HeaderValue::from_static("gzip");
+        response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+    }
+    let length = response.body().len().into();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, length);
+    let never = HeaderValue::from_static("no-cache, private");
+    headers.entry(header::CACHE_CONTROL).or_insert(never);
+    if method == Method::HEAD {
+        response.body_mut().clear();
+    }
+    response
+}
+
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let values = asked.get_all(header::ACCEPT_ENCODING).into_iter();
+    let mut codings =
+        values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    codings.any(|coding| {
+        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+        let never = parameters.trim().strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0);
+        name.trim() == "gzip" && !never
+    })
+}
+
+/// None when memory cannot be written to, which does not happen.
+fn gzip(body: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn parts(accept: &str) -> http::request::Parts {
+        Request::get("/a%3Cb%3E?x=1").header("accept", accept).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn refusals_are_worded_as_upstream_does() {
+        let forbidden = |reason: &str| Refusal::Forbidden {
+            user: "system:anonymous".to_owned(),
+            reason: reason.to_owned(),
+        };
+        let text = |refusal: &Refusal, path: &str, accept: &str| {
+            String::from_utf8(refused(refusal, &parts(accept), path).body().to_vec()).unwrap()
+        };
+        assert_eq!(
+            text(&forbidden(""), "/configz", "application/json"),
+            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"forbidden: User \
+             \\\"system:anonymous\\\" cannot get path \\\"/configz\\\"\",\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n"
+        );
+        assert!(
+            text(&forbidden("RBAC: x"), "/configz", "").contains("\\\"/configz\\\": RBAC: x\"")
+        );
+        assert!(
+            text(&forbidden(""), "/a<b>&c\"d", "")
+                .contains("path \\\"/a\\u0026lt;b\\u0026gt;\\u0026amp;c\\\\\\\"d\\\"")
+        );
+        assert_eq!(
+            text(&Refusal::Unavailable("no <answer>".to_owned()), "/a", ""),
+            "Internal Server Error: \"/a%3Cb%3E?x=1\": no &lt;answer&gt;\n"
+        );
+        let yaml = text(&Refusal::Unauthorized, "/a", "application/yaml");
+        assert!(yaml.contains("code: 401") && yaml.contains("reason: Unauthorized"), "{yaml}");
+    }
+
+    #[test]
+    fn large_answers_are_compressed_for_those_who_take_that() {
+        let table = [
+            ("gzip, deflate", WORTH_COMPRESSING, true),
+            ("br;q=1, gzip;q=0.5", WORTH_COMPRESSING, true),
+            ("gzip;q=0", WORTH_COMPRESSING, false),
+            ("br", WORTH_COMPRESSING, false),
+            ("gzip", WORTH_COMPRESSING - 1, false),
+        ];
+        for (encoding, size, wanted) in table {
+            let mut asked = HeaderMap::new();
+            asked.insert(header::ACCEPT_ENCODING, encoding.parse().unwrap());
+            let body = answer(StatusCode::OK, "text/plain", vec![b'a'; size]);
+            let response = finished(body, &Method::GET, &asked);
+            assert_eq!(response.headers().contains_key("content-encoding"), wanted, "{encoding}");
+            assert_eq!(response.headers()["content-length"], response.body().len().to_string());
+        }
+    }
+
+    #[test]
+    fn a_head_tells_of_a_body_without_it() {
+        let body = answer(StatusCode::OK, "text/plain", "body");
+        let response = finished(body, &Method::HEAD, &HeaderMap::new());
+        assert_eq!(response.headers()["content-length"], "4");
+        assert!(response.body().is_empty());
+        assert_eq!(response.headers()["cache-control"], "no-cache, private");
+    }
+}

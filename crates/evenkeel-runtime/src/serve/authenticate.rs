@@ -1,0 +1,164 @@
+//! Finds out who asks. A proxy's word comes first, then a client certificate, then a token; who shows nothing is
+//! anonymous. What cannot be believed refuses the request, unless something else that it shows can; so do upstream's
+//! delegating authenticators.
+
+use super::{
+    metrics::Metrics,
+    reviews::Reviews,
+    trust::{Anchors, Authority, ProxyHeaders, Trust},
+    user::{User, common_name, left},
+};
+use crate::clock::Clock;
+use http::{HeaderMap, header};
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What one way of authentication has to say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// It is this user.
+    Is(User),
+    /// Nothing was shown.
+    Nothing,
+    /// What was shown is not to be believed, and why.
+    Refused(String),
+}
+
+/// Finds out who asks.
+pub(super) struct Authenticator {
+    pub(super) trust: Trust,
+    pub(super) tokens: Option<Reviews>,
+    pub(super) clock: Clock,
+    pub(super) metrics: Option<Metrics>,
+}
+
+impl Authenticator {
+    /// Who asks with these headers over a connection with these certificates; `Err` if that is not to be believed.
+    pub(super) async fn who(
+        &self,
+        headers: &HeaderMap,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<User, String> {
+        let (anchors, now) = (self.trust.now(), unix(&self.clock));
+        if let (Some(metrics), Some(first), Some(_)) = (&self.metrics, chain.first(), &anchors.clients)
+        {
+            metrics.certificate(left(first, now));
+        }
+        let mut refusals = Vec::new();
+        for finding in
+            [by_proxy(&anchors, headers, chain, now), by_certificate(&anchors, chain, now)]
+        {
+            match finding {
+                Finding::Is(user) => return Ok(user.authenticated()),
+                Finding::Nothing => {}
+                Finding::Refused(why) => refusals.push(why),
+            }
+        }
+        match self.by_token(headers).await {
+            Finding::Is(user) => return Ok(user.authenticated()),
+            Finding::Nothing => {}
+            Finding::Refused(why) => refusals.push(why),
+        }
+        if refusals.is_empty() { Ok(User::anonymous()) } else { Err(refusals.join(", ")) }
+    }
+
+    async fn by_token(&self, headers: &HeaderMap) -> Finding {
+        // Who cannot ask what a token is takes no notice of it.
+        let (Some(token), Some(reviews)) = (token(headers), &self.tokens) else {
+            return Finding::Nothing;
+        };
+        match reviews.whose(token).await {
+            Ok(Some(user)) => Finding::Is(user),
+            Ok(None) => Finding::Refused("invalid bearer token".to_owned()),
+            Err(error) => Finding::Refused(error),
+        }
+    }
+}
+
+fn unix(clock: &Clock) -> UnixTime {
+    let seconds = u64::try_from(clock.now().as_second()).unwrap_or_default();
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+}
+
+/// The token of `Authorization: Bearer TOKEN`.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut words = given.split(' ');
+    let bearer = words.next()?.eq_ignore_ascii_case("bearer");
+    words.next().filter(|token| bearer && !token.is_empty())
+}
+
+fn by_certificate(anchors: &Anchors, chain: &[CertificateDer<'_>], now: UnixTime) -> Finding {
+    let (Some(authority), Some(first)) = (&anchors.clients, chain.first()) else {
+        return Finding::Nothing;
+    };
+    match authority.vouches(chain, now) {
+        Err(why) => Finding::Refused(format!("client certificate: {why}")),
+        Ok(()) => User::from_certificate(first).map_or(Finding::Nothing, Finding::Is),
+    }
+}
+
+fn by_proxy(
+    anchors: &Anchors,
+    headers: &HeaderMap,
+    chain: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> Finding {
+    let (Some((authority, words)), Some(first)) = (&anchors.proxies, chain.first()) else {
+        return Finding::Nothing;
+    };
+    match is_proxy(authority, words, chain, first, now) {
+        Err(why) => Finding::Refused(format!("certificate of a proxy: {why}")),
+        Ok(()) => said(words, headers).map_or(Finding::Nothing, Finding::Is),
+    }
+}
+
+fn is_proxy(
+    authority: &Authority,
+    words: &ProxyHeaders,
+    chain: &[CertificateDer<'_>],
+    first: &CertificateDer<'_>,
+    now: UnixTime,
+) -> Result<(), String> {
+    authority.vouches(chain, now)?;
+    if words.allowed_names.is_empty() {
+        return Ok(());
+    }
+    let name = common_name(first);
+    if words.allowed_names.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("the common name {name:?} is not in the allowed list"))
+}
+
+/// The user that a proxy's headers tell of.
+fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
+    let text = |name: &String| {
+        let value = headers.get(name)?.to_str().ok()?;
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    let name = words.username.iter().find_map(text)?;
+    let uid = words.uid.iter().find_map(text).unwrap_or_default();
+    let groups = words.group.iter().flat_map(|name| headers.get_all(name));
+    let groups = groups.filter_map(|value| value.to_str().ok()).filter(|value| !value.is_empty());
+    let groups = groups.map(str::to_owned).collect();
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for prefix in &words.extra_prefix {
+        // Names of headers are in lower case by now.
+        let prefix = prefix.to_ascii_lowercase();
+        for (name, value) in headers {
+            let (Some(key), Ok(value)) = (name.as_str().strip_prefix(&prefix), value.to_str())
+            else {
+                continue;
+            };
+            let decoded = percent_decode_str(key).decode_utf8();
+            let key = decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
+            extra.entry(key).or_default().push(value.to_owned());
+        }
+    }
+    Some(User { name, uid, groups, extra })
+}
+
+#[cfg(test)]
+mod tests;

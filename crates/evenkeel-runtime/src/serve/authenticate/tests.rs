@@ -1,0 +1,161 @@
+use super::*;
+use http::HeaderMap;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+
+/// A CA, and the certificates that it signs.
+struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    authority: Authority,
+}
+
+impl Ca {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).unwrap().pem();
+        let authority = Authority::from_pem(pem.as_bytes()).unwrap();
+        Self { issuer: Issuer::new(params, key), authority }
+    }
+
+    fn sign(&self, name: &str, group: &[&str]) -> Vec<CertificateDer<'static>> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        if !name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+        for group in group {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        vec![params.signed_by(&key, &self.issuer).unwrap().der().clone()]
+    }
+}
+
+fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(*name, value.parse().unwrap());
+    }
+    headers
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn proxy_headers(allowed: &[&str]) -> ProxyHeaders {
+    ProxyHeaders {
+        allowed_names: words(allowed),
+        username: words(&["X-Remote-User", "X-User"]),
+        uid: words(&["X-Remote-Uid"]),
+        group: words(&["X-Remote-Group"]),
+        extra_prefix: words(&["X-Remote-Extra-"]),
+    }
+}
+
+fn today() -> UnixTime {
+    unix(&Clock::system())
+}
+
+#[test]
+fn tokens_are_taken_from_the_header() {
+    let table = [
+        ("Bearer x", Some("x")),
+        ("bearer x y", Some("x")),
+        ("  BEARER x ", Some("x")),
+        ("Bearer", None),
+        ("Bearer  x", None),
+        ("Basic eDp5", None),
+        ("x", None),
+    ];
+    for (given, wanted) in table {
+        assert_eq!(token(&headers(&[("authorization", given)])), wanted, "{given}");
+    }
+    assert_eq!(token(&HeaderMap::new()), None);
+}
+
+#[test]
+fn a_certificate_tells_name_and_groups() {
+    let (ca, other) = (Ca::new("ca"), Ca::new("other"));
+    let anchors = Anchors { clients: Some(ca.authority.clone()), proxies: None };
+    let alice = by_certificate(&anchors, &ca.sign("alice", &["dev"]), today());
+    let Finding::Is(alice) = alice else { panic!("{alice:?}") };
+    assert_eq!((&*alice.name, &*alice.groups), ("alice", &words(&["dev"])[..]));
+    let id = &alice.extra["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
+
+    let unnamed = by_certificate(&anchors, &ca.sign("", &["dev"]), today());
+    assert_eq!(unnamed, Finding::Nothing);
+    let strange = by_certificate(&anchors, &other.sign("alice", &[]), today());
+    assert!(matches!(strange, Finding::Refused(_)), "{strange:?}");
+    assert_eq!(by_certificate(&Anchors::default(), &ca.sign("a", &[]), today()), Finding::Nothing);
+    assert_eq!(by_certificate(&anchors, &[], today()), Finding::Nothing);
+    let late = UnixTime::since_unix_epoch(Duration::from_secs(90_000_000_000));
+    let late = by_certificate(&anchors, &ca.sign("alice", &[]), late);
+    assert!(matches!(late, Finding::Refused(_)), "{late:?}");
+}
+
+#[test]
+fn a_proxy_is_believed_by_its_certificate() {
+    let (front, other) = (Ca::new("front"), Ca::new("other"));
+    let anchors = |allowed: &[&str]| Anchors {
+        clients: None,
+        proxies: Some((front.authority.clone(), proxy_headers(allowed))),
+    };
+    let told = headers(&[
+        ("x-remote-user", ""),
+        ("x-user", "bob"),
+        ("x-remote-group", "a"),
+        ("x-remote-group", "b"),
+        ("x-remote-uid", "7"),
+        ("x-remote-extra-scopes%2fall", "one"),
+        ("x-remote-extra-scopes%2fall", "two"),
+    ]);
+    let bob = by_proxy(&anchors(&["proxy"]), &told, &front.sign("proxy", &[]), today());
+    let Finding::Is(bob) = bob else { panic!("{bob:?}") };
+    assert_eq!((&*bob.name, &*bob.uid, &*bob.groups), ("bob", "7", &words(&["a", "b"])[..]));
+    assert_eq!(bob.extra["scopes/all"], ["one", "two"]);
+
+    let anyone = by_proxy(&anchors(&[]), &told, &front.sign("whoever", &[]), today());
+    assert!(matches!(anyone, Finding::Is(_)), "{anyone:?}");
+    let silent = by_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
+    assert_eq!(silent, Finding::Nothing);
+    for chain in [front.sign("stranger", &[]), other.sign("proxy", &[])] {
+        let refused = by_proxy(&anchors(&["proxy"]), &told, &chain, today());
+        assert!(matches!(refused, Finding::Refused(_)), "{refused:?}");
+    }
+    assert_eq!(by_proxy(&anchors(&["proxy"]), &told, &[], today()), Finding::Nothing);
+}
+
+#[tokio::test]
+async fn one_thing_that_is_believed_is_enough() {
+    let (ca, front, other) = (Ca::new("ca"), Ca::new("front"), Ca::new("other"));
+    let trust = Trust::default();
+    trust.change(|anchors| {
+        anchors.clients = Some(ca.authority.clone());
+        anchors.proxies = Some((front.authority.clone(), proxy_headers(&["proxy"])));
+    });
+    let authenticator = Authenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
+    let who = async |pairs: &[(&'static str, &'static str)], chain: &[CertificateDer<'static>]| {
+        authenticator.who(&headers(pairs), chain).await.map(|user| (user.name, user.groups))
+    };
+    let alice = ca.sign("alice", &["dev"]);
+    let said = [("x-remote-user", "bob")];
+    let is = |name: &str, groups: &[&str]| Ok((name.to_owned(), words(groups)));
+    // Not a proxy's certificate, which is no reason against the client that it is.
+    assert_eq!(who(&said, &alice).await, is("alice", &["dev", "system:authenticated"]));
+    assert_eq!(who(&said, &front.sign("proxy", &[])).await, is("bob", &["system:authenticated"]));
+    assert_eq!(who(&said, &[]).await, is("system:anonymous", &["system:unauthenticated"]));
+    assert_eq!(
+        who(&[("authorization", "Bearer x")], &[]).await,
+        is("system:anonymous", &["system:unauthenticated"])
+    );
+    assert!(who(&said, &other.sign("mallory", &[])).await.is_err());
+    assert!(who(&[], &front.sign("proxy", &[])).await.is_err(), "a proxy is not a client");
+    let nobody = ca.sign("system:anonymous", &[]);
+    assert_eq!(who(&[], &nobody).await, is("system:anonymous", &[]));
+}

@@ -1,0 +1,179 @@
+//! In which form an answer is wanted: the `Accept` header as the API machinery reads it.
+
+use http::{HeaderMap, header};
+use std::collections::BTreeMap;
+
+/// One of the forms that a client takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clause {
+    /// `application` of `application/json`; `*` for any.
+    pub main: String,
+    /// `json` of `application/json`; `*` for any.
+    pub sub: String,
+    /// Parameters, without `q`.
+    pub parameters: BTreeMap<String, String>,
+    weight: f64,
+}
+
+impl Clause {
+    /// Whether `main/sub` is of this form.
+    pub fn covers(&self, main: &str, sub: &str) -> bool {
+        (self.main == "*" && self.sub == "*")
+            || (self.main == main && (self.sub == "*" || self.sub == sub))
+    }
+}
+
+/// What a client takes, best first.
+pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
+    let values = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let mut clauses: Vec<Clause> =
+        values.unwrap_or_default().split(',').filter_map(clause).collect();
+    let vague = |clause: &Clause| (clause.main == "*", clause.sub == "*");
+    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| vague(a).cmp(&vague(b))));
+    clauses
+}
+
+fn clause(text: &str) -> Option<Clause> {
+    let mut parts = text.split(';').map(str::trim);
+    let kind = parts.next().filter(|kind| !kind.is_empty())?;
+    let (main, sub) = match kind.split_once('/') {
+        Some((main, sub)) => (main.trim(), sub.trim()),
+        None if kind == "*" => ("*", "*"),
+        None => return None,
+    };
+    let pairs = parts.filter_map(|part| part.split_once('='));
+    let mut parameters: BTreeMap<String, String> =
+        pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect();
+    let weight = parameters.remove("q").and_then(|q| q.parse().ok()).unwrap_or(1.0);
+    Some(Clause { main: main.to_owned(), sub: sub.to_owned(), parameters, weight })
+}
+
+/// How an object is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON; indented for people.
+    Json {
+        /// For people.
+        pretty: bool,
+    },
+    /// YAML.
+    Yaml,
+}
+
+impl Format {
+    /// Media type without parameters.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json { .. } => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+
+    /// The object in this form.
+    pub fn write(self, object: &impl serde::Serialize) -> Result<String, String> {
+        let json = match self {
+            Self::Json { pretty: true } => serde_json::to_string_pretty(object),
+            Self::Json { pretty: false } => serde_json::to_string(object).map(|json| json + "\n"),
+            Self::Yaml => {
+                // By way of a tree, so that fields are in order.
+                let tree = serde_json::to_value(object).map_err(|error| error.to_string())?;
+                return serde_saphyr::to_string(&tree).map_err(|error| error.to_string());
+            }
+        };
+        // As Go writes them, so that a browser never takes them for markup. Only in strings can these occur.
+        let escaped = |json: String| {
+            json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
+        };
+        json.map(escaped).map_err(|error| error.to_string())
+    }
+}
+
+/// How an error is written: as the client wants it, or as JSON.
+pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
+    let json = Format::Json { pretty: pretty(headers, query) };
+    let forms = [("json", json), ("yaml", Format::Yaml)];
+    let plain = |clause: &Clause| {
+        !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
+    };
+    let wanted = clauses(headers);
+    let mut wanted = wanted.iter().filter(|clause| plain(clause));
+    let found = wanted.find_map(|clause| {
+        forms.iter().find(|(sub, _)| clause.covers("application", sub)).map(|(_, form)| *form)
+    });
+    found.unwrap_or(json)
+}
+
+/// Whether a person reads the answer: when it is asked for so, or by a browser or one of the usual tools.
+pub fn pretty(headers: &HeaderMap, query: &str) -> bool {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    if let Some((_, value)) =
+        pairs.into_iter().find(|(name, value)| *name == "pretty" && !value.is_empty())
+    {
+        return matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|tool| agent.is_some_and(|agent| agent.starts_with(tool)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn clauses_are_in_order_of_preference() {
+        let names = |accept: &str| -> Vec<String> {
+            clauses(&headers(accept)).iter().map(|c| format!("{}/{}", c.main, c.sub)).collect()
+        };
+        assert_eq!(names("*/*, text/*;q=1, text/plain"), ["text/plain", "text/*", "*/*"]);
+        assert_eq!(names("a/b;q=0.2, c/d;q=0.5,e/f"), ["e/f", "c/d", "a/b"]);
+        assert_eq!(names(" , nonsense, *"), ["*/*"]);
+        let parameters = &clauses(&headers("application/json; as=Flagz;q=0.3"))[0].parameters;
+        assert_eq!(parameters["as"], "Flagz");
+        assert_eq!(parameters.len(), 1);
+    }
+
+    #[test]
+    fn errors_are_json_unless_yaml_is_preferred() {
+        let json = Format::Json { pretty: false };
+        let table = [
+            ("application/yaml", Format::Yaml),
+            ("application/json", json),
+            ("text/html", json),
+            ("text/html, */*;q=0.1", json),
+            ("application/vnd.kubernetes.protobuf, application/yaml", Format::Yaml),
+            ("application/yaml;as=Table;g=meta.k8s.io;v=v1", json),
+            ("", json),
+        ];
+        for (accept, wanted) in table {
+            assert_eq!(for_errors(&headers(accept), ""), wanted, "{accept}");
+        }
+    }
+
+    #[test]
+    fn people_get_indented_json() {
+        let agent = |name: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::USER_AGENT, name.parse().unwrap());
+            headers
+        };
+        let table = [
+            ("curl/8", "", true),
+            ("Mozilla/5.0 (X11)", "", true),
+            ("Mozilla/5", "", false),
+            ("kubectl/v1.37", "", false),
+            ("kubectl/v1.37", "pretty=true", true),
+            ("curl/8", "a=b&pretty=0", false),
+        ];
+        for (name, query, wanted) in table {
+            assert_eq!(pretty(&agent(name), query), wanted, "{name} ?{query}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Paths and what answers them.
+
+use super::{guard::path, plain};
+use crate::health::Health;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use std::{collections::BTreeMap, sync::Arc};
+
+type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+
+/// Paths and what answers them, to whatever method: who may use which is the [`Guard`](super::Guard)'s business.
+#[derive(Clone, Default)]
+pub struct Routes {
+    exact: BTreeMap<String, Handler>,
+    prefixes: BTreeMap<String, Handler>,
+    listed: Vec<String>,
+}
+
+impl Routes {
+    /// No paths.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a path.
+    #[must_use]
+    pub fn get(
+        mut self,
+        path: &str,
+        handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.listed.push(path.to_owned());
+        self.unlisted(path, handler)
+    }
+
+    /// Adds a path that `/statusz` does not tell of.
+    #[must_use]
+    pub fn unlisted(
+        mut self,
+        path: &str,
+        handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.exact.insert(path.to_owned(), at_once(handler));
+        self
+    }
+
+    /// Adds everything under a path, which ends in `/`.
+    #[must_use]
+    pub fn under(
+        mut self,
+        prefix: &str,
+        handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.prefixes.insert(prefix.to_owned(), at_once(handler));
+        self
+    }
+
+    /// Adds a path that takes its time; `/statusz` does not tell of it.
+    #[must_use]
+    pub fn slow<F>(
+        mut self,
+        path: &str,
+        handler: impl Fn(Request<Bytes>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        self.exact.insert(path.to_owned(), Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Adds a path with the answers of [`Health`], and under it one for each check.
+    #[must_use]
+    pub fn health(self, name: &'static str, health: Health) -> Self {
+        let prefix = format!("/{name}/");
+        let (all, cut) = (health.clone(), prefix.len());
+        self.get(&format!("/{name}"), move |request| {
+            all.answer(name, request.uri().query().unwrap_or_default()).map(Bytes::from)
+        })
+        .under(&prefix, move |request| {
+            let answer = health.answer_one(path(request).get(cut..).unwrap_or_default());
+            answer.map_or_else(not_found, |answer| answer.map(Bytes::from))
+        })
+    }
+
+    /// Adds `/metrics`, in the format that is asked for.
+    #[must_use]
+    pub fn metrics(self, registry: prometheus::Registry) -> Self {
+        self.get("/metrics", move |request| {
+            crate::metrics::answer(request.headers(), &registry.gather())
+        })
+    }
+
+    /// The first parts of the paths that `/statusz` tells of, in order.
+    pub fn listed(&self) -> Vec<String> {
+        let first = |path: &String| path.split('/').nth(1).map(|part| format!("/{part}"));
+        let mut listed: Vec<String> = self.listed.iter().filter_map(first).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        listed
+    }
+
+    pub(super) async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
+        match self.find(&path(&request)) {
+            Some(handler) => handler(request).await,
+            None => not_found(),
+        }
+    }
+
+    /// The exact path, or else the longest prefix.
+    fn find(&self, path: &str) -> Option<&Handler> {
+        let under = || self.prefixes.iter().rev().find(|(prefix, _)| path.starts_with(*prefix));
+        self.exact.get(path).or_else(|| under().map(|(_, handler)| handler))
+    }
+}
+
+fn at_once(
+    handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+) -> Handler {
+    Arc::new(move |request| Box::pin(std::future::ready(handler(&request))))
+}
+
+fn not_found() -> Response<Bytes> {
+    plain(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_exact_path_comes_before_the_longest_prefix() {
+        let text = |text: &'static str| move |_: &Request<Bytes>| plain(StatusCode::OK, text);
+        let routes = Routes::new()
+            .get("/a", text("a"))
+            .unlisted("/debug/x", text("exact"))
+            .under("/debug/", text("under"))
+            .under("/debug/deep/", text("deeper"))
+            .health("readyz", Health::new());
+        let table = [
+            ("/a", "a\n"),
+            ("/a?b", "a\n"),
+            ("/%61", "a\n"),
+            ("/a/", "404 page not found\n"),
+            ("/debug", "404 page not found\n"),
+            ("/debug/", "under\n"),
+            ("/debug/x", "exact\n"),
+            ("/debug/x/y", "under\n"),
+            ("/debug/deep/y", "deeper\n"),
+            ("/readyz", "ok"),
+            ("/readyz/ping", "ok"),
+            ("/readyz/nothing", "404 page not found\n"),
+        ];
+        for (path, wanted) in table {
+            let request = Request::get(path).body(Bytes::new()).unwrap();
+            assert_eq!(routes.answer(request).await.body(), wanted, "{path}");
+        }
+        assert_eq!(routes.listed(), ["/a", "/readyz"]);
+    }
+}

@@ -1,0 +1,255 @@
+//! The server: takes connections, shakes hands, answers, and ends in peace.
+
+use super::{
+    answer::{finished, refused},
+    guard::{Guard, path},
+    plain,
+    routes::Routes,
+    tls::Tls,
+};
+use crate::{
+    clock::Clock,
+    tasks::{Tasks, panic_text},
+};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response, StatusCode, Version, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use rustls::pki_types::CertificateDer;
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Notify,
+};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+/// How long a connection may take to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take; upstream's.
+const HEAD: Duration = Duration::from_secs(32);
+/// How long requests that are being answered may take when the server is to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The longest body of a request, in bytes: they are settings of one number.
+const BODY: usize = 64 * 1024;
+/// Streams of a HTTP/2 connection unless said otherwise, and what one may have under way, in bytes; upstream's.
+const STREAMS: u32 = 100;
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// How connections are taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerOptions {
+    /// Most streams of a HTTP/2 connection; 100 when zero.
+    pub http2_streams: u32,
+}
+
+/// Listens. An address that means all of them means those of IPv6, too.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn listen(
+    address: SocketAddr,
+    share_address: bool,
+    share_port: bool,
+) -> std::io::Result<TcpListener> {
+    let open = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // As Go does it without being asked: a program that is started again does not wait for its last connections.
+        socket.set_reuseaddr(share_address || cfg!(unix))?;
+        #[cfg(unix)]
+        socket.set_reuseport(share_port)?;
+        socket.bind(address)?;
+        socket.listen(1024)
+    };
+    if address.ip().is_unspecified() && address.is_ipv4() {
+        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        // A machine without IPv6 has just the one.
+        if let Ok(listener) = open(both) {
+            return Ok(listener);
+        }
+    }
+    open(address)
+}
+
+/// What a connection needs of its server.
+struct Shared {
+    tls: Arc<Tls>,
+    routes: Routes,
+    guard: Guard,
+    options: ServerOptions,
+    shutdown: CancellationToken,
+}
+
+/// Serves until `shutdown`, and keeps up with changing certificates meanwhile; open connections are then told to finish.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<Tls>,
+    routes: Routes,
+    guard: Guard,
+    options: ServerOptions,
+    clock: Clock,
+    shutdown: CancellationToken,
+) {
+    let tasks = Tasks::new();
+    let kept = tls.clone();
+    tasks.spawn_until_cancelled("certificates", async move { kept.keep(&clock).await });
+    let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
+    loop {
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                // Out of descriptors, most likely: others may close theirs.
+                Err(error) => {
+                    tracing::warn!(%error, "Connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        tasks.spawn("secure connection", connection(stream, shared.clone()));
+    }
+    drop(listener);
+    tasks.shut_down(DRAIN).await;
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let shaken = tokio::select! {
+        () = shared.shutdown.cancelled() => return,
+        shaken = tokio::time::timeout(HANDSHAKE, shake(stream, &shared)) => shaken,
+    };
+    let stream = match shaken {
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake timed out"),
+    };
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let chain: Arc<[CertificateDer<'static>]> =
+        chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+    // Whoever said nothing of who they are keeps no HTTP/2 connection: it is too cheap to do harm with.
+    let enough = Arc::new(Notify::new());
+    let (answering, leave) = (shared.clone(), enough.clone());
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (shared, chain, leave) = (answering.clone(), chain.clone(), leave.clone());
+        async move {
+            let (response, stays) = shared.answer(request, &chain).await;
+            if !stays {
+                leave.notify_one();
+            }
+            Ok::<_, Infallible>(response.map(Full::new))
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let streams = match shared.options.http2_streams {
+        0 => STREAMS,
+        streams => streams,
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(STREAM_WINDOW);
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = async {
+            tokio::select! {
+                () = shared.shutdown.cancelled() => {}
+                () = enough.notified() => {}
+            }
+        } => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "Connection ended with an error");
+    }
+}
+
+/// Nothing for who speaks HTTP without TLS, and was told so.
+async fn shake(
+    mut stream: TcpStream,
+    shared: &Shared,
+) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0; 5];
+    let n = stream.peek(&mut first).await?;
+    if n == first.len() && [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"].contains(&&first) {
+        let text =
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        stream.write_all(text).await?;
+        stream.shutdown().await?;
+        return Ok(None);
+    }
+    let address = stream.local_addr().ok().map(|address| address.ip());
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    let names_server = start.client_hello().server_name().is_some();
+    let config = shared.tls.config(names_server, address);
+    start.into_stream(config).await.map(Some)
+}
+
+impl Shared {
+    /// The answer, and whether the connection may stay for more.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        chain: &[CertificateDer<'static>],
+    ) -> (Response<Bytes>, bool) {
+        let (parts, body) = request.into_parts();
+        let (method, asked) = (parts.method.clone(), parts.headers.clone());
+        let http2 = parts.version == Version::HTTP_2;
+        let admitted = self.guard.admit(&Request::from_parts(parts.clone(), ()), chain).await;
+        let (response, known) = match admitted {
+            Err(refusal) => {
+                let path = path(&Request::from_parts(parts.clone(), ()));
+                let unknown = refusal.is_of_nobody();
+                (refused(&refusal, &parts, &path), !unknown)
+            }
+            Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),
+        };
+        let mut response = finished(response, &method, &asked);
+        if http2 {
+            // HTTP/2 has its own way to say so.
+            response.headers_mut().remove(header::CONNECTION);
+        }
+        (response, known || !http2)
+    }
+
+    async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
+        // Nobody after this needs to see it.
+        parts.headers.remove(header::AUTHORIZATION);
+        let body = match Limited::new(body, BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => {
+                return plain(
+                    StatusCode::BAD_REQUEST,
+                    &format!("error reading request body: {error}"),
+                );
+            }
+        };
+        let path = parts.uri.path().to_owned();
+        let answer = self.routes.answer(Request::from_parts(parts, body));
+        AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
+            tracing::error!(path, panic = panic_text(&*panic), "An answer panicked");
+            plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "This request caused a panic. Look in the logs for details.",
+            )
+        })
+    }
+}

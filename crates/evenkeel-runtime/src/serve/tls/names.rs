@@ -1,0 +1,133 @@
+//! Which certificate for which name: exact names before patterns, given names before those that certificates have,
+//! earlier certificates before later ones.
+
+use super::{Certificate, TlsError};
+use rustls::{
+    crypto::CryptoProvider,
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// Certificates by name.
+#[derive(Debug)]
+pub(super) struct ByName {
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+    default: Arc<CertifiedKey>,
+}
+
+impl ByName {
+    /// `own` is for clients that ask for no name, or for one that none of `pairs` is for.
+    pub(super) fn new(
+        own: &Certificate,
+        pairs: &[(Certificate, &[String])],
+        provider: &CryptoProvider,
+    ) -> Result<Self, TlsError> {
+        let (mut found, mut given) = (HashMap::new(), HashMap::new());
+        // Backwards, so that earlier ones take names from later ones.
+        for (certificate, names) in pairs.iter().rev() {
+            let key = certificate.certified(provider)?;
+            given.extend(names.iter().map(|name| (name.to_lowercase(), key.clone())));
+            if names.is_empty() {
+                let names = certificate.leaf().map(names_of).unwrap_or_default();
+                found.extend(names.into_iter().map(|name| (name.to_lowercase(), key.clone())));
+            }
+        }
+        found.extend(given);
+        Ok(Self { by_name: found, default: own.certified(provider)? })
+    }
+
+    /// Those for clients that name no server, by the address that they came to.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (IpAddr, Arc<CertifiedKey>)> + '_ {
+        self.by_name.iter().filter_map(|(name, key)| Some((name.parse().ok()?, key.clone())))
+    }
+
+    fn find(&self, name: &str) -> &Arc<CertifiedKey> {
+        let name = name.to_lowercase();
+        let pattern = || name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+        let exact = self.by_name.get(&name);
+        exact.or_else(|| self.by_name.get(&pattern()?)).unwrap_or(&self.default)
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(hello.server_name().map_or(&self.default, |name| self.find(name)).clone())
+    }
+}
+
+/// One certificate for everyone.
+#[derive(Debug)]
+pub(super) struct One(pub(super) Arc<CertifiedKey>);
+
+impl ResolvesServerCert for One {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+/// The names that a certificate is for: its common name, where that is a name and not an address, and its DNS names.
+fn names_of(certificate: &[u8]) -> Vec<String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok()).last();
+    let common = common.filter(|name| name.parse::<IpAddr>().is_err() && is_domain(name));
+    let alternatives = parsed.subject_alternative_name().ok().flatten();
+    let alternatives = alternatives.into_iter().flat_map(|names| &names.value.general_names);
+    let dns = alternatives.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(*name),
+        _ => None,
+    });
+    common.into_iter().chain(dns).map(str::to_owned).collect()
+}
+
+fn is_domain(name: &str) -> bool {
+    let label = |label: &str| {
+        let inner =
+            label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        inner && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name == "*" || name.strip_prefix("*.").unwrap_or(name).split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(names: &[&str]) -> Certificate {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Certificate::self_signed(&names, None).unwrap()
+    }
+
+    #[test]
+    fn names_choose_certificates() {
+        let provider = rustls::crypto::ring::default_provider();
+        let (own, first, second, third) = (
+            made(&["own"]),
+            made(&["a.example", "*.example"]),
+            made(&["a.example", "b.other", "b.example"]),
+            made(&["c"]),
+        );
+        let given = ["b.other".to_owned(), "X.example".to_owned(), "10.0.0.1".to_owned()];
+        let pairs =
+            [(first.clone(), &[][..]), (second.clone(), &[][..]), (third.clone(), &given[..])];
+        let names = ByName::new(&own, &pairs, &provider).unwrap();
+        let table = [
+            ("own", &own),
+            ("a.example", &first),
+            ("A.EXAMPLE", &first),
+            ("z.example", &first),
+            ("b.example", &second),
+            ("deep.z.example", &own),
+            ("b.other", &third),
+            ("x.example", &third),
+            ("c", &own),
+            ("example", &own),
+        ];
+        for (name, wanted) in table {
+            assert_eq!(names.find(name).cert.first().map(|c| c.as_ref()), wanted.leaf(), "{name}");
+        }
+        let addresses: Vec<_> = names.addresses().map(|(address, _)| address).collect();
+        assert_eq!(addresses, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+    }
+}

@@ -1,0 +1,219 @@
+//! Versions, ciphers and key exchange, and the configuration that they make.
+
+use super::TlsError;
+use rustls::{
+    CipherSuite, DigitallySignedStruct, DistinguishedName, Error, NamedGroup, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion,
+    client::danger::HandshakeSignatureValid,
+    crypto::{
+        CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    },
+    pki_types::{CertificateDer, UnixTime},
+    server::{
+        ResolvesServerCert,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    version::{TLS12, TLS13},
+};
+use std::sync::Arc;
+
+type Versions = &'static [&'static SupportedProtocolVersion];
+
+static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
+
+/// How TLS is spoken.
+#[derive(Debug, Clone)]
+pub struct TlsSettings {
+    pub(super) provider: Arc<CryptoProvider>,
+    versions: Versions,
+    http2: bool,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Self { provider, versions: &BOTH, http2: true }
+    }
+}
+
+impl TlsSettings {
+    /// Speaks no version before 1.3.
+    #[must_use]
+    pub fn only_tls13(mut self) -> Self {
+        self.versions = &NEWEST;
+        self
+    }
+
+    /// Speaks HTTP/1.1 alone.
+    #[must_use]
+    pub fn without_http2(mut self) -> Self {
+        self.http2 = false;
+        self
+    }
+
+    /// Speaks TLS 1.2 with these cipher suites alone, by the names that the IANA gives them; with all when there are none.
+    /// As in upstream's programs, those of TLS 1.3 are always spoken. Names that this library does not know are handed back.
+    pub fn ciphers(&mut self, names: &[&'static str]) -> Vec<&'static str> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let provider = Arc::make_mut(&mut self.provider);
+        let named =
+            |suite: CipherSuite, name: &str| iana(suite).is_some_and(|known| known == alias(name));
+        let unknown = names
+            .iter()
+            .copied()
+            .filter(|name| !provider.cipher_suites.iter().any(|suite| named(suite.suite(), name)));
+        let unknown: Vec<&str> = unknown.collect();
+        provider.cipher_suites.retain(|suite| {
+            suite.tls13().is_some() || names.iter().any(|name| named(suite.suite(), name))
+        });
+        let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+        if !has_tls12 {
+            // Nothing of TLS 1.2 is left of what was asked for.
+            self.versions = &NEWEST;
+        }
+        unknown
+    }
+
+    /// Exchanges keys by these groups alone, by the numbers that the IANA gives them; by all when there are none. Numbers
+    /// that this library does not know are handed back.
+    ///
+    /// # Errors
+    /// When none is known.
+    pub fn groups(&mut self, numbers: &[u16]) -> Result<Vec<u16>, TlsError> {
+        if numbers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let provider = Arc::make_mut(&mut self.provider);
+        let known = |number: u16| {
+            provider.kx_groups.iter().any(|group| group.name() == NamedGroup::from(number))
+        };
+        let unknown = numbers.iter().copied().filter(|number| !known(*number)).collect();
+        provider.kx_groups.retain(|group| numbers.contains(&u16::from(group.name())));
+        if provider.kx_groups.is_empty() {
+            return Err(TlsError::Groups(numbers.to_vec()));
+        }
+        Ok(unknown)
+    }
+
+    pub(super) fn config(
+        &self,
+        certificates: Arc<dyn ResolvesServerCert>,
+        hints: &[DistinguishedName],
+    ) -> Result<Arc<ServerConfig>, TlsError> {
+        let verifier = Arc::new(AnyCertificate {
+            hints: hints.to_vec(),
+            algorithms: self.provider.signature_verification_algorithms,
+        });
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(self.versions)
+            .map_err(TlsError::Use)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(certificates);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if self.http2 {
+            config.alpn_protocols.insert(0, b"h2".to_vec());
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+/// Go's names where they are not the IANA's.
+fn alias(name: &str) -> &str {
+    match name {
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        name => name,
+    }
+}
+
+/// The IANA's name; rustls writes those of TLS 1.3 otherwise.
+fn iana(suite: CipherSuite) -> Option<String> {
+    let name = suite.as_str()?;
+    Some(name.strip_prefix("TLS13_").map_or_else(|| name.to_owned(), |rest| format!("TLS_{rest}")))
+}
+
+/// Takes note of whatever certificate a client shows, and that it has the key for it. Whether the certificate is believed
+/// is found out for each request: what is believed may change in between, and a client may have other things to show.
+#[derive(Debug)]
+struct AnyCertificate {
+    hints: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suites(settings: &TlsSettings) -> Vec<String> {
+        settings.provider.cipher_suites.iter().filter_map(|suite| iana(suite.suite())).collect()
+    }
+
+    #[test]
+    fn ciphers_are_chosen_by_name() {
+        let mut settings = TlsSettings::default();
+        let unknown =
+            settings.ciphers(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_RSA_WITH_RC4_128_SHA"]);
+        assert_eq!(unknown, ["TLS_RSA_WITH_RC4_128_SHA"]);
+        let all = suites(&settings);
+        let chosen = |name: &str| all.iter().any(|suite| suite == name);
+        assert!(chosen("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"));
+        assert!(chosen("TLS_AES_128_GCM_SHA256"), "TLS 1.3 keeps its own");
+        assert!(!chosen("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
+        assert_eq!(settings.versions.len(), 2);
+        settings.ciphers(&["TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(settings.versions.len(), 1, "nothing is left to speak TLS 1.2 with");
+    }
+
+    #[test]
+    fn groups_are_chosen_by_number() {
+        let mut settings = TlsSettings::default();
+        assert_eq!(settings.groups(&[29, 4588]).unwrap(), [4588]);
+        let names: Vec<_> = settings.provider.kx_groups.iter().map(|group| group.name()).collect();
+        assert_eq!(names, [NamedGroup::X25519]);
+        assert!(settings.groups(&[4588]).is_err());
+    }
+}

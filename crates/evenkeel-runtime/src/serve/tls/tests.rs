@@ -1,0 +1,94 @@
+use super::*;
+use crate::clock::Clock;
+use std::path::Path;
+
+fn write(folder: &Path, name: &str, hosts: &str) {
+    let made = rcgen::generate_simple_self_signed([hosts.to_owned()]).unwrap();
+    std::fs::write(folder.join(format!("{name}.crt")), made.cert.pem()).unwrap();
+    std::fs::write(folder.join(format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+}
+
+fn tls(folder: &Path, trust: &Trust) -> Result<Tls, TlsError> {
+    let identity =
+        Identity::Files { certificate: folder.join("own.crt"), key: folder.join("own.key") };
+    let named = NamedFiles {
+        certificate: folder.join("named.crt"),
+        key: folder.join("named.key"),
+        names: vec!["10.0.0.1".to_owned()],
+    };
+    let files = TrustFiles { clients: Some(folder.join("ca.crt")), proxies: None };
+    Tls::new(TlsSettings::default(), identity, vec![named], files, trust.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_change_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["own", "named", "ca"] {
+        write(folder.path(), name, name);
+    }
+    let trust = Trust::default();
+    let tls = Arc::new(tls(folder.path(), &trust).unwrap());
+    assert!(!tls.refresh().unwrap(), "nothing has changed");
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let first = tls.config(true, None);
+    let keeping = async {
+        let mut now = first.clone();
+        for name in ["own", "named"] {
+            write(folder.path(), name, "other");
+            clock.sleep(REREAD + Duration::from_secs(1)).await;
+            let before = std::mem::replace(&mut now, tls.config(true, None));
+            assert!(!Arc::ptr_eq(&before, &now), "{name}");
+        }
+        let before = trust.now();
+        write(folder.path(), "ca", "other");
+        clock.sleep(REREAD + Duration::from_secs(1)).await;
+        assert!(before.clients != trust.now().clients);
+        // A key that is not the certificate's: in the middle of being written, say.
+        let (key, text) = (folder.path().join("own.key"), folder.path().join("named.key"));
+        let before = std::fs::read(&key).unwrap();
+        std::fs::copy(text, &key).unwrap();
+        clock.sleep(REREAD * 3).await;
+        assert!(Arc::ptr_eq(&now, &tls.config(true, None)), "what cannot be used changes nothing");
+        std::fs::write(&key, before).unwrap();
+        std::fs::write(folder.path().join("ca.crt"), "nonsense").unwrap();
+        clock.sleep(REREAD * 3).await;
+        assert!(trust.now().clients.is_some());
+        // The cluster's word counts at once.
+        let proxies = rcgen::generate_simple_self_signed(["proxies".to_owned()]).unwrap();
+        write(folder.path(), "ca", "again");
+        trust.change(|anchors| {
+            let authority = Authority::from_pem(proxies.cert.pem().as_bytes()).unwrap();
+            anchors.proxies = Some((authority, ProxyHeaders::default()));
+        });
+        clock.sleep(Duration::from_millis(1)).await;
+        assert!(!Arc::ptr_eq(&now, &tls.config(true, None)));
+    };
+    tokio::select! {
+        () = tls.keep(&clock) => {}
+        () = keeping => {}
+    }
+}
+
+#[test]
+fn an_address_has_a_certificate_for_those_who_name_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["own", "named", "ca"] {
+        write(folder.path(), name, name);
+    }
+    let tls = tls(folder.path(), &Trust::default()).unwrap();
+    let config = |named: bool, address: &str| tls.config(named, address.parse().ok());
+    let own = config(true, "10.0.0.1");
+    assert!(Arc::ptr_eq(&own, &config(false, "10.0.0.2")));
+    assert!(!Arc::ptr_eq(&own, &config(false, "10.0.0.1")));
+    assert!(!Arc::ptr_eq(&own, &config(false, "::ffff:10.0.0.1")));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["own", "named"] {
+        write(folder.path(), name, name);
+    }
+    let error = tls(folder.path(), &Trust::default()).err().unwrap();
+    assert!(error.to_string().contains("ca.crt"), "{error}");
+}
