@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use evenkeel_component::{
     features, logging,
     metrics::{self, Exposition, RunningControllers},
-    serving,
+    serving::{self, Described, Pages},
+    version,
 };
 use evenkeel_controllers::needs::Gates;
 use evenkeel_runtime::{
@@ -20,6 +21,7 @@ use evenkeel_runtime::{
     clock::Clock,
     lease::{self, Candidacy, Candidate},
     manager::{Group, Manager, shutdown_signal},
+    serve::Routes,
 };
 use prometheus::Registry;
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
@@ -105,7 +107,10 @@ async fn run(options: Options) -> Result<()> {
     let manager = builder.build()?;
     if options.serving.port != 0 {
         let exposition = Exposition::new(&registry, METRICS, &options.metrics);
-        serving::add(&manager, NAME, &options.serving, &exposition, &clock).await?;
+        exposition.follow(manager.health());
+        let routes = exposition.routes(Routes::new());
+        let pages = pages(&options, &manager, &clock);
+        serving::add(&manager, NAME, &options.serving, routes, pages, &clock).await?;
     }
     if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
         stand(&manager, election, &options);
@@ -142,6 +147,27 @@ fn gates(options: &Options) -> Gates {
     let (gates, known) = (options.gates.clone(), options.gates.clone());
     let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
+}
+
+/// What the program tells of itself on its secure port.
+fn pages(options: &Options, manager: &Manager, clock: &Clock) -> Pages {
+    let on = |gate: &str| options.gates.enabled(gate);
+    Pages {
+        described: Described {
+            version: version::GIT_VERSION.trim_start_matches('v').to_owned(),
+            emulated: options.gates.versions().emulated.to_string(),
+            started: clock.now(),
+            clock: clock.clone(),
+        },
+        configz: options::configz(options),
+        flagz: on("ComponentFlagz").then(|| options::flagz(options).into_iter().collect()),
+        statusz: on("ComponentStatusz"),
+        profiling: options.profiling,
+        set_verbosity: None,
+        controllers: Some(manager.env().introspection.clone()),
+    }
+}
+
 }
 
 fn pace(options: &Options) -> Pace {

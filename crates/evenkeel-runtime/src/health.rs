@@ -14,7 +14,7 @@ type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Told of each check that an answer ran: its name, the path (`healthz`), whether it passed.
 type Observer = Arc<dyn Fn(&str, &str, bool) + Send + Sync>;
 
-/// Named checks; clones share them. There is always `ping`, which passes.
+/// Named checks; clones share them. Where there is none, there is `ping`, which passes.
 ///
 /// ```
 /// use evenkeel_runtime::health::Health;
@@ -45,11 +45,9 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    /// `ping` alone.
+    /// No checks but `ping`.
     pub fn new() -> Self {
-        let health = Self { checks: Arc::default(), observer: Arc::default() };
-        health.add("ping", || Ok(()));
-        health
+        Self { checks: Arc::default(), observer: Arc::default() }
     }
 
     /// Adds a check, or replaces the one of that name. It must be quick: it runs in each answer.
@@ -68,6 +66,15 @@ impl Health {
         let _ = self.observer.set(Arc::new(observer));
     }
 
+    fn checks(&self) -> Vec<(String, Check)> {
+        let checks = self.lock().clone();
+        if !checks.is_empty() {
+            return checks;
+        }
+        let ping: Check = Arc::new(|| Ok(()));
+        vec![("ping".to_owned(), ping)]
+    }
+
     /// Names of the checks that fail, each with its reason.
     pub fn failures(&self) -> Vec<(String, String)> {
         let checks = self.lock().clone();
@@ -83,7 +90,7 @@ impl Health {
         let mut excluded: Vec<String> = values(query, "exclude").collect();
         excluded.sort_unstable();
         excluded.dedup();
-        let checks = self.lock().clone();
+        let checks = self.checks();
         let unknown: Vec<String> = excluded
             .iter()
             .filter(|name| !checks.iter().any(|(present, _)| present == *name))
@@ -124,7 +131,7 @@ impl Health {
 
     /// The answer for one check alone (`/healthz/<name>`); `None` when there is none of that name.
     pub fn answer_one(&self, name: &str) -> Option<Response<String>> {
-        let check = self.lock().iter().find(|(present, _)| present == name)?.1.clone();
+        let (_, check) = self.checks().into_iter().find(|(present, _)| present == name)?;
         Some(match check() {
             Ok(()) => text(StatusCode::OK, "ok".to_owned()),
             Err(reason) => text(
@@ -183,18 +190,18 @@ mod tests {
             (
                 "",
                 500,
-                "[+]ping ok\n[-]leaderElection failed: reason withheld\n[+]replicaset ok\nhealthz check failed\n",
+                "[-]leaderElection failed: reason withheld\n[+]replicaset ok\nhealthz check failed\n",
             ),
             ("exclude=leaderElection", 200, "ok"),
             (
                 "verbose&exclude=leaderElection",
                 200,
-                "[+]ping ok\n[+]leaderElection excluded: ok\n[+]replicaset ok\nhealthz check passed\n",
+                "[+]leaderElection excluded: ok\n[+]replicaset ok\nhealthz check passed\n",
             ),
             (
                 "verbose=1&exclude=leaderElection&exclude=x&exclude=y",
                 200,
-                "[+]ping ok\n[+]leaderElection excluded: ok\n[+]replicaset ok\nwarn: some health checks cannot be \
+                "[+]leaderElection excluded: ok\n[+]replicaset ok\nwarn: some health checks cannot be \
                  excluded: no matches for \"x\",\"y\"\nhealthz check passed\n",
             ),
         ];
@@ -215,7 +222,7 @@ mod tests {
         health.observe(move |name, path, ok| {
             telling.lock().unwrap().push((name.to_owned(), path.to_owned(), ok));
         });
-        health.answer("livez", "exclude=ping");
+        health.answer("livez", "");
         let want = [("leaderElection", false), ("replicaset", true)]
             .map(|(name, ok)| (name.to_owned(), "livez".to_owned(), ok));
         assert_eq!(*told.lock().unwrap(), want);

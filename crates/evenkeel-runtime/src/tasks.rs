@@ -6,7 +6,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 use tokio::{sync::watch, task::AbortHandle};
@@ -39,6 +39,21 @@ struct Group {
     count: watch::Sender<usize>,
 }
 
+/// Every group of the process, to look at.
+static GROUPS: Mutex<Vec<Weak<Group>>> = Mutex::new(Vec::new());
+
+/// Names of all tasks of the process that have not ended, and how many there are of each.
+pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
+    let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut names = BTreeMap::new();
+    for group in groups.iter().filter_map(Weak::upgrade) {
+        for (name, _) in group.lock().tasks.values() {
+            *names.entry(name.clone()).or_default() += 1;
+        }
+    }
+    names
+}
+
 #[derive(Debug, Default)]
 struct Running {
     next: u64,
@@ -60,7 +75,11 @@ impl Tasks {
     /// An empty group that stops when `token` is cancelled.
     pub fn under(token: CancellationToken) -> Self {
         let (count, _) = watch::channel(0);
-        Self { group: Arc::new(Group { token, running: Mutex::default(), count }) }
+        let group = Arc::new(Group { token, running: Mutex::default(), count });
+        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|group| group.strong_count() > 0);
+        groups.push(Arc::downgrade(&group));
+        Self { group }
     }
 
     /// A group of its own that is also told to stop when this one is. It is joined by whoever made it.
@@ -191,6 +210,7 @@ mod tests {
             tasks.spawn_until_cancelled(name, std::future::pending());
         }
         assert_eq!(tasks.running(), ["a", "b"]);
+        assert!(["a", "b"].iter().all(|name| everywhere().contains_key(*name)));
         assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty());
         assert!(tasks.running().is_empty());
     }

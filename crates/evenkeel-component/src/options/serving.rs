@@ -64,30 +64,9 @@ pub struct RequestHeader {
     pub extra_prefix: Vec<String>,
 }
 
-/// Flags that nothing behind the secure port reads yet.
-const IDLE: [&str; 16] = [
-    "authentication-skip-lookup",
-    "authentication-tolerate-lookup-failure",
-    "disable-http2-serving",
-    "http2-max-streams-per-connection",
-    "permit-address-sharing",
-    "permit-port-sharing",
-    "requestheader-allowed-names",
-    "requestheader-client-ca-file",
-    "requestheader-extra-headers-prefix",
-    "requestheader-group-headers",
-    "requestheader-uid-headers",
-    "requestheader-username-headers",
-    "tls-cipher-suites",
-    "tls-curve-preferences",
-    "tls-min-version",
-    "tls-sni-cert-key",
-];
-
 impl ServingOptions {
     /// Checks what was given.
     pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
-        read.idle(&IDLE);
         let port = read.int("secure-port");
         if port > 65535 {
             let rule = "must be between 1 and 65535, inclusive. It cannot be turned off with 0";

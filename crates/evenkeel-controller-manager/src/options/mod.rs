@@ -47,6 +47,8 @@ pub struct Options {
     pub logging: LoggingOptions,
     /// The metrics.
     pub metrics: MetricsOptions,
+    /// Whether profiles are served.
+    pub profiling: bool,
     /// PEM file that `kube-root-ca.crt` is made from; the client's own CA when empty.
     pub root_ca: Option<String>,
     /// What is served.
@@ -103,6 +105,7 @@ impl Options {
             leader,
             logging: LoggingOptions::check(&read, &gates),
             metrics: MetricsOptions::check(&read),
+            profiling: read.bool("profiling"),
             root_ca: read.path("root-ca-file"),
             serving,
             shutdown_timeout: read.duration("controller-shutdown-timeout"),

@@ -123,6 +123,31 @@ pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, Co
     Ok(builder.build())
 }
 
+/// As [`connect`] with the service account of the pod that it runs in, whatever kubeconfigs there are; none outside of pods.
+///
+/// # Errors
+/// When the service account's files cannot be used.
+pub fn connect_in_pod(
+    options: &ConnectOptions,
+    clock: Clock,
+) -> Result<Option<Client>, ConnectError> {
+    let config = match Config::incluster() {
+        Ok(config) => config,
+        Err(kube::config::InClusterError::ReadEnvironmentVariable(_)) => return Ok(None),
+        Err(error) => {
+            tracing::warn!(%error, "The pod's service account cannot be used");
+            return Ok(None);
+        }
+    };
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+    let builder = Client::builder(transport(config)?, clock)
+        .qps(options.qps)
+        .burst(options.burst)
+        .user_agent(&options.user_agent)
+        .host(&host);
+    Ok(Some(builder.build()))
+}
+
 /// The configuration that [`connect`] would use, for programs that change more of it before [`transport`].
 ///
 /// # Errors

@@ -19,7 +19,7 @@ mod verbs;
 pub(crate) mod watch;
 pub(crate) mod wire;
 
-pub use connect::{ConnectError, ConnectOptions, config, connect, transport};
+pub use connect::{ConnectError, ConnectOptions, config, connect, connect_in_pod, transport};
 pub use dry::{Ledger, Unwritten, dry_run};
 pub use error::{ApiError, Cause, Status, full_text};
 pub use gate::Gate;

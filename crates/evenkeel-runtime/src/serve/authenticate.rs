@@ -41,7 +41,8 @@ impl Authenticator {
         chain: &[CertificateDer<'_>],
     ) -> Result<User, String> {
         let (anchors, now) = (self.trust.now(), unix(&self.clock));
-        if let (Some(metrics), Some(first), Some(_)) = (&self.metrics, chain.first(), &anchors.clients)
+        if let (Some(metrics), Some(first), Some(_)) =
+            (&self.metrics, chain.first(), &anchors.clients)
         {
             metrics.certificate(left(first, now));
         }

@@ -166,8 +166,9 @@ impl Reviews {
         if !user.extra.is_empty() {
             review["spec"]["extra"] = serde_json::json!(user.extra);
         }
-        let access: Access =
-            self.ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?;
+        let access: Access = self
+            .ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+            .await?;
         let time = if access.allowed { self.times.granted } else { self.times.denied };
         if verb.len() + path.len() + length(user) <= LONGEST {
             self.remember(&self.rights, key, access.clone(), time);

@@ -139,7 +139,8 @@ async fn one_thing_that_is_believed_is_enough() {
         anchors.clients = Some(ca.authority.clone());
         anchors.proxies = Some((front.authority.clone(), proxy_headers(&["proxy"])));
     });
-    let authenticator = Authenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
+    let authenticator =
+        Authenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
     let who = async |pairs: &[(&'static str, &'static str)], chain: &[CertificateDer<'static>]| {
         authenticator.who(&headers(pairs), chain).await.map(|user| (user.name, user.groups))
     };

@@ -1,0 +1,102 @@
+//! Who may use the secure port, as the flags have it: what they leave open is asked of the cluster.
+
+use crate::options::ServingOptions;
+use anyhow::{Context, Result};
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions, full_text},
+    clock::Clock,
+    manager::Manager,
+    serve::{self, Guard, Lookup, OpenPaths, ReviewTimes, Reviews, Trust, Wanted},
+};
+
+/// Requests a second, and at once, for reviews: many enough for whoever may ask, few enough for the cluster.
+const RATE: (f32, u32) = (200.0, 400);
+
+/// The guard, and what keeps up with what the cluster says of whom to believe.
+pub(super) async fn of(
+    manager: &Manager,
+    program: &str,
+    options: &ServingOptions,
+    trust: &Trust,
+    clock: &Clock,
+) -> Result<(Guard, Option<Lookup>)> {
+    let open =
+        OpenPaths::new(&options.always_allow).context("--authorization-always-allow-paths")?;
+    let authentication = connect(program, options.authentication_kubeconfig.as_deref(), clock)
+        .await
+        .context("--authentication-kubeconfig")?;
+    let authorization = connect(program, options.authorization_kubeconfig.as_deref(), clock)
+        .await
+        .context("--authorization-kubeconfig")?;
+    if authentication.is_none() {
+        tracing::warn!("No --authentication-kubeconfig: tokens are not looked at");
+    }
+    if authorization.is_none() {
+        tracing::warn!(
+            "No --authorization-kubeconfig: open paths and system:masters apart, nobody is let in"
+        );
+    }
+    let lookup = lookup(options, authentication.as_ref(), trust, clock).await?;
+    let times = ReviewTimes {
+        token: options.token_ttl,
+        granted: options.granted_ttl,
+        denied: options.denied_ttl,
+    };
+    let reviews =
+        |client: Option<Client>| client.map(|client| Reviews::new(client, clock.clone(), times));
+    let (authentication, authorization) = (reviews(authentication), reviews(authorization));
+    let guard = Guard::new(open, trust.clone(), authentication, authorization, clock.clone())
+        .counting(&serve::Metrics::register(manager.registry()));
+    Ok((guard, lookup))
+}
+
+async fn lookup(
+    options: &ServingOptions,
+    client: Option<&Client>,
+    trust: &Trust,
+    clock: &Clock,
+) -> Result<Option<Lookup>> {
+    let clients = options.client_ca.is_none();
+    let proxies = options.request_header.client_ca.is_none();
+    if options.skip_lookup || !(clients || proxies) {
+        return Ok(None);
+    }
+    let Some(client) = client else {
+        tracing::warn!(
+            "No --authentication-kubeconfig: certificates are believed only where --client-ca-file and --requestheader-client-ca-file say so"
+        );
+        return Ok(None);
+    };
+    let lookup = Lookup::new(client.clone(), clock.clone(), Wanted { clients, proxies });
+    match lookup.once(trust).await {
+        Ok(()) => {}
+        // As upstream has it, only what proxies need is worth failing for.
+        Err(error) if options.tolerate_lookup_failure || !proxies => {
+            let error = full_text(&error);
+            tracing::warn!(
+                error,
+                "The cluster cannot be asked whose certificates to believe; this may treat all requests as anonymous"
+            );
+        }
+        Err(error) => {
+            let hint = "unable to load configmap based request-header-client-ca-file (--authentication-tolerate-lookup-failure goes on without)";
+            return Err(anyhow::Error::from(error).context(hint));
+        }
+    }
+    Ok(Some(lookup))
+}
+
+/// A client for a kubeconfig, or for the pod that this runs in.
+async fn connect(program: &str, kubeconfig: Option<&str>, clock: &Clock) -> Result<Option<Client>> {
+    let options = ConnectOptions {
+        kubeconfig: kubeconfig.map(Into::into),
+        user_agent: program.to_owned(),
+        qps: RATE.0,
+        burst: RATE.1,
+        ..ConnectOptions::default()
+    };
+    if kubeconfig.is_none() {
+        return Ok(client::connect_in_pod(&options, clock.clone())?);
+    }
+    Ok(Some(client::connect(options, clock.clone()).await?))
+}

@@ -1,0 +1,58 @@
+//! What a program serves on its secure port, and to whom: the same shell for each program.
+
+mod guard;
+mod health;
+mod pages;
+mod pprof;
+mod transport;
+mod zpages;
+
+pub use pages::Pages;
+pub use zpages::Described;
+
+use crate::options::ServingOptions;
+use anyhow::{Context, Result};
+use evenkeel_runtime::{
+    clock::Clock,
+    manager::{Group, Manager},
+    serve::{self, Routes, ServerOptions, Trust},
+    tasks::Tasks,
+};
+use std::{net::SocketAddr, sync::Arc};
+
+/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health. The port is taken at once, so that a
+/// port in use is told at the start; it is served by those who do not lead, too.
+///
+/// # Errors
+/// When a certificate or a kubeconfig cannot be read, the cluster cannot be asked whom to believe and that is not
+/// tolerated, or the port cannot be listened on.
+pub async fn add(
+    manager: &Manager,
+    program: &str,
+    options: &ServingOptions,
+    routes: Routes,
+    pages: Pages,
+    clock: &Clock,
+) -> Result<()> {
+    let trust = Trust::default();
+    let tls = Arc::new(transport::tls(program, options, &trust)?);
+    let (guard, lookup) = guard::of(manager, program, options, &trust, clock).await?;
+    let routes = pages.add_to(health::add_to(routes, manager), program);
+    let address = SocketAddr::new(options.address, options.port);
+    let listener = serve::listen(address, options.share_address, options.share_port)
+        .with_context(|| format!("failed to listen on {address}"))?;
+    tracing::info!(%address, "Serving securely");
+    let streams = ServerOptions { http2_streams: options.http2_streams.unwrap_or_default() };
+    let clock = clock.clone();
+    manager.add(Group::Serving, "secure port", move |running| async move {
+        let tasks = Tasks::under(running.token());
+        if let Some(lookup) = &lookup {
+            lookup.follow(&trust, &tasks);
+        }
+        running.ready();
+        serve::serve(listener, tls, routes, guard, streams, clock, running.token()).await;
+        tasks.join().await;
+        Ok(())
+    });
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! What a program tells of itself: configuration, flags, version, profiles, controllers.
+
+use super::{
+    pprof,
+    zpages::{self, Described, Structured, flagz, statusz},
+};
+use bytes::Bytes;
+use evenkeel_runtime::{
+    introspect::Introspection,
+    serve::{Routes, answer, plain},
+};
+use http::{Method, Request, Response, StatusCode, header};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Sets the log's verbosity.
+pub(super) type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
+
+/// What a program tells of itself, on demand.
+pub struct Pages {
+    /// The program and its versions.
+    pub described: Described,
+    /// Configuration by API group: what `/configz` shows.
+    pub configz: serde_json::Value,
+    /// Every flag and its value; none to serve no `/flagz` (`ComponentFlagz` is off).
+    pub flagz: Option<BTreeMap<String, String>>,
+    /// Whether `/statusz` is served (`ComponentStatusz`).
+    pub statusz: bool,
+    /// `--profiling`: `/debug/pprof/` and `/debug/flags/v`.
+    pub profiling: bool,
+    /// Changes the log's verbosity; none where that cannot be done.
+    pub set_verbosity: Option<Arc<dyn Fn(u32) + Send + Sync>>,
+    /// What the controllers see and wait for: `/debug/controllers`.
+    pub controllers: Option<Introspection>,
+}
+
+impl Pages {
+    pub(super) fn add_to(self, mut routes: Routes, program: &str) -> Routes {
+        let configz = Bytes::from(self.configz.to_string());
+        routes = routes
+            .get("/configz", move |_| answer(StatusCode::OK, "application/json", configz.clone()));
+        if self.profiling {
+            routes = pprof::add_to(routes);
+            if let Some(set) = self.set_verbosity {
+                routes = flags(routes, set);
+            }
+        }
+        if let Some(controllers) = self.controllers {
+            routes = debug_controllers(routes, controllers);
+        }
+        if let Some(flags) = self.flagz {
+            let page = flagz(program, flags);
+            routes = routes.get("/flagz", move |request| zpages::answer(&page, request));
+        }
+        if self.statusz {
+            let mut page = statusz(program, self.described);
+            page.paths = routes.listed();
+            let page: Arc<dyn Structured> = Arc::new(page);
+            routes = routes.get("/statusz", move |request| zpages::answer(&*page, request));
+        }
+        routes
+    }
+}
+
+fn debug_controllers(routes: Routes, introspection: Introspection) -> Routes {
+    const PREFIX: &str = "/debug/controllers/";
+    let all = introspection.clone();
+    let query = |request: &Request<Bytes>| request.uri().query().unwrap_or_default().to_owned();
+    routes.unlisted("/debug/controllers", move |request| all.answer("", &query(request))).under(
+        PREFIX,
+        move |request| {
+            let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+            introspection.answer(name, &query(request))
+        },
+    )
+}
+
+const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
+
+/// `/debug/flags`: which flags can be changed in a running program, and their change by PUT.
+fn flags(routes: Routes, set: SetVerbosity) -> Routes {
+    let index = |_: &Request<Bytes>| answer(StatusCode::OK, "text/html; charset=utf-8", FLAGS);
+    routes
+        .unlisted("/debug/flags", index)
+        .under("/debug/flags/", index)
+        .unlisted("/debug/flags/v", move |request| change(request, &set))
+}
+
+fn change(request: &Request<Bytes>, set: &SetVerbosity) -> Response<Bytes> {
+    let text = |code: StatusCode, text: &str| {
+        let mut response = plain(code, text);
+        let plain = http::HeaderValue::from_static("text/plain");
+        response.headers_mut().insert(header::CONTENT_TYPE, plain);
+        response
+    };
+    if request.method() != Method::PUT {
+        return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
+    }
+    let given = String::from_utf8_lossy(request.body());
+    // What Go's parser takes: digits alone.
+    let number = given.bytes().all(|byte| byte.is_ascii_digit()).then(|| given.parse::<u32>());
+    match number {
+        Some(Ok(verbosity)) => {
+            set(verbosity);
+            text(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {given}"))
+        }
+        Some(Err(error)) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
+            let why = format!("strconv.ParseUint: parsing {given:?}: value out of range");
+            text(StatusCode::BAD_REQUEST, &why)
+        }
+        _ => {
+            let why = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
+            text(StatusCode::BAD_REQUEST, &why)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn verbosity_is_changed_by_put() {
+        let seen = Arc::new(Mutex::new(None));
+        let told = seen.clone();
+        let set: SetVerbosity = Arc::new(move |verbosity| *told.lock().unwrap() = Some(verbosity));
+        let table = [
+            ("GET", "3", 406, "unsupported http method\n", None),
+            ("PUT", "3", 200, "successfully set klog.logging.verbosity to 3\n", Some(3)),
+            ("PUT", "abc", 400, "strconv.ParseUint: parsing \"abc\": invalid syntax\n", None),
+            ("PUT", "", 400, "strconv.ParseUint: parsing \"\": invalid syntax\n", None),
+            ("PUT", "+3", 400, "strconv.ParseUint: parsing \"+3\": invalid syntax\n", None),
+            (
+                "PUT",
+                "4294967296",
+                400,
+                "strconv.ParseUint: parsing \"4294967296\": value out of range\n",
+                None,
+            ),
+        ];
+        for (method, body, code, text, verbosity) in table {
+            let request = Request::builder().method(method).body(Bytes::from(body)).unwrap();
+            let response = change(&request, &set);
+            assert_eq!((response.status().as_u16(), &response.body()[..]), (code, text.as_bytes()));
+            assert_eq!(seen.lock().unwrap().take(), verbosity, "{method} {body}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Where the processor's time goes.
+
+use super::{
+    file, plain,
+    profile::{Frame, Profile},
+    seconds,
+};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use pprof::{ProfilerGuardBuilder, Report, Symbol};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Samples a second; Go's.
+const FREQUENCY: i32 = 100;
+/// Libraries in which a stack cannot be walked from a signal's handler.
+const NOT_WALKED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
+
+/// Samples for as long as the request says.
+pub(super) async fn answer(request: &Request<Bytes>) -> Response<Bytes> {
+    match take(seconds(request)).await {
+        Ok(profile) => file("profile", &profile),
+        // Most likely another one is being taken, of which there can be one at a time.
+        Err(error) => {
+            let text = format!("Could not enable CPU profiling: {error}");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
+        }
+    }
+}
+
+async fn take(time: Duration) -> Result<Profile, String> {
+    let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&NOT_WALKED);
+    let guard = builder.build().map_err(|error| error.to_string())?;
+    tokio::time::sleep(time).await;
+    // Looking up names takes a while, in which the controllers go on.
+    let report = tokio::task::spawn_blocking(move || {
+        let report = guard.report().build().map_err(|error| error.to_string())?;
+        Ok::<_, String>(profile(&report))
+    });
+    report.await.map_err(|error| error.to_string())?
+}
+
+fn profile(report: &Report) -> Profile {
+    let period = 1_000_000_000 / i64::from(FREQUENCY);
+    let types = [("samples", "count"), ("cpu", "nanoseconds")];
+    let mut profile = Profile::new(&types, ("cpu", "nanoseconds"), period);
+    let start = report.timing.start_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    profile.taken(nanoseconds(start), nanoseconds(report.timing.duration));
+    for (frames, count) in &report.data {
+        let stack = frames.frames.iter().map(|place| place.iter().map(frame).collect());
+        let stack: Vec<Vec<Frame>> = stack.collect();
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        let labels = [("thread", frames.thread_name.as_str())];
+        profile.sample(&stack, &[count, count.saturating_mul(period)], &labels);
+    }
+    profile
+}
+
+fn frame(symbol: &Symbol) -> Frame {
+    Frame {
+        function: symbol.name(),
+        file: symbol.filename().into_owned(),
+        line: symbol.lineno(),
+        address: symbol.addr.map_or(0, |address| address.addr() as u64),
+    }
+}

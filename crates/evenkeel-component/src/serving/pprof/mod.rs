@@ -1,0 +1,178 @@
+//! `/debug/pprof/`: profiles that `go tool pprof` opens.
+//!
+//! The processor's time is sampled a hundred times a second while somebody asks for it, and costs nothing otherwise. Tasks
+//! are what goroutines are in upstream's programs. What only Go's runtime can tell is answered with why it is not here.
+
+mod cpu;
+mod heap;
+mod profile;
+mod symbol;
+mod tasks;
+
+use bytes::Bytes;
+use evenkeel_runtime::serve::{Routes, answer, plain};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use profile::Profile;
+use std::time::Duration;
+
+const ROOT: &str = "/debug/pprof/";
+
+/// What there is, and what it is.
+const PROFILES: [(&str, &str); 5] = [
+    ("cmdline", "The command line of the program, its arguments separated by NUL."),
+    ("goroutine", "Tasks by name. debug=1 gives them as text."),
+    ("heap", "A sampling of the memory that is in use, where the program was built for that."),
+    ("profile", "CPU profile, for as many seconds as the parameter of that name says (30)."),
+    ("threadcreate", "Threads by name. debug=1 gives them as text."),
+];
+
+pub(super) fn add_to(routes: Routes) -> Routes {
+    routes
+        .unlisted("/debug/pprof", |_| {
+            let mut response = answer(
+                StatusCode::FOUND,
+                "text/html; charset=utf-8",
+                "<a href=\"/debug/pprof/\">Found</a>.\n\n",
+            );
+            response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(ROOT));
+            response
+        })
+        .under(ROOT, other)
+        .unlisted("/debug/pprof/", |_| index())
+        .unlisted("/debug/pprof/cmdline", |_| cmdline())
+        .unlisted("/debug/pprof/symbol", symbol::answer)
+        .unlisted("/debug/pprof/goroutine", |request| {
+            counted(request, "goroutine", &tasks::tasks())
+        })
+        .unlisted("/debug/pprof/threadcreate", |request| {
+            counted(request, "threadcreate", &tasks::threads())
+        })
+        .slow("/debug/pprof/profile", |request| async move { cpu::answer(&request).await })
+        .slow("/debug/pprof/heap", |_| heap::answer())
+        .slow("/debug/pprof/allocs", |_| heap::answer())
+}
+
+fn index() -> Response<Bytes> {
+    let links =
+        PROFILES.map(|(name, what)| format!("<li><a href=\"{name}\">{name}</a>: {what}</li>\n"));
+    let text = format!(
+        "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/<br>\n<ul>\n{}</ul>\n</body>\n</html>\n",
+        links.concat()
+    );
+    answer(StatusCode::OK, "text/html; charset=utf-8", text)
+}
+
+/// What Go's runtime tells and nothing here can, and what nobody knows.
+fn other(request: &Request<Bytes>) -> Response<Bytes> {
+    let (code, text) = match request.uri().path().strip_prefix(ROOT) {
+        Some("block" | "mutex") => (
+            StatusCode::NOT_IMPLEMENTED,
+            "Contention is not sampled: work is done by tasks that do not block each other",
+        ),
+        Some("trace") => {
+            (StatusCode::NOT_IMPLEMENTED, "Execution traces are of Go's runtime, which is not here")
+        }
+        _ => (StatusCode::NOT_FOUND, "Unknown profile"),
+    };
+    let mut response = plain(code, text);
+    // By which Go's tool knows an error's text from other servers' pages.
+    response.headers_mut().insert("x-go-pprof", HeaderValue::from_static("1"));
+    response
+}
+
+fn cmdline() -> Response<Bytes> {
+    match std::fs::read("/proc/self/cmdline") {
+        Ok(mut line) => {
+            line.pop();
+            answer(StatusCode::OK, "text/plain; charset=utf-8", line)
+        }
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// Names with how many there are of each, as a profile or as text.
+fn counted(request: &Request<Bytes>, what: &str, all: &[(String, usize)]) -> Response<Bytes> {
+    let total: usize = all.iter().map(|(_, n)| n).sum();
+    if parameter(request, "debug").is_some_and(|debug| debug != "0") {
+        let lines = all.iter().map(|(name, n)| format!("{n} @ {name}\n"));
+        let text = format!("{what} profile: total {total}\n{}", lines.collect::<String>());
+        return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
+    }
+    let mut profile = Profile::new(&[(what, "count")], (what, "count"), 1);
+    for (name, n) in all {
+        profile.sample(
+            &[vec![profile::Frame::named(name)]],
+            &[i64::try_from(*n).unwrap_or(i64::MAX)],
+            &[],
+        );
+    }
+    file(what, &profile)
+}
+
+/// A profile as a file.
+fn file(what: &str, profile: &Profile) -> Response<Bytes> {
+    match profile.gzip() {
+        Ok(bytes) => bytes_of(what, bytes),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn bytes_of(what: &str, bytes: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = answer(StatusCode::OK, "application/octet-stream", bytes);
+    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{what}\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+    }
+    response
+}
+
+fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
+    let pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().find(|(present, _)| *present == name).map(|(_, value)| value)
+}
+
+/// How long a profile is to be taken; 30 s when nothing sensible is said, as in Go.
+fn seconds(request: &Request<Bytes>) -> Duration {
+    let given = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(given.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(uri: &str) -> Request<Bytes> {
+        Request::get(uri).body(Bytes::new()).unwrap()
+    }
+
+    #[test]
+    fn parameters_are_read_as_go_does() {
+        let table = [
+            ("", 30),
+            ("?seconds=5", 5),
+            ("?seconds=x", 30),
+            ("?a=b&seconds=0", 30),
+            ("?seconds=-1", 30),
+        ];
+        for (query, wanted) in table {
+            assert_eq!(seconds(&get(&format!("/{query}"))).as_secs(), wanted, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_says_so() {
+        for (name, code) in [("mutex", 501), ("block", 501), ("trace", 501), ("zzz", 404)] {
+            let response = other(&get(&format!("{ROOT}{name}")));
+            assert_eq!(response.status().as_u16(), code, "{name}");
+            assert_eq!(response.headers()["x-go-pprof"], "1");
+        }
+    }
+
+    #[test]
+    fn counts_are_text_or_a_profile() {
+        let all = [("watch pods".to_owned(), 1), ("worker".to_owned(), 5)];
+        let text = counted(&get("/?debug=1"), "goroutine", &all);
+        assert_eq!(text.body(), "goroutine profile: total 6\n1 @ watch pods\n5 @ worker\n");
+        let profile = counted(&get("/"), "goroutine", &all);
+        assert_eq!(profile.body()[..2], [0x1f, 0x8b], "gzip");
+    }
+}

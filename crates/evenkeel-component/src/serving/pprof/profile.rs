@@ -1,0 +1,195 @@
+//! The file format of profiles: `profile.proto` of github.com/google/pprof, compressed.
+
+use flate2::{Compression, write::GzEncoder};
+use std::{collections::HashMap, io::Write as _};
+
+/// A function on a stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Frame {
+    pub(super) function: String,
+    pub(super) file: String,
+    pub(super) line: u32,
+    pub(super) address: u64,
+}
+
+impl Frame {
+    /// A frame of which nothing but the name is known.
+    pub(super) fn named(function: &str) -> Self {
+        Self { function: function.to_owned(), ..Self::default() }
+    }
+}
+
+/// A profile under construction.
+pub(super) struct Profile {
+    samples: Vec<u8>,
+    types: Vec<u8>,
+    locations: Vec<u8>,
+    functions: Vec<u8>,
+    rest: Vec<u8>,
+    strings: Vec<String>,
+    string_ids: HashMap<String, u64>,
+    location_ids: HashMap<Vec<Frame>, u64>,
+    function_ids: HashMap<(String, String), u64>,
+}
+
+impl Profile {
+    /// Without samples. Each will have a value for each of `types`, which are names with units; one is taken each `period`.
+    pub(super) fn new(types: &[(&str, &str)], period_type: (&str, &str), period: i64) -> Self {
+        let mut profile = Self {
+            samples: Vec::new(),
+            types: Vec::new(),
+            locations: Vec::new(),
+            functions: Vec::new(),
+            rest: Vec::new(),
+            strings: Vec::new(),
+            string_ids: HashMap::new(),
+            location_ids: HashMap::new(),
+            function_ids: HashMap::new(),
+        };
+        // The first string has to be the empty one.
+        profile.string("");
+        for pair in types {
+            let pair = profile.value_type(*pair);
+            bytes(&mut profile.types, 1, &pair);
+        }
+        let pair = profile.value_type(period_type);
+        bytes(&mut profile.rest, 11, &pair);
+        number(&mut profile.rest, 12, period.unsigned_abs());
+        profile
+    }
+
+    /// When it was begun, in nanoseconds since 1970, and how long it took.
+    pub(super) fn taken(&mut self, at: i64, nanoseconds: i64) {
+        number(&mut self.rest, 9, at.unsigned_abs());
+        number(&mut self.rest, 10, nanoseconds.unsigned_abs());
+    }
+
+    /// Adds a stack, innermost first; each of its places has the functions that were inlined there, innermost first.
+    pub(super) fn sample(&mut self, stack: &[Vec<Frame>], values: &[i64], labels: &[(&str, &str)]) {
+        let mut sample = Vec::new();
+        for place in stack {
+            let id = self.location(place);
+            number(&mut sample, 1, id);
+        }
+        for value in values {
+            number(&mut sample, 2, value.cast_unsigned());
+        }
+        for (key, value) in labels {
+            let mut label = Vec::new();
+            number(&mut label, 1, self.string(key));
+            number(&mut label, 2, self.string(value));
+            bytes(&mut sample, 3, &label);
+        }
+        bytes(&mut self.samples, 2, &sample);
+    }
+
+    /// The file.
+    pub(super) fn gzip(&self) -> std::io::Result<Vec<u8>> {
+        let mut file = GzEncoder::new(Vec::new(), Compression::fast());
+        for part in [&self.types, &self.samples, &self.locations, &self.functions] {
+            file.write_all(part)?;
+        }
+        let mut strings = Vec::new();
+        for string in &self.strings {
+            bytes(&mut strings, 6, string.as_bytes());
+        }
+        file.write_all(&strings)?;
+        file.write_all(&self.rest)?;
+        file.finish()
+    }
+
+    fn value_type(&mut self, (name, unit): (&str, &str)) -> Vec<u8> {
+        let mut message = Vec::new();
+        number(&mut message, 1, self.string(name));
+        number(&mut message, 2, self.string(unit));
+        message
+    }
+
+    fn location(&mut self, place: &[Frame]) -> u64 {
+        if let Some(id) = self.location_ids.get(place) {
+            return *id;
+        }
+        let id = self.location_ids.len() as u64 + 1;
+        let mut location = Vec::new();
+        number(&mut location, 1, id);
+        number(&mut location, 3, place.first().map_or(0, |frame| frame.address));
+        for frame in place {
+            let mut line = Vec::new();
+            number(&mut line, 1, self.function(frame));
+            number(&mut line, 2, u64::from(frame.line));
+            bytes(&mut location, 4, &line);
+        }
+        bytes(&mut self.locations, 4, &location);
+        self.location_ids.insert(place.to_vec(), id);
+        id
+    }
+
+    fn function(&mut self, frame: &Frame) -> u64 {
+        let key = (frame.function.clone(), frame.file.clone());
+        if let Some(id) = self.function_ids.get(&key) {
+            return *id;
+        }
+        let id = self.function_ids.len() as u64 + 1;
+        let mut function = Vec::new();
+        number(&mut function, 1, id);
+        number(&mut function, 2, self.string(&frame.function));
+        number(&mut function, 4, self.string(&frame.file));
+        bytes(&mut self.functions, 5, &function);
+        self.function_ids.insert(key, id);
+        id
+    }
+
+    fn string(&mut self, text: &str) -> u64 {
+        if let Some(id) = self.string_ids.get(text) {
+            return *id;
+        }
+        let id = self.strings.len() as u64;
+        self.strings.push(text.to_owned());
+        self.string_ids.insert(text.to_owned(), id);
+        id
+    }
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn number(out: &mut Vec<u8>, field: u64, value: u64) {
+    varint(out, field << 3);
+    varint(out, value);
+}
+
+fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
+    varint(out, field << 3 | 2);
+    varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[test]
+    fn things_that_come_again_are_written_once() {
+        let mut profile = Profile::new(&[("samples", "count")], ("cpu", "nanoseconds"), 10);
+        let (a, b) =
+            (vec![Frame::named("alpha")], vec![Frame::named("beta"), Frame::named("alpha")]);
+        profile.sample(&[a.clone(), b.clone()], &[1], &[("thread", "main")]);
+        profile.sample(&[b, a], &[300], &[]);
+        let mut raw = Vec::new();
+        flate2::read::GzDecoder::new(&profile.gzip().unwrap()[..]).read_to_end(&mut raw).unwrap();
+        let text = String::from_utf8_lossy(&raw);
+        for name in ["alpha", "beta", "thread", "nanoseconds"] {
+            assert_eq!(text.matches(name).count(), 1, "{name}");
+        }
+        // The second sample: locations 2 and 1, and 300.
+        let second = [0x12, 0x07, 0x08, 2, 0x08, 1, 0x10, 0xac, 0x02];
+        assert!(raw.windows(second.len()).any(|window| window == second));
+        assert_eq!(profile.strings[0], "");
+    }
+}

@@ -1,0 +1,23 @@
+//! What runs in the process: tasks and threads, by name.
+
+use std::collections::BTreeMap;
+
+/// Tasks by name.
+pub(super) fn tasks() -> Vec<(String, usize)> {
+    evenkeel_runtime::tasks::everywhere()
+        .into_iter()
+        .map(|(name, n)| (name.into_owned(), n))
+        .collect()
+}
+
+/// Threads by name.
+pub(super) fn threads() -> Vec<(String, usize)> {
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        // One that has ended meanwhile has no name any more.
+        if let Ok(name) = std::fs::read_to_string(thread.path().join("comm")) {
+            *names.entry(name.trim_end().to_owned()).or_default() += 1;
+        }
+    }
+    names.into_iter().collect()
+}

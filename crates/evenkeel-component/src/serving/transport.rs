@@ -1,0 +1,61 @@
+//! TLS as the flags have it.
+
+use crate::options::{ServingOptions, TlsVersion};
+use anyhow::{Context, Result};
+use evenkeel_runtime::serve::{
+    Certificate, Identity, NamedFiles, ProxyHeaders, Tls, TlsSettings, Trust, TrustFiles,
+};
+use std::path::Path;
+
+pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
+    let named = options.tls.by_name.iter().map(|named| NamedFiles {
+        certificate: named.certificate.clone().into(),
+        key: named.key.clone().into(),
+        names: named.names.clone(),
+    });
+    let header = &options.request_header;
+    let words = ProxyHeaders {
+        allowed_names: header.allowed_names.clone(),
+        username: header.username.clone(),
+        uid: header.uid.clone(),
+        group: header.group.clone(),
+        extra_prefix: header.extra_prefix.clone(),
+    };
+    let files = TrustFiles {
+        clients: options.client_ca.as_ref().map(Into::into),
+        proxies: header.client_ca.as_ref().map(|path| (path.into(), words)),
+    };
+    let identity = identity(program, options)?;
+    let tls = Tls::new(settings(options)?, identity, named.collect(), files, trust.clone());
+    tls.context("the secure port")
+}
+
+fn settings(options: &ServingOptions) -> Result<TlsSettings> {
+    let mut settings = TlsSettings::default();
+    if options.tls.min_version == TlsVersion::Tls13 {
+        settings = settings.only_tls13();
+    }
+    if !options.http2 {
+        settings = settings.without_http2();
+    }
+    for cipher in settings.ciphers(&options.tls.ciphers) {
+        tracing::warn!(cipher, "--tls-cipher-suites: this one is never spoken");
+    }
+    for group in settings.groups(&options.tls.groups).context("--tls-curve-preferences")? {
+        tracing::warn!(group, "--tls-curve-preferences: this one is never used");
+    }
+    Ok(settings)
+}
+
+fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
+    if let Some((certificate, key)) = &options.certificate {
+        return Ok(Identity::Files { certificate: certificate.into(), key: key.into() });
+    }
+    let own = match options.address {
+        address if address.is_unspecified() => "localhost".to_owned(),
+        address => address.to_string(),
+    };
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), own];
+    let folder = options.cert_dir.as_deref().map(|folder| (Path::new(folder), program));
+    Ok(Identity::Made(Certificate::self_signed(&names, folder)?))
+}

@@ -1,0 +1,316 @@
+//! `/flagz` and `/statusz`: as text for people, and as objects of `config.k8s.io` for programs that ask for them (KEPs 4827
+//! and 4828).
+
+use bytes::Bytes;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    clock::Clock,
+    serve::{
+        self,
+        negotiate::{Clause, Format, clauses, pretty},
+        status,
+    },
+};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+const GROUP: &str = "config.k8s.io";
+/// Versions of the objects, and whether there is a better one.
+const VERSIONS: [(&str, bool); 2] = [("v1alpha1", true), ("v1beta1", false)];
+
+/// A page in both forms.
+pub(super) trait Structured: Send + Sync {
+    /// Kind of the object.
+    fn kind(&self) -> &'static str;
+    /// Name of the program.
+    fn name(&self) -> &str;
+    /// The text without its heading.
+    fn text(&self) -> String;
+    /// The object's own fields.
+    fn fields(&self) -> Vec<(&'static str, Value)>;
+}
+
+/// A program, and which Kubernetes it is of.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// Release whose behaviour it has, `1.37.1`.
+    pub version: String,
+    /// Release that it emulates, `1.37`.
+    pub emulated: String,
+    /// When it started.
+    pub started: Timestamp,
+    /// The program's clock.
+    pub clock: Clock,
+}
+
+pub(super) struct Flagz {
+    program: String,
+    flags: BTreeMap<String, String>,
+}
+
+pub(super) fn flagz(program: &str, flags: BTreeMap<String, String>) -> Flagz {
+    Flagz { program: program.to_owned(), flags }
+}
+
+impl Structured for Flagz {
+    fn kind(&self) -> &'static str {
+        "Flagz"
+    }
+
+    fn name(&self) -> &str {
+        &self.program
+    }
+
+    fn text(&self) -> String {
+        self.flags.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![("flags", json!(self.flags))]
+    }
+}
+
+pub(super) struct Statusz {
+    program: String,
+    described: Described,
+    pub(super) paths: Vec<String>,
+}
+
+pub(super) fn statusz(program: &str, described: Described) -> Statusz {
+    Statusz { program: program.to_owned(), described, paths: Vec::new() }
+}
+
+impl Statusz {
+    fn up(&self) -> i64 {
+        let Described { started, clock, .. } = &self.described;
+        clock.now().duration_since(*started).as_secs().max(0)
+    }
+}
+
+impl Structured for Statusz {
+    fn kind(&self) -> &'static str {
+        "Statusz"
+    }
+
+    fn name(&self) -> &str {
+        &self.program
+    }
+
+    fn text(&self) -> String {
+        let Described { version, emulated, started, .. } = &self.described;
+        let (up, started) = (self.up(), started.strftime("%a %b %e %H:%M:%S UTC %Y"));
+        let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
+        let paths = self.paths.join(" ");
+        format!(
+            "\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\nBinary version: {version}\nEmulation \
+             version: {emulated}\nPaths: {paths}\n"
+        )
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let Described { version, emulated, started, .. } = &self.described;
+        vec![
+            ("startTime", json!(evenkeel_api::time::seconds(*started))),
+            ("uptimeSeconds", json!(self.up())),
+            // The field must be there; nothing here is Go.
+            ("goVersion", json!("")),
+            ("binaryVersion", json!(version)),
+            ("emulationVersion", json!(emulated)),
+            ("paths", json!(self.paths)),
+        ]
+    }
+}
+
+/// What a client wants of a page.
+#[derive(Debug, PartialEq)]
+enum Form {
+    Text,
+    Object { format: Format, version: &'static str, old: bool },
+}
+
+/// In the order of upstream's serializers.
+fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if accept.unwrap_or_default().trim().is_empty() {
+        return Some(Form::Text);
+    }
+    let json = |clause: &Clause| Format::Json {
+        pretty: clause.parameters.get("pretty").is_some_and(|p| p == "1") || pretty(headers, query),
+    };
+    clauses(headers).iter().find_map(|clause| {
+        let object = |format: Format| {
+            let (version, old) = asked(clause, kind)?;
+            Some(Form::Object { format, version, old })
+        };
+        let text = || (clause.covers("text", "plain") && plain(clause)).then_some(Form::Text);
+        clause
+            .covers("application", "json")
+            .then(|| object(json(clause)))
+            .flatten()
+            .or_else(|| {
+                clause.covers("application", "yaml").then(|| object(Format::Yaml)).flatten()
+            })
+            .or_else(text)
+    })
+}
+
+/// Which version of the object a client asks for, and whether there is a better one.
+fn asked(clause: &Clause, kind: &str) -> Option<(&'static str, bool)> {
+    let has = |name: &str, value: &str| clause.parameters.get(name).is_some_and(|v| v == value);
+    let version = VERSIONS.into_iter().find(|(version, _)| has("v", version));
+    version.filter(|_| has("g", GROUP) && has("as", kind))
+}
+
+fn plain(clause: &Clause) -> bool {
+    !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
+}
+
+/// The page, in the form that the request wants.
+pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Response<Bytes> {
+    let query = request.uri().query().unwrap_or_default();
+    match form(request.headers(), query, page.kind()) {
+        None => {
+            let (parts, ()) = request.clone().map(drop).into_parts();
+            let text = "only the following media types are accepted: application/json, application/yaml, text/plain";
+            status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text, &parts)
+        }
+        Some(Form::Text) => {
+            let kind = page.kind().to_lowercase();
+            let text = format!(
+                "\n{} {kind}\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
+                 guarantees and is for debugging purposes only.\n{}",
+                page.name(),
+                page.text()
+            );
+            serve::answer(StatusCode::OK, "text/plain; charset=utf-8", text)
+        }
+        Some(Form::Object { format, version, old }) => object(page, format, version, old),
+    }
+}
+
+fn object(page: &dyn Structured, format: Format, version: &str, old: bool) -> Response<Bytes> {
+    let kind = page.kind();
+    let mut object = Map::new();
+    object.insert("kind".to_owned(), json!(kind));
+    object.insert("apiVersion".to_owned(), json!(format!("{GROUP}/{version}")));
+    object.insert("metadata".to_owned(), json!({"name": page.name()}));
+    object.extend(page.fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    let body = match format.write(&object) {
+        Ok(body) => body,
+        Err(error) => return serve::plain(StatusCode::INTERNAL_SERVER_ERROR, &error),
+    };
+    let media_type = format!("{};g={GROUP};v={version};as={kind}", format.media_type());
+    let mut response = serve::answer(StatusCode::OK, &media_type, body);
+    if old {
+        let page = kind.to_lowercase();
+        let warning = format!(
+            "299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\""
+        );
+        if let Ok(warning) = HeaderValue::from_str(&warning) {
+            response.headers_mut().insert(header::WARNING, warning);
+        }
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Statusz {
+        let started: Timestamp = "2026-11-01T12:41:21.5Z".parse().unwrap();
+        let described = Described {
+            version: "1.37.1".to_owned(),
+            emulated: "1.37".to_owned(),
+            started,
+            clock: Clock::starting_at("2026-11-01T13:43:25Z".parse().unwrap()),
+        };
+        let mut page = statusz("kube-controller-manager", described);
+        page.paths = vec!["/configz".to_owned(), "/metrics".to_owned()];
+        page
+    }
+
+    fn get(accept: &str, agent: &str) -> Response<Bytes> {
+        let request = Request::get("/statusz").header("accept", accept).header("user-agent", agent);
+        answer(&page(), &request.body(Bytes::new()).unwrap())
+    }
+
+    fn text(response: &Response<Bytes>) -> String {
+        String::from_utf8(response.body().to_vec()).unwrap()
+    }
+
+    const OBJECT: &str = "g=config.k8s.io;as=Statusz";
+
+    #[tokio::test(start_paused = true)]
+    async fn text_is_for_people() {
+        let wanted = "\nkube-controller-manager statusz\nWarning: This endpoint is not meant to be machine parseable, has no \
+                      formatting compatibility guarantees and is for debugging purposes only.\n\nStarted: Sun Nov  1 12:41:21 \
+                      UTC 2026\nUp: 1 hr 02 min 03 sec\nBinary version: 1.37.1\nEmulation version: 1.37\nPaths: /configz \
+                      /metrics\n";
+        for accept in ["", " ", "*/*", "text/plain", "text/*", "application/json, text/plain;q=0.1"]
+        {
+            let response = get(accept, "");
+            assert_eq!(text(&response), wanted, "{accept}");
+            assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+        }
+        let unknown = format!("application/json;v=v9;{OBJECT},text/plain");
+        assert_eq!(text(&get(&unknown, "")), wanted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_for_who_asks_for_them() {
+        let old = get(&format!("application/json;v=v1alpha1;{OBJECT}"), "curl/8");
+        assert_eq!(
+            old.headers()["content-type"],
+            "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz"
+        );
+        assert_eq!(
+            old.headers()["warning"],
+            "299 - \"This version of the statusz endpoint is deprecated. Please use a newer version.\""
+        );
+        let object: Value = serde_json::from_str(&text(&old)).unwrap();
+        assert_eq!(
+            object,
+            json!({
+                "kind": "Statusz", "apiVersion": "config.k8s.io/v1alpha1",
+                "metadata": {"name": "kube-controller-manager"}, "startTime": "2026-11-01T12:41:21Z",
+                "uptimeSeconds": 3723, "goVersion": "", "binaryVersion": "1.37.1", "emulationVersion": "1.37",
+                "paths": ["/configz", "/metrics"],
+            })
+        );
+        let new = get(&format!("application/yaml;v=v1beta1;{OBJECT}"), "");
+        assert!(!new.headers().contains_key("warning"));
+        assert!(text(&new).contains("apiVersion: config.k8s.io/v1beta1\n"), "{}", text(&new));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_served_is_not_acceptable() {
+        let proto = "application/vnd.kubernetes.protobuf".to_owned();
+        let flagz = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz".to_owned();
+        let table = [
+            "application/json".to_owned(),
+            "text/html".to_owned(),
+            format!("application/json;v=v9;{OBJECT}"),
+            format!("text/plain;v=v1beta1;{OBJECT}"),
+            proto,
+            flagz,
+        ];
+        for accept in table {
+            let response = get(&accept, "");
+            assert_eq!(response.status(), 406, "{accept}");
+            let status: Value = serde_json::from_str(&text(&response)).unwrap();
+            assert_eq!(status["reason"], "NotAcceptable");
+            assert_eq!(status["code"], 406);
+        }
+    }
+
+    #[test]
+    fn flags_are_shown_in_both_forms() {
+        let flags = [("v", "2"), ("profiling", "true")];
+        let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let page = flagz("kube-scheduler", flags.into());
+        assert_eq!(page.text(), "profiling=true\nv=2\n");
+        assert_eq!(page.fields(), [("flags", json!({"profiling": "true", "v": "2"}))]);
+    }
+}
