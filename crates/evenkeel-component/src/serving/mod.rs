@@ -20,8 +20,8 @@ use evenkeel_runtime::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health. The port is taken at once, so that a
-/// port in use is told at the start; it is served by those who do not lead, too.
+/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health; returns its address. The port is taken
+/// at once, so that a port in use is told at the start; it is served by those who do not lead, too.
 ///
 /// # Errors
 /// When a certificate or a kubeconfig cannot be read, the cluster cannot be asked whom to believe and that is not
@@ -33,7 +33,7 @@ pub async fn add(
     routes: Routes,
     pages: Pages,
     clock: &Clock,
-) -> Result<()> {
+) -> Result<SocketAddr> {
     let trust = Trust::default();
     let tls = Arc::new(transport::tls(program, options, &trust)?);
     let (guard, lookup) = guard::of(manager, program, options, &trust, clock).await?;
@@ -41,6 +41,7 @@ pub async fn add(
     let address = SocketAddr::new(options.address, options.port);
     let listener = serve::listen(address, options.share_address, options.share_port)
         .with_context(|| format!("failed to listen on {address}"))?;
+    let address = listener.local_addr()?;
     tracing::info!(%address, "Serving securely");
     let streams = ServerOptions { http2_streams: options.http2_streams.unwrap_or_default() };
     let clock = clock.clone();
@@ -54,5 +55,5 @@ pub async fn add(
         tasks.join().await;
         Ok(())
     });
-    Ok(())
+    Ok(address)
 }

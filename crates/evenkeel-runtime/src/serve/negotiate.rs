@@ -88,7 +88,7 @@ impl Format {
     }
 }
 
-/// How an error is written: as the client wants it, or as JSON.
+/// How an error is written: as the client wants it, or as JSON for people.
 pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     let json = Format::Json { pretty: pretty(headers, query) };
     let forms = [("json", json), ("yaml", Format::Yaml)];
@@ -96,11 +96,11 @@ pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
         !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
     };
     let wanted = clauses(headers);
-    let mut wanted = wanted.iter().filter(|clause| plain(clause));
-    let found = wanted.find_map(|clause| {
+    let found = wanted.iter().filter(|clause| plain(clause)).find_map(|clause| {
         forms.iter().find(|(sub, _)| clause.covers("application", sub)).map(|(_, form)| *form)
     });
-    found.unwrap_or(json)
+    let other = if wanted.is_empty() { json } else { Format::Json { pretty: true } };
+    found.unwrap_or(other)
 }
 
 /// Whether a person reads the answer: when it is asked for so, or by a browser or one of the usual tools.
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn errors_are_json_unless_yaml_is_preferred() {
-        let json = Format::Json { pretty: false };
+        let (json, people) = (Format::Json { pretty: false }, Format::Json { pretty: true });
         let table = [
             ("application/yaml", Format::Yaml),
             ("application/json", json),
-            ("text/html", json),
+            ("text/html", people),
             ("text/html, */*;q=0.1", json),
             ("application/vnd.kubernetes.protobuf, application/yaml", Format::Yaml),
-            ("application/yaml;as=Table;g=meta.k8s.io;v=v1", json),
+            ("application/yaml;as=Table;g=meta.k8s.io;v=v1", people),
             ("", json),
         ];
         for (accept, wanted) in table {

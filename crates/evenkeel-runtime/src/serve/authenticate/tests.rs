@@ -1,7 +1,8 @@
 use super::*;
 use http::HeaderMap;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair,
 };
 
 /// A CA, and the certificates that it signs.
@@ -23,6 +24,7 @@ impl Ca {
 
     fn sign(&self, name: &str, group: &[&str]) -> Vec<CertificateDer<'static>> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
         if !name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, name);
         }

@@ -1,0 +1,5 @@
+//! What goes beyond one module.
+
+mod client;
+mod serving;
+mod world;
