@@ -168,8 +168,6 @@ fn pages(options: &Options, manager: &Manager, clock: &Clock) -> Pages {
     }
 }
 
-}
-
 fn pace(options: &Options) -> Pace {
     let third = options.shutdown_timeout / 3;
     Pace {

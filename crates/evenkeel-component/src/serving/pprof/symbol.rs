@@ -19,7 +19,9 @@ pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
         .split('+')
         .filter_map(|address| usize::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok());
     for address in addresses.take(MOST) {
-        backtrace::resolve(std::ptr::without_provenance_mut(address), |symbol| {
+        // It takes the address for one to return to, and looks before it.
+        let after = std::ptr::without_provenance_mut(address.saturating_add(1));
+        backtrace::resolve(after, |symbol| {
             if let Some(name) = symbol.name() {
                 // Writing into a String cannot fail.
                 let _ = writeln!(text, "{address:#x} {name:#}");
