@@ -16,6 +16,9 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot};
 
+/// What somebody shows: a certificate, and headers.
+type Identity = (Option<Credential>, Vec<(&'static str, &'static str)>);
+
 /// A cluster on a socket.
 pub(crate) struct World {
     pub(crate) client: Client,
@@ -119,10 +122,8 @@ impl World {
         self.client.raw(request).await.unwrap();
     }
 
-    /// Who may ask, as the recorded answers name them: a certificate, and headers.
-    pub(crate) fn identities(
-        &self,
-    ) -> BTreeMap<&'static str, (Option<Credential>, Vec<(&'static str, &'static str)>)> {
+    /// Who may ask, as the recorded answers name them.
+    pub(crate) fn identities(&self) -> BTreeMap<&'static str, Identity> {
         let reader = ("authorization", "Bearer reader-token");
         let proxy = self.proxies.sign("front-proxy", "");
         let mallory = self.others.sign("mallory", "");
