@@ -125,7 +125,7 @@ mod tests {
             ("example", &own),
         ];
         for (name, wanted) in table {
-            assert_eq!(names.find(name).cert.first().map(|c| c.as_ref()), wanted.leaf(), "{name}");
+            assert_eq!(names.find(name).cert.first().map(AsRef::as_ref), wanted.leaf(), "{name}");
         }
         let addresses: Vec<_> = names.addresses().map(|(address, _)| address).collect();
         assert_eq!(addresses, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
