@@ -16,6 +16,7 @@ pub mod name;
 mod owner;
 pub mod protobuf;
 pub mod quantity;
+pub mod quota;
 pub mod requests;
 pub mod selector;
 pub mod status;

@@ -123,6 +123,12 @@ impl Quantity {
         Self::new(self.nanos().saturating_sub(other.nanos()), format)
     }
 
+    /// The next whole number of units, away from zero.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        Self::new(div_away(self.nanos(), NANO).saturating_mul(NANO), self.format)
+    }
+
     /// The opposite.
     #[must_use]
     pub fn negated(self) -> Self {

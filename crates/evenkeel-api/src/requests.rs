@@ -16,12 +16,27 @@ pub type Defaults = [(&'static str, Quantity)];
 /// The requests of a whole pod: the containers' sum, or what the init containers need at their peak if that is more
 /// (sidecars run on beside everything after them), the pod-level figures in place of them, and the overhead on top.
 pub fn of_pod<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    let mut total = aggregate(pod, |container, status| of_container(container, status, defaults));
+    if let Some(whole) = &pod.spec.resources {
+        replace_pod_level(&mut total, &whole.requests);
+    }
+    for (name, amount) in pod.spec.overhead.iter() {
+        add(&mut total, &[(name, *amount)]);
+    }
+    total
+}
+
+/// What a pod's containers come to, each taken as `pick` says: their sum, or the init containers' peak where that is more
+/// (KEP-753).
+pub fn aggregate<'a>(
+    pod: &'a Pod,
+    pick: impl Fn(&'a Container, Option<&'a ContainerStatus>) -> Amounts<'a>,
+) -> Amounts<'a> {
     let spec = &pod.spec;
     let statuses =
         || pod.status.container_statuses.iter().chain(&*pod.status.init_container_statuses);
     let container = |container: &'a Container| {
-        let status = statuses().find(|status| status.name == container.name);
-        of_container(container, status, defaults)
+        pick(container, statuses().find(|status| status.name == container.name))
     };
     let (mut total, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for one in &spec.containers {
@@ -39,16 +54,15 @@ pub fn of_pod<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
         raise(&mut peak, &needed);
     }
     raise(&mut total, &peak);
-    if let Some(whole) = &spec.resources {
-        for (name, amount) in whole.requests.iter().filter(|(name, _)| pod_level(name)) {
-            total.retain(|(own, _)| *own != name);
-            total.push((name, *amount));
-        }
-    }
-    for (name, amount) in spec.overhead.iter() {
-        add(&mut total, &[(name, *amount)]);
-    }
     total
+}
+
+/// Puts what is set for the pod as a whole in the place of the containers' figures.
+pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: &'a Map<Quantity>) {
+    for (name, amount) in whole.iter().filter(|(name, _)| pod_level(name)) {
+        total.retain(|(own, _)| *own != name);
+        total.push((name, *amount));
+    }
 }
 
 /// A container's requests; during an in-place resize the most of what is wished, set aside and in force.
@@ -72,16 +86,18 @@ fn of_container<'a>(
     amounts
 }
 
-fn amounts(map: &Map<Quantity>) -> Amounts<'_> {
+/// The entries of a map.
+pub fn amounts(map: &Map<Quantity>) -> Amounts<'_> {
     map.iter().map(|(name, amount)| (name, *amount)).collect()
 }
 
 /// Which resources may be set for a pod as a whole (KEP-2837).
-fn pod_level(name: &str) -> bool {
+pub(crate) fn pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
+/// Adds amounts by name.
+pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     for (name, amount) in more {
         match to.iter_mut().find(|(own, _)| own == name) {
             Some((_, sum)) => *sum = sum.plus(*amount),
@@ -90,7 +106,8 @@ fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     }
 }
 
-fn raise<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
+/// Makes each amount at least what `least` has.
+pub(crate) fn raise<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
     for (name, amount) in least {
         match to.iter_mut().find(|(own, _)| own == name) {
             Some((_, own)) => *own = (*own).max(*amount),

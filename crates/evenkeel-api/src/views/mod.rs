@@ -17,6 +17,8 @@ mod persistent_volume_claim;
 mod pod;
 mod replica_set;
 mod replication_controller;
+mod resource_claim;
+mod resource_quota;
 mod service;
 mod volume;
 
@@ -50,17 +52,25 @@ pub use node::{
     NodeSystemInfo, Taint,
 };
 pub use persistent_volume_claim::{
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
     VolumeResourceRequirements,
 };
 pub use pod::{
-    Pod, PodCondition, PodIp, PodReadinessGate, PodResourceClaim, PodSchedulingGate,
+    Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim, PodSchedulingGate,
     PodSchedulingGroup, PodSpec, PodStatus,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{
     ReplicationController, ReplicationControllerCondition, ReplicationControllerSpec,
     ReplicationControllerStatus,
+};
+pub use resource_claim::{
+    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceRequest, DeviceSubRequest, ExactDeviceRequest,
+    ResourceClaim, ResourceClaimSpec,
+};
+pub use resource_quota::{
+    LimitRange, LimitRangeItem, LimitRangeSpec, ResourceQuota, ResourceQuotaSpec,
+    ResourceQuotaStatus, ScopeSelector, ScopedResourceSelectorRequirement,
 };
 pub use service::{
     ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServicePort,

@@ -35,6 +35,8 @@ message! {
         storage_class_name: Option<Box<str>> = 5 "storageClassName",
         /// `Filesystem` or `Block`.
         volume_mode: Box<str> = 6 "volumeMode",
+        /// Class of what may change of its volume, empty for none.
+        volume_attributes_class_name: Box<str> = 9 "volumeAttributesClassName",
     }
 }
 
@@ -57,5 +59,19 @@ message! {
         access_modes: Box<[Box<str>]> = 2 "accessModes",
         /// How big it is.
         capacity: Map<Quantity> = 3 "capacity",
+        /// How big it is being made.
+        allocated_resources: Map<Quantity> = 5 "allocatedResources",
+        /// The class of attributes in force, empty for none.
+        current_volume_attributes_class_name: Box<str> = 8 "currentVolumeAttributesClassName",
+        /// A change of class that is under way.
+        modify_volume_status: Option<Box<ModifyVolumeStatus>> = 9 "modifyVolumeStatus",
+    }
+}
+
+message! {
+    /// A change of a volume's attributes.
+    pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
+        /// The class that it shall have.
+        target_volume_attributes_class_name: Box<str> = 1 "targetVolumeAttributesClassName",
     }
 }

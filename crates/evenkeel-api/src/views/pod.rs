@@ -115,6 +115,8 @@ message! {
         qos_class: Box<str> = 9 "qosClass",
         /// State of an in-place resize.
         resize: Box<str> = 14 "resize",
+        /// The claim made for extended resources that are devices.
+        extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>> = 18 "extendedResourceClaimStatus",
         /// Resources in force for the pod as a whole.
         resources: Option<Box<ResourceRequirements>> = 20 "resources",
         /// Resources set aside for the pod as a whole.
@@ -175,6 +177,14 @@ message! {
         resource_claim_name: Box<str> = 3 "resourceClaimName",
         /// What a claim is made from.
         resource_claim_template_name: Box<str> = 4 "resourceClaimTemplateName",
+    }
+}
+
+message! {
+    /// A claim made for extended resources.
+    pub struct PodExtendedResourceClaimStatus("k8s.io.api.core.v1.PodExtendedResourceClaimStatus") {
+        /// Its name.
+        resource_claim_name: Box<str> = 2 "resourceClaimName",
     }
 }
 

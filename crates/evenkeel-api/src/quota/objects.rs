@@ -1,0 +1,78 @@
+//! What Services and claims to volumes count.
+
+use super::Usage;
+use crate::{
+    quantity::Quantity,
+    views::{PersistentVolumeClaim, Service},
+};
+
+const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+const STORAGE: &str = "requests.storage";
+const CLAIMS: &str = "persistentvolumeclaims";
+/// Where a claim's class stood before there was a field for it.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+pub(super) fn services_track(name: &str) -> bool {
+    matches!(name, "services" | "services.nodeports" | "services.loadbalancers")
+}
+
+pub(super) fn service(service: &Service, usage: &mut Usage) {
+    let count = |number: usize| Quantity::from_units(i64::try_from(number).unwrap_or(i64::MAX));
+    let ports = &service.spec.ports;
+    let (node_ports, balancers) = match &*service.spec.type_ {
+        "NodePort" => (ports.len(), 0),
+        "LoadBalancer" if service.spec.allocate_load_balancer_node_ports == Some(false) => {
+            (ports.iter().filter(|port| port.node_port != 0).count(), 1)
+        }
+        "LoadBalancer" => (ports.len(), 1),
+        _ => (0, 0),
+    };
+    usage.set("services", count(1));
+    usage.set("services.nodeports", count(node_ports));
+    usage.set("services.loadbalancers", count(balancers));
+}
+
+/// The type, where that takes ports or load balancers; empty otherwise.
+pub fn service_type(service: &Service) -> &str {
+    match &*service.spec.type_ {
+        limited @ ("NodePort" | "LoadBalancer") => limited,
+        _ => "",
+    }
+}
+
+pub(super) fn volume_claims_track(name: &str) -> bool {
+    let of_class = |(_, what): (&str, &str)| matches!(what, STORAGE | CLAIMS);
+    matches!(name, STORAGE | CLAIMS) || name.rsplit_once(OF_CLASS).is_some_and(of_class)
+}
+
+pub(super) fn volume_claim(claim: &PersistentVolumeClaim, usage: &mut Usage) {
+    let mut charge = |what: &str, amount: Quantity| {
+        let annotated = claim.meta.annotations.get(CLASS_ANNOTATION);
+        let class = annotated.or(claim.spec.storage_class_name.as_deref()).unwrap_or_default();
+        if !class.is_empty() {
+            usage.set(format!("{class}{OF_CLASS}{what}"), amount);
+        }
+        usage.set(what, amount);
+    };
+    charge(CLAIMS, Quantity::from_units(1));
+    let Some(asked) = claim.spec.resources.requests.get("storage") else { return };
+    // While it grows, or when it cannot shrink back, what is set aside counts (KEP-1790).
+    let set_aside = claim.status.allocated_resources.get("storage").copied();
+    let most = set_aside.filter(|set_aside| set_aside > asked).unwrap_or(*asked);
+    charge(STORAGE, most.rounded_up());
+}
+
+/// The classes of attributes that the claim has, had, or is getting.
+pub fn volume_classes(claim: &PersistentVolumeClaim) -> Vec<&str> {
+    let status = &claim.status;
+    let target = status.modify_volume_status.as_ref();
+    let mut classes = vec![
+        &*claim.spec.volume_attributes_class_name,
+        &*status.current_volume_attributes_class_name,
+        target.map_or("", |target| &*target.target_volume_attributes_class_name),
+    ];
+    classes.retain(|class| !class.is_empty());
+    classes.sort_unstable();
+    classes.dedup();
+    classes
+}

@@ -1,0 +1,56 @@
+//! Scopes: which objects a quota looks at.
+
+use super::{Item, objects, pods};
+use crate::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
+use std::borrow::Cow;
+
+/// The scopes of a quota, from both fields that say them.
+pub(super) fn all(
+    spec: &ResourceQuotaSpec,
+) -> impl Iterator<Item = Cow<'_, ScopedResourceSelectorRequirement>> {
+    let plain = spec.scopes.iter().map(|scope| {
+        Cow::Owned(ScopedResourceSelectorRequirement {
+            scope_name: scope.clone(),
+            operator: "Exists".into(),
+            values: Box::default(),
+        })
+    });
+    let selected = spec.scope_selector.iter().flat_map(|selector| &selector.match_expressions);
+    plain.chain(selected.map(Cow::Borrowed))
+}
+
+/// Whether the object is in the scope. What is neither a pod nor a claim to a volume is in none.
+pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
+    match (item, &*requirement.scope_name) {
+        (Item::Pod(pod), "Terminating") => pods::is_terminating(pod),
+        (Item::Pod(pod), "NotTerminating") => !pods::is_terminating(pod),
+        (Item::Pod(pod), "BestEffort") => pods::is_best_effort(pod),
+        (Item::Pod(pod), "NotBestEffort") => !pods::is_best_effort(pod),
+        (Item::Pod(pod), "CrossNamespacePodAffinity") => pods::looks_into_other_namespaces(pod),
+        (Item::Pod(pod), "PriorityClass") => {
+            let class = &*pod.spec.priority_class_name;
+            selects(requirement, Some(class).filter(|class| !class.is_empty()))
+        }
+        (Item::VolumeClaim(claim), "VolumeAttributesClass") => {
+            let classes = objects::volume_classes(claim);
+            if classes.is_empty() {
+                selects(requirement, None)
+            } else {
+                classes.into_iter().any(|class| selects(requirement, Some(class)))
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Whether the requirement is met by this value, or by there being none.
+fn selects(requirement: &ScopedResourceSelectorRequirement, value: Option<&str>) -> bool {
+    let listed = |value: &str| requirement.values.iter().any(|listed| **listed == *value);
+    match &*requirement.operator {
+        "In" => value.is_some_and(listed),
+        "NotIn" => !value.is_some_and(listed),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        _ => false,
+    }
+}

@@ -1,0 +1,85 @@
+//! Amounts by name, and what is done with them.
+
+use crate::{map::Map, quantity::Quantity};
+use std::{collections::BTreeMap, fmt};
+
+/// Amounts by name, in order of name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage(BTreeMap<Box<str>, Quantity>);
+
+impl Usage {
+    /// The amount of `name`.
+    pub fn get(&self, name: &str) -> Option<Quantity> {
+        self.0.get(name).copied()
+    }
+
+    /// Makes `name` this amount.
+    pub fn set(&mut self, name: impl Into<Box<str>>, amount: Quantity) {
+        self.0.insert(name.into(), amount);
+    }
+
+    /// Entries in order of name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(name, amount)| (&**name, *amount))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds amounts by name.
+    pub fn add(&mut self, more: &Self) {
+        for (name, amount) in &more.0 {
+            match self.0.get_mut(name) {
+                Some(sum) => *sum += *amount,
+                None => drop(self.0.insert(name.clone(), *amount)),
+            }
+        }
+    }
+
+    /// What is here beyond `less`: never less than nothing.
+    #[must_use]
+    pub fn beyond(&self, less: &Self) -> Self {
+        let rest = |name: &str, amount: Quantity| {
+            let rest = less.get(name).map_or(amount, |less| amount.minus(less));
+            if rest.sign() > 0 { rest } else { Quantity::ZERO }
+        };
+        self.0.iter().map(|(name, amount)| (name.clone(), rest(name, *amount))).collect()
+    }
+
+    /// Keeps those entries for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, Quantity) -> bool) {
+        self.0.retain(|name, amount| keep(name, *amount));
+    }
+
+    /// These entries alone.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
+        self.0.iter().filter(|(name, _)| keep(name)).map(|(n, a)| (n.clone(), *a)).collect()
+    }
+}
+
+impl<N: Into<Box<str>>> FromIterator<(N, Quantity)> for Usage {
+    /// A later entry of the same name wins.
+    fn from_iter<I: IntoIterator<Item = (N, Quantity)>>(entries: I) -> Self {
+        Self(entries.into_iter().map(|(name, amount)| (name.into(), amount)).collect())
+    }
+}
+
+impl From<&Map<Quantity>> for Usage {
+    fn from(map: &Map<Quantity>) -> Self {
+        map.iter().map(|(name, amount)| (name, *amount)).collect()
+    }
+}
+
+impl fmt::Display for Usage {
+    /// `cpu=1,memory=2Gi`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, amount)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{name}={amount}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! ResourceQuotas and LimitRanges: what a namespace may use.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::Map;
+use crate::quantity::Quantity;
+
+message! {
+    /// How much a namespace may use in all.
+    pub struct ResourceQuota("k8s.io.api.core.v1.ResourceQuota") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What is allowed.
+        spec: ResourceQuotaSpec = 2 "spec",
+        /// What is used.
+        status: ResourceQuotaStatus = 3 "status",
+    }
+}
+
+view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", true);
+
+message! {
+    /// What is allowed.
+    pub struct ResourceQuotaSpec("k8s.io.api.core.v1.ResourceQuotaSpec") {
+        /// At most, by name.
+        hard: Map<Quantity> = 1 "hard",
+        /// Only what is in all of these scopes counts.
+        scopes: Box<[Box<str>]> = 2 "scopes",
+        /// Only what is in all of these scopes counts, either.
+        scope_selector: Option<Box<ScopeSelector>> = 3 "scopeSelector",
+    }
+}
+
+message! {
+    /// What is used.
+    pub struct ResourceQuotaStatus("k8s.io.api.core.v1.ResourceQuotaStatus") {
+        /// What is enforced.
+        hard: Map<Quantity> = 1 "hard",
+        /// What is used of it.
+        used: Map<Quantity> = 2 "used",
+    }
+}
+
+message! {
+    /// Scopes.
+    pub struct ScopeSelector("k8s.io.api.core.v1.ScopeSelector") {
+        /// All of which must hold.
+        match_expressions: Box<[ScopedResourceSelectorRequirement]> = 1 "matchExpressions",
+    }
+}
+
+message! {
+    /// One scope.
+    pub struct ScopedResourceSelectorRequirement("k8s.io.api.core.v1.ScopedResourceSelectorRequirement") {
+        /// Its name, such as `PriorityClass`.
+        scope_name: Box<str> = 1 "scopeName",
+        /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+        operator: Box<str> = 2 "operator",
+        /// With what.
+        values: Box<[Box<str>]> = 3 "values",
+    }
+}
+
+message! {
+    /// What each object of a namespace may use.
+    pub struct LimitRange("k8s.io.api.core.v1.LimitRange") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The limits.
+        spec: LimitRangeSpec = 2 "spec",
+    }
+}
+
+view!(LimitRange, "", "v1", "LimitRange", "limitranges", true);
+
+message! {
+    /// Limits.
+    pub struct LimitRangeSpec("k8s.io.api.core.v1.LimitRangeSpec") {
+        /// By what they limit.
+        limits: Box<[LimitRangeItem]> = 1 "limits",
+    }
+}
+
+message! {
+    /// Limits of one sort of thing.
+    pub struct LimitRangeItem("k8s.io.api.core.v1.LimitRangeItem") {
+        /// `Pod`, `Container` or `PersistentVolumeClaim`.
+        type_: Box<str> = 1 "type",
+        /// At most.
+        max: Map<Quantity> = 2 "max",
+        /// At least.
+        min: Map<Quantity> = 3 "min",
+        /// Limits of those that name none.
+        default: Map<Quantity> = 4 "default",
+        /// Requests of those that name none.
+        default_request: Map<Quantity> = 5 "defaultRequest",
+        /// How many times its request a limit may be.
+        max_limit_request_ratio: Map<Quantity> = 6 "maxLimitRequestRatio",
+    }
+}
