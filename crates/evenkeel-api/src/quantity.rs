@@ -123,6 +123,13 @@ impl Quantity {
         Self::new(self.nanos().saturating_sub(other.nanos()), format)
     }
 
+    /// So many times it.
+    #[must_use]
+    pub fn times(self, number: usize) -> Self {
+        let number = i128::try_from(number).unwrap_or(i128::MAX);
+        Self::new(self.nanos().saturating_mul(number), self.format)
+    }
+
     /// The next whole number of units, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {

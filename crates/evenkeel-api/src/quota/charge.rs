@@ -69,10 +69,8 @@ pub fn charge(
     quotas: &[ResourceQuota],
     request: &Request<'_>,
 ) -> Result<Vec<Option<Usage>>, Refusal> {
-    let concerned: Vec<bool> = quotas
-        .iter()
-        .map(|quota| concerns(quota, request, &request.new))
-        .collect();
+    let concerned: Vec<bool> =
+        quotas.iter().map(|quota| concerns(quota, request, &request.new)).collect();
     for (quota, _) in quotas.iter().zip(&concerned).filter(|(_, concerned)| **concerned) {
         check(quota, request)?;
     }

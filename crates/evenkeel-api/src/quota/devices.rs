@@ -100,7 +100,8 @@ fn devices(claim: &ResourceClaim) -> BTreeMap<&str, i64> {
     let mut total: BTreeMap<&str, i64> = BTreeMap::new();
     for request in &claim.spec.devices.requests {
         let mut most: BTreeMap<&str, i64> = BTreeMap::new();
-        if let Some(exactly) = request.exactly.as_deref().filter(|_| request.first_available.is_empty())
+        if let Some(exactly) =
+            request.exactly.as_deref().filter(|_| request.first_available.is_empty())
         {
             most.insert(&exactly.device_class_name, count(&exactly.allocation_mode, exactly.count));
         }

@@ -38,6 +38,12 @@ impl Usage {
         }
     }
 
+    /// So many times these amounts.
+    #[must_use]
+    pub fn times(&self, number: usize) -> Self {
+        self.0.iter().map(|(name, amount)| (name.clone(), amount.times(number))).collect()
+    }
+
     /// What is here beyond `less`: never less than nothing.
     #[must_use]
     pub fn beyond(&self, less: &Self) -> Self {

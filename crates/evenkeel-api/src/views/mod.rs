@@ -52,12 +52,12 @@ pub use node::{
     NodeSystemInfo, Taint,
 };
 pub use persistent_volume_claim::{
-    ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    VolumeResourceRequirements,
+    ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus, VolumeResourceRequirements,
 };
 pub use pod::{
-    Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim, PodSchedulingGate,
-    PodSchedulingGroup, PodSpec, PodStatus,
+    Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim,
+    PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{

@@ -58,8 +58,6 @@ message! {
         ip_families: Box<[Box<str>]> = 19 "ipFamilies",
         /// How many families.
         ip_family_policy: Box<str> = 17 "ipFamilyPolicy",
-        /// Whether a load balancer's ports get ports of the nodes; they do when absent.
-        allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
         /// `Cluster` or `Local`.
         internal_traffic_policy: Box<str> = 22 "internalTrafficPolicy",
         /// Which endpoints are preferred.
