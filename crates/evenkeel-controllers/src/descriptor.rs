@@ -4,6 +4,7 @@
 
 use crate::{
     apps, batch, core,
+    monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
 };
@@ -102,6 +103,8 @@ pub struct ControllerContext {
     pub resources: Resources,
     /// Where a controller may put a check of its own, under its name; one that passes stands there otherwise.
     pub health: Health,
+    /// Watches of every kind there is.
+    pub(crate) monitors: Monitors,
 }
 
 impl ControllerContext {
@@ -114,6 +117,7 @@ impl ControllerContext {
         options: Options,
     ) -> Self {
         Self {
+            monitors: Monitors::new(&env),
             env,
             clients,
             tasks,
@@ -191,6 +195,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::node_lifecycle::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
+        core::resource_quota::DESCRIPTOR,
         core::root_ca::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
         core::service_account_token::DESCRIPTOR,

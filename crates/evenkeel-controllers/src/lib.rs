@@ -11,6 +11,7 @@ mod claim;
 mod conditions;
 #[cfg(test)]
 mod fixtures;
+mod monitors;
 mod owned;
 mod pods;
 mod victims;

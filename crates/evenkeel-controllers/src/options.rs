@@ -50,6 +50,8 @@ pub struct Options {
     pub replicaset: apps::replicaset::Options,
     /// Of the replicationcontroller controller.
     pub replicationcontroller: apps::replicationcontroller::Options,
+    /// Of the controller of quotas.
+    pub resource_quota: core::resource_quota::Options,
     /// Of the publisher of the cluster's CA.
     pub root_ca: core::root_ca::Options,
     /// Of the token controller.
@@ -69,6 +71,7 @@ impl Options {
             namespace: core::namespace::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),
+            resource_quota: core::resource_quota::Options::read(flags),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
             service_account_token: core::service_account_token::Options::read(flags),

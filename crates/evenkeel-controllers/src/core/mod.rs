@@ -1,9 +1,10 @@
-//! Controllers of the core: garbage, namespaces, service accounts, the cluster's CA, nodes.
+//! Controllers of the core: garbage, namespaces, service accounts, quotas, the cluster's CA, nodes.
 
 pub mod garbage_collector;
 pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_lifecycle;
+pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_account_token;

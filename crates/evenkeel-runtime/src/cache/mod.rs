@@ -133,6 +133,11 @@ impl<V: View> Cache<V> {
         store.namespace(namespace).map(|table| table.iter().cloned().collect()).unwrap_or_default()
     }
 
+    /// How many objects one namespace has.
+    pub fn count(&self, namespace: &str) -> usize {
+        self.shared.read().namespace(namespace).map_or(0, store::Table::len)
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.shared.read().len()

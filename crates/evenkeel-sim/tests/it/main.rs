@@ -3,6 +3,7 @@
 mod deletion;
 mod fixtures;
 mod jobs;
+mod quotas;
 mod repeat;
 mod replicas;
 mod rest;

@@ -17,6 +17,7 @@ pub use once::Snapshot;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
+    monitors::Monitors,
     options::Flags,
 };
 use evenkeel_runtime::{
@@ -32,17 +33,8 @@ use evenkeel_runtime::{
 };
 use graph::{Graph, Uid, Work};
 use prometheus::IntCounter;
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
-
-/// How often new and gone resources are looked for.
-const DISCOVERY: Duration = Duration::from_secs(30);
-
-/// How long the start waits for every watch; a broken custom resource must not hold up all others.
-const SYNC: Duration = Duration::from_secs(30);
 
 /// What the controller can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +76,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     if options.enabled {
         let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
         let collector = GarbageCollector::new(
-            &context.env,
+            context,
             client,
             options.concurrent_syncs,
             metrics::register(&context.registry, sync_errors()),
         );
+        context.monitors.follow(&context.tasks, collector.clone());
         let inspect: Arc<dyn Inspect> = Arc::new(collector.clone());
         context.env.introspection.add(&inspect);
         let stop = context.tasks.token();
@@ -109,7 +102,7 @@ struct Shared {
     client: Client,
     events: Recorder,
     graph: Mutex<Graph>,
-    discovered: Mutex<Arc<Discovered>>,
+    monitors: Monitors,
     delete: Queue<Uid>,
     orphan: Queue<Uid>,
     workers: usize,
@@ -129,7 +122,13 @@ fn sync_errors() -> IntCounter {
 
 impl GarbageCollector {
     /// A collector that writes with `client`, with this many workers for each of its queues.
-    fn new(env: &Env, client: Client, workers: usize, sync_errors: IntCounter) -> Self {
+    fn new(
+        context: &ControllerContext,
+        client: Client,
+        workers: usize,
+        sync_errors: IntCounter,
+    ) -> Self {
+        let env = &context.env;
         Self(Arc::new(Shared {
             env: env.clone(),
             events: Recorder::new(
@@ -139,7 +138,7 @@ impl GarbageCollector {
             ),
             client,
             graph: Mutex::default(),
-            discovered: Mutex::default(),
+            monitors: context.monitors.clone(),
             delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
             orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
             workers,
@@ -154,10 +153,6 @@ impl GarbageCollector {
         // Ends after the workers: their last events are still written.
         let late = Tasks::new();
         self.0.events.start(&late);
-        let monitoring = self.clone();
-        let stopping = stop.clone();
-        tasks
-            .spawn("garbage collector monitors", async move { monitoring.monitor(stopping).await });
         for _ in 0..self.0.workers {
             for job in [Job::Delete, Job::Orphan] {
                 let worker = self.clone();
@@ -207,7 +202,7 @@ impl GarbageCollector {
     }
 
     fn discovered(&self) -> Arc<Discovered> {
-        self.0.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.monitors.discovered()
     }
 
     fn enqueue(&self, work: Work) {

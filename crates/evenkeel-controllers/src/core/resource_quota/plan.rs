@@ -1,0 +1,152 @@
+//! What a quota's status should say.
+
+use crate::wire;
+use evenkeel_api::{
+    quantity::Quantity,
+    quota::{Classes, Item, Tracked, Usage, grace_ends, is_claim_of},
+    time::Timestamp,
+    views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
+};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Plan, Update},
+};
+use serde::{Serialize, Serializer};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// How long after a write it is counted again: caches may not have shown yet what was being made.
+const SURE: Duration = Duration::from_secs(10);
+
+/// A quota, and what there is in its namespace of what it limits.
+pub(super) struct Seen {
+    pub(super) quota: Arc<ResourceQuota>,
+    pub(super) classes: Classes,
+    pub(super) parts: Vec<Part>,
+}
+
+/// The objects of one kind.
+pub(super) struct Part {
+    pub(super) tracked: Arc<Tracked>,
+    pub(super) content: Content,
+}
+
+/// Objects, or their number where no more is needed.
+pub(super) enum Content {
+    Pods(Vec<Arc<Pod>>),
+    Services(Vec<Arc<Service>>),
+    VolumeClaims(Vec<Arc<PersistentVolumeClaim>>),
+    DeviceClaims(Vec<Arc<ResourceClaim>>, Vec<Arc<Pod>>),
+    Number(usize),
+}
+
+/// A quota's status as it is written.
+#[derive(Serialize)]
+struct Status<'a> {
+    #[serde(serialize_with = "amounts", skip_serializing_if = "Usage::is_empty")]
+    hard: &'a Usage,
+    #[serde(serialize_with = "amounts", skip_serializing_if = "Usage::is_empty")]
+    used: &'a Usage,
+}
+
+fn amounts<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
+}
+
+/// Writes what is used, where that or what is allowed has changed. What cannot be counted stays as it was.
+pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let quota = &seen.quota;
+    let hard = Usage::from(&quota.spec.hard);
+    let (hard_before, used_before) =
+        (Usage::from(&quota.status.hard), Usage::from(&quota.status.used));
+    let mut used = used_before.only(|name| hard.get(name).is_some());
+    for (name, amount) in counted(seen, now).iter() {
+        used.set(name, amount);
+    }
+    let mut plan = Plan::nothing();
+    if hard != hard_before || used != used_before {
+        let status = Status { hard: &hard, used: &used };
+        let body = wire::status_body(&**quota, &quota.meta.annotations, &status);
+        plan.push(Update::status(wire::target(&**quota), body));
+        plan.requeue_after(SURE);
+    }
+    if let Some(time) = overdue(seen, now) {
+        plan.requeue_after(time);
+    }
+    plan
+}
+
+/// What the quota limits, and of what nobody can tell how much there is.
+pub(super) fn describe(seen: &Seen) -> Description {
+    let mut told = Description::new();
+    let status = &seen.quota.status;
+    for (name, most) in seen.quota.spec.hard.iter() {
+        let used = status.used.get(name).map_or_else(|| "?".to_owned(), ToString::to_string);
+        told.fact(name, format!("{used} of {most}"));
+        if !seen.parts.iter().any(|part| part.tracked.tracks(name, &seen.classes)) {
+            told.fact("not counted", name);
+        }
+    }
+    told
+}
+
+/// What there is of all that the quota limits and that can be counted.
+fn counted(seen: &Seen, now: Timestamp) -> Usage {
+    let spec = &seen.quota.spec;
+    let mut total = Usage::default();
+    for part in &seen.parts {
+        let tracked = &*part.tracked;
+        let limited: BTreeSet<&str> = spec
+            .hard
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| tracked.tracks(name, &seen.classes))
+            .collect();
+        let mut used: Usage = limited.iter().map(|name| (*name, Quantity::ZERO)).collect();
+        let mut count = |item: Item<'_>, times: usize| {
+            if item.is_within(spec) {
+                let mut usage = item.usage(tracked, &seen.classes, now);
+                usage.retain(|name, _| limited.contains(name));
+                used.add(&usage.times(times));
+            }
+        };
+        match &part.content {
+            Content::Pods(pods) => pods.iter().for_each(|pod| count(Item::Pod(pod), 1)),
+            Content::Services(services) => {
+                services.iter().for_each(|service| count(Item::Service(service), 1));
+            }
+            Content::VolumeClaims(claims) => {
+                claims.iter().for_each(|claim| count(Item::VolumeClaim(claim), 1));
+            }
+            Content::DeviceClaims(claims, pods) => {
+                for claim in claims {
+                    count(Item::DeviceClaim(claim, pod_of(claim, claims, pods)), 1);
+                }
+            }
+            Content::Number(number) => count(Item::Plain, *number),
+        }
+        total.add(&used);
+    }
+    total
+}
+
+/// The pod whose extended resources a claim was made for.
+fn pod_of<'p>(
+    claim: &ResourceClaim,
+    claims: &[Arc<ResourceClaim>],
+    pods: &'p [Arc<Pod>],
+) -> Option<&'p Pod> {
+    let owner = claim.meta.controller()?;
+    let pod = pods.iter().find(|pod| pod.meta.uid == owner.uid)?;
+    is_claim_of(claim, pod, claims.iter().map(|claim| &**claim)).then_some(&**pod)
+}
+
+/// When the next pod outlives its grace, from when on nobody is charged for it.
+fn overdue(seen: &Seen, now: Timestamp) -> Option<Duration> {
+    let pods = seen.parts.iter().filter_map(|part| match &part.content {
+        Content::Pods(pods) => Some(pods),
+        _ => None,
+    });
+    let ends = pods.flatten().filter_map(|pod| grace_ends(pod)).filter(|end| *end >= now);
+    let left = Duration::try_from(ends.min()?.duration_since(now)).ok()?;
+    Some(left + Duration::from_secs(1))
+}

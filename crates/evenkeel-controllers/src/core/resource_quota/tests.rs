@@ -1,0 +1,153 @@
+use super::plan::{Content, Part, Seen, plan};
+use crate::fixtures::{T0, at, object};
+use evenkeel_api::{
+    View,
+    quota::{Classes, Tracked},
+    views::ResourceQuota,
+};
+use evenkeel_runtime::plan::Action;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
+    Arc::new(object(&json!({
+        "metadata": {"name": "q", "namespace": "ns", "resourceVersion": "7", "labels": {"a": "b"}},
+        "spec": {"hard": hard}, "status": status,
+    })))
+}
+
+fn part(group: &str, plural: &str, content: Content) -> Part {
+    Part { tracked: Arc::new(Tracked::new(group, plural).unwrap()), content }
+}
+
+fn all<V: View>(objects: &[Value]) -> Vec<Arc<V>> {
+    objects.iter().map(|value| Arc::new(object(value))).collect()
+}
+
+fn pods(pods: &[Value]) -> Part {
+    part("", "pods", Content::Pods(all(pods)))
+}
+
+fn pod(cpu: &str) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
+}
+
+fn seen(quota: Arc<ResourceQuota>, parts: Vec<Part>) -> Seen {
+    Seen { quota, classes: Classes::default(), parts }
+}
+
+/// The status that is written, if any is.
+fn status(seen: &Seen) -> Option<Value> {
+    let plan = plan(seen, T0);
+    let [Action::Update(update)] = &plan.actions[..] else {
+        assert!(plan.actions.is_empty(), "{plan:?}");
+        return None;
+    };
+    let body: Value = serde_json::from_slice(&update.body).expect("JSON");
+    assert_eq!(body["metadata"]["resourceVersion"], "7");
+    assert_eq!(body["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!((update.subresource, &*update.target.name), ("status", "q"));
+    Some(body["status"].clone())
+}
+
+#[test]
+fn everything_that_is_limited_is_counted() {
+    let hard = json!({"pods": "5", "cpu": "2", "secrets": "3", "count/secrets": "3", "count/widgets.example.com": "1", "unknown": "1"});
+    let parts = || {
+        vec![
+            pods(&[pod("500m"), pod("250m")]),
+            part("", "secrets", Content::Number(2)),
+            part("example.com", "widgets", Content::Number(0)),
+        ]
+    };
+    let used = json!({"pods": "2", "cpu": "750m", "secrets": "2", "count/secrets": "2", "count/widgets.example.com": "0"});
+    let first = status(&seen(quota(&hard, &json!({})), parts()));
+    assert_eq!(first, Some(json!({"hard": hard, "used": used})));
+    // Nothing is written that is so already, however it is written down.
+    let mut same = used.clone();
+    same["cpu"] = json!("0.75");
+    assert_eq!(status(&seen(quota(&hard, &json!({"hard": hard, "used": same})), parts())), None);
+}
+
+#[test]
+fn what_cannot_be_counted_stays_as_it_was_and_what_is_not_limited_goes() {
+    let hard = json!({"pods": "5", "secrets": "3"});
+    let before = json!({"hard": {"pods": "4", "services": "1"}, "used": {"pods": "1", "secrets": "2", "services": "1"}});
+    let written = status(&seen(quota(&hard, &before), vec![pods(&[])]));
+    assert_eq!(written, Some(json!({"hard": hard, "used": {"pods": "0", "secrets": "2"}})));
+}
+
+#[test]
+fn scopes_leave_out_what_is_not_in_them() {
+    let mut scoped = quota(&json!({"pods": "5", "secrets": "1"}), &json!({}));
+    Arc::make_mut(&mut scoped).spec.scopes = Box::new(["BestEffort".into()]);
+    let lazy = json!({"spec": {"containers": [{"name": "c"}]}});
+    let parts = vec![pods(&[pod("1"), lazy]), part("", "secrets", Content::Number(4))];
+    let written = status(&seen(scoped, parts)).expect("it is written");
+    assert_eq!(written["used"], json!({"pods": "1", "secrets": "0"}));
+}
+
+#[test]
+fn what_two_kinds_count_towards_is_added() {
+    let hard =
+        json!({"requests.example.com/gpu": "9", "gpu.deviceclass.resource.k8s.io/devices": "9"});
+    let class = object(
+        &json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}),
+    );
+    let pod = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "2"}}}]}});
+    let own = json!({"metadata": {"name": "own", "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]},
+        "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}}});
+    let other = json!({"metadata": {"name": "other"}, "spec": own["spec"]});
+    let claims = Content::DeviceClaims(all(&[own, other]), all(std::slice::from_ref(&pod)));
+    let seen = Seen {
+        quota: quota(&hard, &json!({})),
+        classes: [&class].into_iter().collect(),
+        parts: vec![pods(&[pod]), part("resource.k8s.io", "resourceclaims", claims)],
+    };
+    let used = status(&seen).expect("it is written")["used"].clone();
+    assert_eq!(
+        used,
+        json!({"requests.example.com/gpu": "4", "gpu.deviceclass.resource.k8s.io/devices": "4"})
+    );
+}
+
+#[test]
+fn overdue_pods_are_looked_at_again() {
+    let going = |seconds: i64| {
+        let meta =
+            json!({"deletionTimestamp": at(seconds).to_string(), "deletionGracePeriodSeconds": 30});
+        json!({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+    };
+    let hard = json!({"pods": "5"});
+    let status = json!({"hard": hard, "used": {"pods": "2"}});
+    let seen = seen(quota(&hard, &status), vec![pods(&[going(-40), going(-20), going(0)])]);
+    let plan = plan(&seen, T0);
+    assert_eq!(
+        plan.requeue,
+        Some(Duration::from_secs(11)),
+        "ten seconds until the next, and one over"
+    );
+    assert!(plan.actions.is_empty(), "of three, one is overdue already");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sum_is_that_of_the_pods_in_any_order(mut cpus in proptest::collection::vec(0i64..5000, 0..20)) {
+        let hard = json!({"requests.cpu": "100", "pods": "100"});
+        let written = |cpus: &[i64]| {
+            let objects: Vec<Value> = cpus.iter().map(|cpu| pod(&format!("{cpu}m"))).collect();
+            status(&seen(quota(&hard, &json!({})), vec![pods(&objects)])).expect("it is written")
+        };
+        let first = written(&cpus);
+        let used: evenkeel_api::quantity::Quantity =
+            first["used"]["requests.cpu"].as_str().unwrap().parse().unwrap();
+        prop_assert_eq!(used.milli_value(), cpus.iter().sum::<i64>());
+        prop_assert_eq!(&first["used"]["pods"], &json!(cpus.len().to_string()));
+        cpus.reverse();
+        prop_assert_eq!(written(&cpus), first);
+    }
+}

@@ -1,0 +1,61 @@
+//! A quota holds, and is right in the end, while something goes wrong.
+
+use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, template, web_pods};
+use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+
+const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+
+async fn used(world: &World) -> Value {
+    let quota = world.get(&format!("{QUOTAS}/few")).await.expect("it is there");
+    quota["status"].clone()
+}
+
+/// A ReplicaSet of two gets one pod, then the other, then none.
+async fn filled_and_emptied(world: &mut World, faults: Faults) {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    let hard = json!({"pods": "1", "count/replicasets.apps": "1"});
+    world.create(QUOTAS, &json!({"metadata": {"name": "few"}, "spec": {"hard": hard}})).await;
+    world
+        .until("the quota is counted", MINUTE, async |user| {
+            let quota = user.get(&format!("{QUOTAS}/few")).await.expect("it is there");
+            quota["status"]["used"] == json!({"pods": "0", "count/replicasets.apps": "0"})
+        })
+        .await;
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("a")},
+    });
+    world.create(SETS, &set).await;
+    let full = Count { active: 1, ready: 1 };
+    world.until("one pod is ready", 10 * MINUTE, async |_| pods.now() == full).await;
+    world.pass(SECOND).await;
+    assert_eq!(pods.now(), full);
+    assert_eq!(used(world).await["used"], json!({"pods": "1", "count/replicasets.apps": "1"}));
+    world.merge(&format!("{QUOTAS}/few"), &json!({"spec": {"hard": {"pods": "2"}}})).await;
+    let all = Count { active: 2, ready: 2 };
+    world.until("two pods are ready", 10 * MINUTE, async |_| pods.now() == all).await;
+    assert!(pods.most_active() <= 2, "{:?}", pods.counts());
+    world.merge(&format!("{SETS}/web"), &json!({"spec": {"replicas": 0}})).await;
+    world.settle(REST).await;
+    assert_eq!(world.list(PODS).await, [Value::Null; 0]);
+    let left = json!({"hard": {"pods": "2", "count/replicasets.apps": "1"}, "used": {"pods": "0", "count/replicasets.apps": "1"}});
+    assert_eq!(used(world).await, left);
+    world.stays_silent(6 * MINUTE).await;
+}
+
+#[test]
+fn with_a_crash_after_each_write() {
+    let options = Options::default();
+    let what = What::CrashAfter;
+    assert!(explore::each_write(&options, Part::Controllers, what, &filled_and_emptied) > 9);
+}
+
+#[test]
+fn with_each_answer_lost() {
+    let options = Options::default();
+    let what = What::LoseAnswer;
+    assert!(explore::each_write(&options, Part::Controllers, what, &filled_and_emptied) > 9);
+}
