@@ -1,6 +1,6 @@
 //! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
 
-mod admission;
+pub(crate) mod admission;
 mod amount;
 mod autoscaling;
 mod binding;

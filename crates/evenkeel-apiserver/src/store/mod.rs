@@ -447,6 +447,15 @@ impl Store {
         Ok(Cursor::new(self.clone(), shelf.clone(), revision, signal))
     }
 
+    /// The objects of a shelf in one namespace as they are at this moment; see [`Store::peek`].
+    pub(crate) fn within(&self, shelf: &str, namespace: &str) -> Vec<Arc<Entry>> {
+        let state = self.shared.read();
+        let Some(shelf) = state.shelves.get(shelf) else { return Vec::new() };
+        let range = Range { namespace, ..Range::default() };
+        let found = shelf.objects.range::<str, _>(bounds(&range, &mut String::new()));
+        found.map(|(_, entry)| entry).take_while(|e| within(&range, &e.key)).cloned().collect()
+    }
+
     /// All objects of a shelf, without waiting; for the start and for rules that are compiled from them.
     pub(crate) fn all(&self, shelf: &str) -> Vec<Arc<Entry>> {
         self.shared

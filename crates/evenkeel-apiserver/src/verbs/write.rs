@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
+use crate::kinds::admission;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
@@ -197,20 +198,23 @@ impl<'a> Write<'a> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let key = key(&stored, self.ask.target.namespace, name);
-        let warnings = {
+        let (warnings, mut charge) = {
             let cx = self.context(name);
             hooks.prepare_create(&cx, &mut object)?;
             let checked = hooks.admit(&cx, &mut object, None).and_then(|()| {
                 let mut errors = meta::name_errors(hooks, &object);
                 errors.extend(schema::validate(&stored.gvk, &object));
                 errors.extend(hooks.validate_create(&cx, &object));
-                invalid(&stored, name, &errors)
+                invalid(&stored, name, &errors)?;
+                admission::accept(&cx, &object, None)
             });
-            if let Err(error) = checked {
-                hooks.aborted(&object, None);
-                return Err(error.into());
+            match checked {
+                Ok(charge) => (hooks.warnings(&cx, &object, None), charge),
+                Err(error) => {
+                    hooks.aborted(&object, None);
+                    return Err(error.into());
+                }
             }
-            hooks.warnings(&cx, &object, None)
         };
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
@@ -225,6 +229,7 @@ impl<'a> Write<'a> {
             Ok(entry) => Ok(Written { object, entry: Some(entry), created: true }),
             Err(error) => {
                 hooks.aborted(&object, None);
+                charge.give_back(self.ask.api, self.ask.now);
                 Err(error.into())
             }
         }
@@ -276,7 +281,7 @@ impl<'a> Write<'a> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let name = self.ask.target.name;
-        let warnings = {
+        let (warnings, mut charge) = {
             let cx = self.context(name);
             hooks.prepare_update(&cx, &mut new, old)?;
             let admitted = hooks.admit(&cx, &mut new, Some(old));
@@ -289,13 +294,16 @@ impl<'a> Write<'a> {
                 let mut errors = meta::update_errors(&new, old);
                 errors.extend(schema::validate(&stored.gvk, &new));
                 errors.extend(hooks.validate_update(&cx, &new, old));
-                invalid(&stored, name, &errors)
+                invalid(&stored, name, &errors)?;
+                admission::accept(&cx, &new, Some(old))
             });
-            if let Err(error) = checked {
-                hooks.aborted(&new, Some(old));
-                return Err(error.into());
+            match checked {
+                Ok(charge) => (hooks.warnings(&cx, &new, Some(old)), charge),
+                Err(error) => {
+                    hooks.aborted(&new, Some(old));
+                    return Err(error.into());
+                }
             }
-            hooks.warnings(&cx, &new, Some(old))
         };
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
@@ -317,6 +325,7 @@ impl<'a> Write<'a> {
             Ok(entry) => Ok(Written { object: new, entry: Some(entry), created: false }),
             Err(error) => {
                 hooks.aborted(&new, Some(old));
+                charge.give_back(self.ask.api, self.ask.now);
                 Err(error.into())
             }
         }

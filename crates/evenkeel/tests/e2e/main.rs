@@ -15,6 +15,7 @@ mod namespaces;
 mod nodes;
 mod objects;
 mod pods;
+mod quotas;
 mod replicas;
 mod rollout;
 mod scheduling;
@@ -79,6 +80,13 @@ cases! {
     malformed: [annotations_of_controllers_are_not_trusted, selectors_that_overlap_do_no_harm];
     namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
     nodes: [taints_follow_conditions];
+    quotas: [
+        count_what_there_is,
+        are_filled_and_told,
+        are_never_exceeded_by_many_at_once,
+        look_at_what_is_in_their_scopes,
+        limits_fill_in_and_refuse,
+    ];
     replicas: [sets_adopt_and_release, cheap_pods_go_first, lost_pods_are_replaced];
     rollout: [
         keeps_within_surge_and_unavailable,
@@ -101,9 +109,5 @@ const ON_UPSTREAM_ONLY: &[Case] = &[
     Case {
         name: "malformed::stored_objects_that_no_server_admits",
         run: |cluster| Box::pin(malformed::stored_objects_that_no_server_admits(cluster)),
-    },
-    Case {
-        name: "replicas::a_quota_is_filled_and_told",
-        run: |cluster| Box::pin(replicas::a_quota_is_filled_and_told(cluster)),
     },
 ];

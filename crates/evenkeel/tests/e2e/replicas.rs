@@ -1,7 +1,7 @@
 //! ReplicaSets and ReplicationControllers by themselves.
 
 use crate::{
-    cluster::{Cluster, condition, items, name},
+    cluster::{Cluster, items, name},
     objects::{pod, replica_set, replicas, replication_controller},
     pods::{is_active, is_ready},
 };
@@ -115,42 +115,4 @@ pub(crate) async fn lost_pods_are_replaced(cluster: &Cluster) {
             })
             .await;
     }
-}
-
-/// The embedded server has no quotas yet.
-pub(crate) async fn a_quota_is_filled_and_told(cluster: &Cluster) {
-    let namespace = cluster.namespace("quota").await;
-    let allow = async |count: &str| {
-        // No controller of quotas runs here, so that their status is set by hand.
-        let change = json!({"spec": {"hard": {"pods": count}}});
-        namespace.patch("resourcequotas/few", change).await;
-        let used = namespace.list("pods").await.len().to_string();
-        let status = json!({"status": {"hard": {"pods": count}, "used": {"pods": used}}});
-        namespace.patch("resourcequotas/few/status", status).await;
-    };
-    namespace
-        .create(
-            "resourcequotas",
-            json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}),
-        )
-        .await;
-    allow("1").await;
-    cluster.sleep(Duration::from_secs(1)).await;
-    namespace.create("replicasets", replica_set("web", 3, "app:v1")).await;
-    let set = namespace
-        .until("replicasets/web", |set| {
-            condition(set, "ReplicaFailure")["status"] == "True"
-                && set["status"]["readyReplicas"] == 1
-        })
-        .await;
-    let failure = condition(&set, "ReplicaFailure");
-    assert_eq!(failure["reason"], "FailedCreate");
-    assert!(
-        failure["message"].as_str().is_some_and(|message| message.contains("exceeded quota: few")),
-        "{failure}"
-    );
-    assert_eq!(namespace.list("pods").await.len(), 1);
-    allow("3").await;
-    let set = namespace.until("replicasets/web", |set| set["status"]["readyReplicas"] == 3).await;
-    assert!(condition(&set, "ReplicaFailure").is_null());
 }

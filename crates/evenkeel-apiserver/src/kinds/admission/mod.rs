@@ -1,7 +1,9 @@
 //! Admission: what upstream's default plug-ins change in new objects, or refuse.
 
 mod certificates;
+mod limit_range;
 mod pods;
+mod quota;
 mod runtime_class;
 mod service_accounts;
 pub(super) mod topology;
@@ -11,7 +13,11 @@ use super::value::{self, list, set, text};
 use super::writes;
 use crate::api::Context;
 use crate::status::StatusError;
+use crate::store::Entry;
+use evenkeel_api::{Encoding, View};
+pub(crate) use quota::Charge;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Runs the plug-ins that look at this kind, in upstream's order.
 pub(super) fn admit(
@@ -23,6 +29,8 @@ pub(super) fn admit(
     match (row.group, row.kind, cx.subresource) {
         ("", "Pod", "") => {
             if old.is_none() {
+                limit_range::complete(cx, object)?;
+                set(object, "status.qosClass", super::pods::quality(object));
                 service_accounts::admit(cx, object)?;
                 pods::priority(cx, object)?;
                 let node = text(object, "spec.nodeName").to_owned();
@@ -34,6 +42,7 @@ pub(super) fn admit(
             }
             Ok(())
         }
+        ("", "Pod", "resize") => limit_range::complete(cx, object),
         ("", "Node", "") if old.is_none() => {
             not_ready_taint(object);
             Ok(())
@@ -52,6 +61,35 @@ pub(super) fn admit(
         }
         _ => Ok(()),
     }
+}
+
+/// What looks at an object after it was found valid: it may refuse, and changes nothing but what is used of quotas.
+pub(crate) fn accept(
+    cx: &Context<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Charge, StatusError> {
+    if cx.resource.group().is_empty() {
+        limit_range::check(cx, object, old)?;
+    }
+    quota::admit(cx, object, old)
+}
+
+/// The objects of a shelf in the request's namespace.
+fn namespaced<V: View>(cx: &Context<'_>, shelf: &str) -> Result<Vec<(Arc<Entry>, V)>, StatusError> {
+    let entries = cx.api.store.within(shelf, cx.namespace);
+    entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
+}
+
+/// What a plug-in reads of a stored object.
+fn viewed<V: View>(entry: &Entry) -> Result<V, StatusError> {
+    V::decode(entry.json(), Encoding::Json).map_err(StatusError::internal)
+}
+
+/// What a plug-in reads of an object that is being written.
+fn decoded<V: View>(object: &Value) -> Result<V, StatusError> {
+    let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
+    V::decode(&bytes, Encoding::Json).map_err(StatusError::internal)
 }
 
 /// TaintNodesByCondition: a new node takes no pods until it says that it is ready.
