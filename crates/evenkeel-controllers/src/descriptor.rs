@@ -104,7 +104,7 @@ pub struct ControllerContext {
     /// Where a controller may put a check of its own, under its name; one that passes stands there otherwise.
     pub health: Health,
     /// Watches of every kind there is.
-    pub(crate) monitors: Monitors,
+    pub monitors: Monitors,
 }
 
 impl ControllerContext {

@@ -4,6 +4,7 @@ pub mod apps;
 pub mod batch;
 pub mod core;
 pub mod descriptor;
+pub mod monitors;
 pub mod needs;
 pub mod options;
 
@@ -11,7 +12,6 @@ mod claim;
 mod conditions;
 #[cfg(test)]
 mod fixtures;
-mod monitors;
 mod owned;
 mod pods;
 mod victims;

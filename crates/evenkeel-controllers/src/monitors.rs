@@ -49,7 +49,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
 
 /// The watches. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Monitors(Arc<Shared>);
+pub struct Monitors(Arc<Shared>);
 
 struct Shared {
     env: Env,
