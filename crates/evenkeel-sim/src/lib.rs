@@ -25,6 +25,7 @@ mod wire;
 mod world;
 
 pub use faults::{Fault, Faults, What};
+pub use parts::Cloud;
 pub use pods::{Count, PodWatch};
 pub use record::{Log, Outcome, Write};
 pub use requests::Requests;
@@ -35,6 +36,8 @@ pub use world::{Options, World, simulate};
 pub enum Part {
     /// All controllers: one process.
     Controllers,
+    /// The controllers of a cloud: a process of their own.
+    Cloud,
     /// The scheduler.
     Scheduler,
     /// All nodes.

@@ -1,6 +1,10 @@
 //! The parts of the control plane, each started as its program starts it.
 
 use crate::{Options, Part, wire::Wire};
+use evenkeel_cloud::{
+    CloudContext, CloudProvider, Options as CloudOptions,
+    ip_pool::{Config, IpPool},
+};
 use evenkeel_controllers::{
     core::root_ca,
     descriptor::{Clients, ControllerContext, descriptors},
@@ -11,7 +15,43 @@ use evenkeel_runtime::{
 };
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+/// The cloud of a world.
+#[derive(Clone)]
+pub struct Cloud {
+    /// Makes the provider, anew for each life of its part.
+    make: Arc<dyn Fn() -> Arc<dyn CloudProvider> + Send + Sync>,
+    /// What its controllers are told.
+    pub options: CloudOptions,
+}
+
+impl Cloud {
+    /// A cloud whose provider is made like this. What is to outlive a crash is kept by the function.
+    pub fn new(make: impl Fn() -> Arc<dyn CloudProvider> + Send + Sync + 'static) -> Self {
+        Self { make: Arc::new(make), options: CloudOptions::default() }
+    }
+
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        (self.make)()
+    }
+}
+
+impl Default for Cloud {
+    /// A small pool of addresses.
+    fn default() -> Self {
+        Self::new(|| {
+            let pool = IpPool::new(&Config::of_addresses("198.18.0.0/28"));
+            Arc::new(pool.unwrap_or_else(|error| panic!("{error}")))
+        })
+    }
+}
+
+impl fmt::Debug for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cloud").field(&self.options).finish()
+    }
+}
 
 /// One life of a part: what dies with it.
 pub(crate) struct Life {
@@ -26,6 +66,7 @@ impl Life {
         let registry = Registry::new();
         let agent = match part {
             Part::Controllers => "kube-controller-manager",
+            Part::Cloud => "cloud-controller-manager",
             Part::Scheduler => "kube-scheduler",
             Part::Nodes => "kubelet",
             Part::User => "user",
@@ -36,6 +77,7 @@ impl Life {
         let life = Self { wire, tasks: Tasks::new(), caches };
         match part {
             Part::Controllers => life.controllers(client, clock, registry),
+            Part::Cloud => life.cloud(client, clock, registry, options),
             Part::Scheduler => life.scheduler(client, clock, registry, options.seed),
             Part::Nodes => life.nodes(client, clock, options),
             Part::User | Part::Observer => {}
@@ -56,6 +98,21 @@ impl Life {
             if let Err(error) = context.start(&descriptor) {
                 panic!("{error}");
             }
+        }
+    }
+
+    fn cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {
+        let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
+        let context = CloudContext {
+            env,
+            clients: Arc::new(move |_| client.clone()),
+            tasks: self.tasks.clone(),
+            registry,
+            provider: options.cloud.provider(),
+            options: Arc::new(options.cloud.options.clone()),
+        };
+        if let Err(error) = context.start_all() {
+            panic!("{error}");
         }
     }
 

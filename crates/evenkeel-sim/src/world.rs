@@ -1,7 +1,7 @@
 //! A control plane in virtual time, and the passing of that time.
 
 use crate::{
-    Faults, Log, Part, PodWatch,
+    Cloud, Faults, Log, Part, PodWatch,
     faults::Armed,
     parts::Life,
     requests::Requests,
@@ -35,6 +35,8 @@ pub struct Options {
     pub down: Duration,
     /// The nodes.
     pub nodes: NodesOptions,
+    /// The cloud, where its part runs.
+    pub cloud: Cloud,
     /// The parts that run.
     pub parts: Vec<Part>,
 }
@@ -55,6 +57,7 @@ impl Default for Options {
                 status_report: Duration::MAX,
                 ..NodesOptions::default()
             },
+            cloud: Cloud::default(),
             parts: vec![Part::Nodes, Part::Scheduler, Part::Controllers],
         }
     }

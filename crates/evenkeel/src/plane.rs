@@ -1,6 +1,7 @@
 //! Controllers, scheduler and nodes over one connection to an API server.
 
 use evenkeel_api::Kind;
+use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     core::root_ca,
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
@@ -33,6 +34,8 @@ pub struct PlaneOptions {
     pub scheduler: Option<SchedulerOptions>,
     /// The nodes; none where their list is empty.
     pub nodes: NodesOptions,
+    /// The cloud, if any: who makes load balancers and knows machines.
+    pub cloud: Option<Arc<dyn CloudProvider>>,
 }
 
 impl PlaneOptions {
@@ -46,6 +49,7 @@ impl PlaneOptions {
                 nodes: NodeOptions::several(nodes, "node-", &["zone-a", "zone-b", "zone-c"]),
                 ..NodesOptions::default()
             },
+            cloud: None,
         }
     }
 
@@ -115,6 +119,21 @@ impl Plane {
         let base = client("kube-controller-manager");
         let env = Env::new(base.clone(), caches.clone(), clock.clone(), &registry);
         let introspection = env.introspection.clone();
+        if let Some(provider) = options.cloud {
+            let base = client("cloud-controller-manager");
+            let cloud = CloudContext {
+                env: env.clone(),
+                clients: Arc::new(move |_| base.clone()),
+                tasks: controllers.clone(),
+                registry: registry.clone(),
+                provider,
+                options: Arc::default(),
+            };
+            cloud.start_all().map_err(|error| StartError {
+                controller: error.controller,
+                reason: error.reason,
+            })?;
+        }
         let context = ControllerContext::new(
             env,
             Arc::new(move |_| base.clone()),

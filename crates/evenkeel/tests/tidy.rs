@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Each crate, and what it may depend on besides libraries; as in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("evenkeel-api", &[]),
     ("evenkeel-runtime", &["evenkeel-api"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
@@ -17,6 +17,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
     ),
+    ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
     ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-runtime"]),
     ("evenkeel-apiserver", &["evenkeel-api"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
@@ -26,6 +27,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "evenkeel-api",
             "evenkeel-runtime",
             "evenkeel-controllers",
+            "evenkeel-cloud",
             "evenkeel-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
@@ -40,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "evenkeel-component",
             "evenkeel-controllers",
             "evenkeel-controller-manager",
+            "evenkeel-cloud",
             "evenkeel-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
@@ -159,7 +162,7 @@ fn every_file_is_compiled() {
 #[test]
 fn what_decides_does_nothing_else() {
     let mut seen = 0;
-    for name in ["evenkeel-controllers", "evenkeel-nodes"] {
+    for name in ["evenkeel-cloud", "evenkeel-controllers", "evenkeel-nodes"] {
         for file in sources(&root().join("crates").join(name).join("src")) {
             let is_plan = file.ends_with("plan.rs")
                 || file.parent().is_some_and(|folder| folder.ends_with("plan"));

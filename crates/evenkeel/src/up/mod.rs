@@ -12,11 +12,12 @@ use evenkeel::{
     explain,
     plane::{Plane, PlaneOptions},
 };
+use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
 pub(crate) use kubeconfig::Home;
 pub(crate) use options::Args;
-use std::{process::ExitCode, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 use tell::Teller;
 
 /// How long open requests may take when the server stops.
@@ -80,7 +81,7 @@ async fn embedded(
     }
 
     let kube = kube::Client::new(server.service(), "default");
-    let plane = Plane::start(&kube, &clock, plane_options(args).with_ca(server.ca_pem()))?;
+    let plane = Plane::start(&kube, &clock, plane_options(args)?.with_ca(server.ca_pem()))?;
     let control = control::start(
         &explain::socket_beside(&path),
         &url,
@@ -111,7 +112,7 @@ async fn on_remote(
 ) -> Result<()> {
     let remote = remote::connect(args, &clock).await?;
     teller.connected(&remote.url, &remote.version);
-    let mut options = plane_options(args);
+    let mut options = plane_options(args)?;
     if let Some(ca) = &remote.ca {
         options = options.with_ca(ca);
     }
@@ -143,7 +144,7 @@ fn heard(control: Result<control::Control>) -> Option<control::Control> {
     control.inspect_err(|error| tracing::warn!("no questions are answered: {error:#}")).ok()
 }
 
-fn plane_options(args: &Args) -> PlaneOptions {
+fn plane_options(args: &Args) -> Result<PlaneOptions> {
     let mut options = PlaneOptions::all(args.nodes);
     if args.no_controllers {
         options.controllers.clear();
@@ -151,7 +152,11 @@ fn plane_options(args: &Args) -> PlaneOptions {
     if args.no_scheduler {
         options.scheduler = None;
     }
-    options
+    if let Some(pool) = args.pool().filter(|_| !args.no_controllers) {
+        let pool = IpPool::new(&Config::of_addresses(pool)).context("--load-balancer-pool")?;
+        options.cloud = Some(Arc::new(pool));
+    }
+    Ok(options)
 }
 
 fn end(late: &[String]) -> Result<()> {

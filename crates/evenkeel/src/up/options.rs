@@ -37,6 +37,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "port", "bind_address"])]
     pub(super) kubeconfig: Option<PathBuf>,
 
+    /// Addresses for services of type LoadBalancer: networks, ranges (first-last) or single ones, with commas between; none
+    /// to leave such services alone. Unless said otherwise 198.18.0.0/24 for the embedded server, and none for another one.
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(super) load_balancer_pool: Option<String>,
+
     /// Add the cluster to your own kubeconfig ($KUBECONFIG, else ~/.kube/config) and make it the current one.
     #[arg(long)]
     pub(super) write_kubeconfig: bool,
@@ -50,7 +55,16 @@ pub(crate) struct Args {
     pub(super) verbose: u8,
 }
 
+/// Addresses that no network routes (RFC 2544), for a cluster whose load balancers nobody has to reach.
+const POOL: &str = "198.18.0.0/24";
+
 impl Args {
+    /// Addresses for load balancers, if any.
+    pub(super) fn pool(&self) -> Option<&str> {
+        let default = (!self.is_remote()).then_some(POOL);
+        self.load_balancer_pool.as_deref().or(default).filter(|pool| *pool != "none")
+    }
+
     /// Whether somebody else's API server is used.
     pub(super) fn is_remote(&self) -> bool {
         self.apiserver.is_some() || self.kubeconfig.is_some()

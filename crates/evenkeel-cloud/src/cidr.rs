@@ -1,0 +1,95 @@
+//! Ranges of addresses.
+
+use std::net::IpAddr;
+
+/// A range in the notation `address/length`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cidr {
+    first: IpAddr,
+    length: u8,
+}
+
+impl Cidr {
+    /// Reads a range; bits past its length are dropped.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.trim().split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        let length: u8 = length.parse().ok()?;
+        (length <= bits(address)).then(|| Self {
+            first: from_number(number(address) & !mask(address, length), address.is_ipv4()),
+            length,
+        })
+    }
+
+    /// Its first address.
+    pub(crate) fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// Its last address.
+    pub(crate) fn last(&self) -> IpAddr {
+        from_number(number(self.first) | mask(self.first, self.length), self.first.is_ipv4())
+    }
+
+    /// How many bits all its addresses share.
+    pub(crate) fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// Whether the address is in it.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last()
+    }
+}
+
+/// An address as a number.
+pub(crate) fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+/// The address that a number is; of an IPv4 address only the low half of the low half counts.
+pub(crate) fn from_number(number: u128, v4: bool) -> IpAddr {
+    if v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// The bits past the length.
+fn mask(address: IpAddr, length: u8) -> u128 {
+    let rest = u32::from(bits(address) - length);
+    1u128.checked_shl(rest).map_or(u128::MAX, |bit| bit - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_ends() {
+        let table = [
+            ("10.0.0.7/24", "10.0.0.0", "10.0.0.255"),
+            ("10.1.2.3/32", "10.1.2.3", "10.1.2.3"),
+            ("0.0.0.0/0", "0.0.0.0", "255.255.255.255"),
+            ("fd00::1/64", "fd00::", "fd00::ffff:ffff:ffff:ffff"),
+            ("::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ];
+        for (text, first, last) in table {
+            let range = Cidr::parse(text).unwrap();
+            assert_eq!(
+                (range.first().to_string(), range.last().to_string()),
+                (first.into(), last.into())
+            );
+            assert!(range.contains(range.first()) && range.contains(range.last()), "{text}");
+        }
+        assert!(!Cidr::parse("10.0.0.0/24").unwrap().contains("10.0.1.0".parse().unwrap()));
+        assert!(!Cidr::parse("::/0").unwrap().contains("10.0.1.0".parse().unwrap()));
+        for bad in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1", ""] {
+            assert_eq!(Cidr::parse(bad), None, "{bad}");
+        }
+    }
+}

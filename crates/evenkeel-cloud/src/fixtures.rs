@@ -1,0 +1,137 @@
+//! Objects for tests, and a server that is nothing but one object.
+
+use evenkeel_api::{
+    Encoding, View,
+    views::{Node, Service},
+};
+use evenkeel_runtime::plan::{Action, Note, Patch, PatchForm, Plan};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// An object from its JSON.
+#[track_caller]
+pub(crate) fn object<V: View>(json: &Value) -> V {
+    V::decode(json.to_string().as_bytes(), Encoding::Json).unwrap()
+}
+
+/// A service of type `LoadBalancer`; its name is its uid.
+pub(crate) fn balanced(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "type": "LoadBalancer", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80, "nodePort": 30080}],
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
+pub(crate) fn service(json: &Value) -> Arc<Service> {
+    Arc::new(object(json))
+}
+
+/// A ready node.
+pub(crate) fn node(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+pub(crate) fn node_view(json: &Value) -> Arc<Node> {
+    Arc::new(object(json))
+}
+
+/// What a plan writes and tells, in order and in short.
+pub(crate) fn shape(plan: &Plan) -> Vec<String> {
+    let shape = |action: &Action| match action {
+        Action::Patch(patch) => format!("patch {}", patch.target.kind.plural),
+        Action::Delete(delete) => format!("delete {}", delete.target.name),
+        Action::Event(note) => note.reason.to_owned(),
+        other => panic!("not what these controllers do: {other:?}"),
+    };
+    plan.actions.iter().map(shape).collect()
+}
+
+/// The only event of a plan.
+#[track_caller]
+pub(crate) fn event(plan: &Plan) -> &Note {
+    let notes: Vec<&Note> = plan
+        .actions
+        .iter()
+        .filter_map(|action| if let Action::Event(note) = action { Some(note) } else { None })
+        .collect();
+    let [note] = notes[..] else { panic!("not one event: {plan:?}") };
+    note
+}
+
+/// Does to an object what the patches of a plan say, as a server would. Returns how many there were.
+pub(crate) fn apply(plan: &Plan, object: &mut Value) -> usize {
+    let patches: Vec<&Patch> = plan
+        .actions
+        .iter()
+        .filter_map(|action| if let Action::Patch(patch) = action { Some(patch) } else { None })
+        .collect();
+    for patch in &patches {
+        let mut body: Value = serde_json::from_slice(&patch.body).unwrap();
+        check_precondition(object, &mut body);
+        if patch.form == PatchForm::Strategic {
+            lists(object, &mut body);
+        }
+        merge(object, &body);
+        bump(object);
+    }
+    patches.len()
+}
+
+fn check_precondition(object: &Value, body: &mut Value) {
+    let Some(metadata) = body["metadata"].as_object_mut() else { return };
+    for field in ["uid", "resourceVersion"] {
+        if let Some(wanted) = metadata.remove(field) {
+            assert_eq!(object["metadata"][field], wanted, "a precondition does not hold");
+        }
+    }
+}
+
+/// Turns the lists of a strategic patch that these controllers write into whole ones.
+fn lists(object: &Value, body: &mut Value) {
+    let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let metadata = &mut body["metadata"];
+    if let Some(gone) = metadata.get("$deleteFromPrimitiveList/finalizers").cloned() {
+        finalizers.retain(|f| !gone.as_array().unwrap().contains(f));
+        metadata.as_object_mut().unwrap().remove("$deleteFromPrimitiveList/finalizers");
+        metadata["finalizers"] = finalizers.clone().into();
+    } else if let Some(added) = metadata.get("finalizers").cloned() {
+        finalizers.extend(added.as_array().unwrap().iter().cloned());
+        metadata["finalizers"] = finalizers.into();
+    }
+    if let Some(changed) = body["status"]["conditions"].as_array().cloned() {
+        let mut all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.retain(|c| changed.iter().all(|changed| changed["type"] != c["type"]));
+        all.extend(changed);
+        body["status"]["conditions"] = all.into();
+    }
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut object[key], value);
+        }
+    }
+}
+
+fn bump(object: &mut Value) {
+    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    object["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+}

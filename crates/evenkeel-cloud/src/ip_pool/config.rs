@@ -1,0 +1,175 @@
+//! What the provider is told: pools of addresses, and a table of machines.
+
+use super::pool::{Pool, Range};
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// The configuration, as `--cloud-config` has it in YAML or JSON:
+///
+/// ```
+/// use evenkeel_cloud::ip_pool::Config;
+///
+/// let config = Config::parse(r#"
+/// pools:
+/// - name: public
+///   addresses: [192.0.2.16/28, 192.0.2.40-192.0.2.49, "2001:db8::/120"]
+/// nodes:
+///   complete: true
+///   machines:
+///   - name: rack-1
+///     internal: [10.0.0.1]
+///     external: [192.0.2.1]
+///     zone: cellar
+/// "#).unwrap();
+/// assert_eq!(config.pools[0].addresses.len(), 3);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Config {
+    /// Pools, tried in this order.
+    pub pools: Vec<PoolConfig>,
+    /// Machines; without them nodes are left alone.
+    pub nodes: Option<Nodes>,
+}
+
+/// A pool of addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct PoolConfig {
+    /// Its name, which a service may ask for.
+    pub name: String,
+    /// Each a single address, a range `first-last` or a network `address/length`, IPv4 or IPv6.
+    pub addresses: Vec<String>,
+}
+
+/// The table of machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Nodes {
+    /// Whether the table has all machines there are: a node that is not in it is deleted once it is not ready.
+    pub complete: bool,
+    /// The machines.
+    pub machines: Vec<Machine>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Machine {
+    /// Name of its node.
+    pub name: String,
+    /// Addresses within the cluster's network.
+    pub internal: Vec<String>,
+    /// Addresses beyond it.
+    pub external: Vec<String>,
+    /// Its zone.
+    pub zone: String,
+    /// Its region.
+    pub region: String,
+    /// What sort of machine it is.
+    pub instance_type: String,
+    /// Further labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is shut down on purpose.
+    pub shut_down: bool,
+}
+
+/// Why a configuration is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The text is not as a [`Config`] is written.
+    #[error("the configuration is not valid: {0}")]
+    Text(String),
+    /// Not a range of addresses.
+    #[error("{0:?} is no address, range (first-last) or network (address/length)")]
+    Range(String),
+    /// An address would be in two places.
+    #[error("addresses {0} and {1} overlap")]
+    Overlap(String, String),
+    /// Two pools or machines have one name, or none.
+    #[error("{0} {1:?}: a name must be given, and only once")]
+    Name(&'static str, String),
+    /// A machine's address is none.
+    #[error("machine {0}: {1:?} is no address")]
+    Address(String, String),
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// When the text is not as it should be; the error says where.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        serde_saphyr::from_str(text).map_err(|error| ConfigError::Text(error.to_string()))
+    }
+
+    /// One pool of these addresses, with commas between.
+    pub fn of_addresses(addresses: &str) -> Self {
+        let addresses = addresses.split(',').map(|text| text.trim().to_owned()).collect();
+        let pool = PoolConfig { name: "default".to_owned(), addresses };
+        Self { pools: vec![pool], nodes: None }
+    }
+}
+
+/// A configuration that was found good.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) pools: Vec<Pool>,
+    pub(super) nodes: Option<Nodes>,
+}
+
+impl Checked {
+    pub(super) fn of(config: &Config) -> Result<Self, ConfigError> {
+        unique("pool", config.pools.iter().map(|pool| &pool.name))?;
+        let pools: Vec<Pool> = config.pools.iter().map(pool).collect::<Result<_, _>>()?;
+        let ranges: Vec<&Range> = pools.iter().flat_map(|pool| &pool.ranges).collect();
+        for (n, one) in ranges.iter().enumerate() {
+            if let Some(other) = ranges[n + 1..].iter().find(|other| one.overlaps(other)) {
+                return Err(ConfigError::Overlap(one.to_string(), other.to_string()));
+            }
+        }
+        if let Some(nodes) = &config.nodes {
+            unique("machine", nodes.machines.iter().map(|machine| &machine.name))?;
+            nodes.machines.iter().try_for_each(addresses)?;
+        }
+        Ok(Self { pools, nodes: config.nodes.clone() })
+    }
+}
+
+fn pool(config: &PoolConfig) -> Result<Pool, ConfigError> {
+    let ranges = config.addresses.iter().map(|text| Range::parse(text));
+    Ok(Pool { name: config.name.clone(), ranges: ranges.collect::<Result<_, _>>()? })
+}
+
+fn unique<'a>(
+    what: &'static str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), ConfigError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if name.is_empty() || !seen.insert(name) {
+            return Err(ConfigError::Name(what, name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn addresses(machine: &Machine) -> Result<(), ConfigError> {
+    let bad = machine
+        .internal
+        .iter()
+        .chain(&machine.external)
+        .find(|address| address.parse::<std::net::IpAddr>().is_err());
+    match bad {
+        Some(address) => Err(ConfigError::Address(machine.name.clone(), address.clone())),
+        None => Ok(()),
+    }
+}

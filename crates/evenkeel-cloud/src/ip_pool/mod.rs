@@ -1,0 +1,211 @@
+//! A provider for machines without a cloud: addresses from pools, and what a table says of nodes.
+//!
+//! A service of type `LoadBalancer` gets addresses of the pools; who answers for them on the network (a router's static
+//! route, BGP, ARP) is not this provider's affair. It has no state of its own: which addresses are taken, the services'
+//! statuses say.
+
+mod config;
+mod machines;
+mod plan;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use crate::{CloudError, CloudProvider, Instances, LoadBalancer, ProviderContext, change::target};
+use async_trait::async_trait;
+use config::Checked;
+pub use config::{Config, ConfigError, Machine, Nodes, PoolConfig};
+use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use evenkeel_runtime::{cache::Cache, clock::Clock, events::Recorder, plan::Note};
+use plan::Reserved;
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+    time::Duration,
+};
+
+/// Name of the provider.
+pub const NAME: &str = "ip-pool";
+
+/// Annotation of a service: the pool that its addresses are to be of.
+pub const POOL_ANNOTATION: &str = "evenkeel.dev/address-pool";
+
+/// A service that found no free address asks again so often: one may have become free.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// The configuration file is looked at so often.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The provider.
+pub struct IpPool {
+    config: RwLock<Arc<Checked>>,
+    /// Where the configuration is read again when it changes.
+    file: Option<PathBuf>,
+    /// What was given to services whose status may not show it yet.
+    reserved: Mutex<Reserved>,
+    cluster: OnceLock<Cluster>,
+}
+
+/// What it reads and whom it tells.
+struct Cluster {
+    services: Cache<Service>,
+    events: Recorder,
+}
+
+impl IpPool {
+    /// A provider with these pools and nodes.
+    ///
+    /// # Errors
+    /// When a range cannot be read, or two of them overlap.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        Ok(Self {
+            config: RwLock::new(Arc::new(Checked::of(config)?)),
+            file: None,
+            reserved: Mutex::default(),
+            cluster: OnceLock::new(),
+        })
+    }
+
+    /// A provider that follows a file: see [`Config`].
+    ///
+    /// # Errors
+    /// When the file cannot be read, and as [`IpPool::new`].
+    pub fn from_file(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
+        let path = path.into();
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| ConfigError::File { path: path.clone(), source })?;
+        Ok(Self { file: Some(path), ..Self::new(&Config::parse(&text)?)? })
+    }
+
+    /// Changes pools and nodes. Services keep the addresses that they have.
+    ///
+    /// # Errors
+    /// As [`IpPool::new`]; nothing is changed then.
+    pub fn set(&self, config: &Config) -> Result<(), ConfigError> {
+        let checked = Arc::new(Checked::of(config)?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = checked;
+        Ok(())
+    }
+
+    fn config(&self) -> Arc<Checked> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn cluster(&self) -> Result<&Cluster, CloudError> {
+        self.cluster.get().ok_or_else(|| CloudError::failed("the provider was not initialized"))
+    }
+
+    /// Finds addresses for a service and holds them for it.
+    fn allocate(&self, service: &Service) -> Result<Vec<IpAddr>, CloudError> {
+        let config = self.config();
+        let services = self.cluster()?.services.list();
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.keep(&services, service);
+        let addresses = plan::allocate(&config.pools, &services, &reserved, service);
+        match addresses {
+            Ok(addresses) => {
+                reserved.hold(&service.meta.uid, addresses.clone());
+                Ok(addresses)
+            }
+            Err(refusal) if refusal.may_pass() => {
+                Err(CloudError::retry_after(refusal.to_string(), ASK_AGAIN))
+            }
+            Err(refusal) => Err(CloudError::failed(refusal.to_string())),
+        }
+    }
+}
+
+impl CloudProvider for IpPool {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn initialize(&self, context: &ProviderContext) {
+        let services = context.caches.of::<Service>();
+        // A second call has nothing new to say.
+        let _ = self.cluster.set(Cluster { services, events: context.events.clone() });
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        (!self.config().pools.is_empty()).then_some(self)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.config().nodes.is_some().then_some(self)
+    }
+}
+
+/// Reads a configuration file again whenever its text changes. Never ends.
+pub async fn follow(pool: Arc<IpPool>, clock: Clock) {
+    let Some(path) = &pool.file else { return };
+    let mut present = tokio::fs::read_to_string(path).await.ok();
+    loop {
+        clock.sleep(LOOK).await;
+        let text = match tokio::fs::read_to_string(path).await {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the cloud configuration cannot be read; the last one stays");
+                continue;
+            }
+        };
+        if present.as_deref() == Some(&*text) {
+            continue;
+        }
+        match Config::parse(&text).and_then(|config| pool.set(&config)) {
+            Ok(()) => tracing::info!(path = %path.display(), "the cloud configuration has changed"),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "the cloud configuration is not taken; the last one stays");
+            }
+        }
+        present = Some(text);
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for IpPool {
+    async fn get(
+        &self,
+        _: &str,
+        service: &Service,
+    ) -> Result<Option<LoadBalancerStatus>, CloudError> {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = reserved.of(&service.meta.uid).map(status);
+        let told = &service.status.load_balancer;
+        Ok(held.or_else(|| (!told.ingress.is_empty()).then(|| told.clone())))
+    }
+
+    async fn ensure(
+        &self,
+        _: &str,
+        service: &Service,
+        _: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, CloudError> {
+        let addresses = self.allocate(service)?;
+        if !service.spec.load_balancer_source_ranges.is_empty() {
+            let message = "spec.loadBalancerSourceRanges has no effect: the ip-pool provider lets all callers through";
+            let note = Note::warning(target(service), "LoadBalancerSourceRangesIgnored", message);
+            self.cluster()?.events.record(&note);
+        }
+        Ok(status(&addresses))
+    }
+
+    async fn update(&self, _: &str, _: &Service, _: &[Arc<Node>]) -> Result<(), CloudError> {
+        // Which node answers for an address is not decided here.
+        Ok(())
+    }
+
+    async fn ensure_deleted(&self, _: &str, service: &Service) -> Result<(), CloudError> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner).release(&service.meta.uid);
+        Ok(())
+    }
+}
+
+fn status(addresses: &[IpAddr]) -> LoadBalancerStatus {
+    let ingress = addresses.iter().map(|address| LoadBalancerIngress {
+        ip: address.to_string().into(),
+        ip_mode: "VIP".into(),
+        ..LoadBalancerIngress::default()
+    });
+    LoadBalancerStatus { ingress: ingress.collect() }
+}

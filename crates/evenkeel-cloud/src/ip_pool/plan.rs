@@ -1,0 +1,211 @@
+//! Which addresses a service gets.
+
+use super::{POOL_ANNOTATION, pool::Pool};
+use evenkeel_api::views::Service;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+/// Why a service gets no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("spec.loadBalancerIP: {0:?} is no IP address")]
+    Unreadable(Box<str>),
+    #[error("spec.loadBalancerIP: {0} is in none of the pools {1}")]
+    Outside(IpAddr, String),
+    #[error("spec.loadBalancerIP: {0} is of a family that the service does not have")]
+    OtherFamily(IpAddr),
+    #[error("spec.loadBalancerIP: {0} is taken by service {1}")]
+    Taken(IpAddr, String),
+    #[error("annotation {POOL_ANNOTATION}: there is no pool {0:?}")]
+    NoPool(Box<str>),
+    #[error("no pool has {0} addresses (pools: {1})")]
+    NoFamily(&'static str, String),
+    #[error("no free {0} address is left (pools: {1})")]
+    Exhausted(&'static str, String),
+}
+
+impl Refusal {
+    /// Whether it passes when another service gives an address back.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Exhausted(..) | Self::Taken(..))
+    }
+}
+
+/// Addresses that were given to services by uid, until their statuses show it.
+#[derive(Debug, Default)]
+pub(super) struct Reserved(BTreeMap<Box<str>, Vec<IpAddr>>);
+
+impl Reserved {
+    /// Drops what is held for services that are no more; `service` itself may be newer than the list.
+    pub(super) fn keep(&mut self, services: &[Arc<Service>], service: &Service) {
+        let present: BTreeSet<&str> = services.iter().map(|s| &*s.meta.uid).collect();
+        self.0.retain(|uid, _| present.contains(&**uid) || *uid == service.meta.uid);
+    }
+
+    pub(super) fn hold(&mut self, uid: &str, addresses: Vec<IpAddr>) {
+        self.0.insert(uid.into(), addresses);
+    }
+
+    pub(super) fn release(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+
+    pub(super) fn of(&self, uid: &str) -> Option<&[IpAddr]> {
+        self.0.get(uid).map(Vec::as_slice)
+    }
+}
+
+/// What others have.
+struct Others<'a> {
+    /// Given to them, by whom.
+    given: BTreeMap<IpAddr, &'a Service>,
+    /// Claimed by `spec.externalIPs`: not given to anyone, but taken from no one.
+    claimed: BTreeSet<IpAddr>,
+}
+
+/// Addresses for `service`: the one that it asks for, else those that it has, else the first free ones of the pools. One of
+/// its first family, and one of its second where a pool has any; a service that requires both gets both or none.
+pub(super) fn allocate(
+    pools: &[Pool],
+    services: &[Arc<Service>],
+    reserved: &Reserved,
+    service: &Service,
+) -> Result<Vec<IpAddr>, Refusal> {
+    let pools = chosen(pools, service)?;
+    let present = has(service, reserved);
+    let others = others(services, reserved, service, &present);
+    let wish = wish(&pools, service)?;
+    let families = families(&pools, service, wish);
+    if let Some(wish) = wish.filter(|wish| !families.contains(&wish.is_ipv4())) {
+        return Err(Refusal::OtherFamily(wish));
+    }
+    let required = &*service.spec.ip_family_policy == "RequireDualStack";
+    let mut addresses = Vec::new();
+    for (n, v4) in families.into_iter().enumerate() {
+        match of_family(&pools, &others, wish, &present, v4) {
+            Ok(address) => addresses.push(address),
+            Err(_) if n > 0 && !required && wish.is_none_or(|wish| wish.is_ipv4() != v4) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(addresses)
+}
+
+fn of_family(
+    pools: &[&Pool],
+    others: &Others<'_>,
+    wish: Option<IpAddr>,
+    present: &[IpAddr],
+    v4: bool,
+) -> Result<IpAddr, Refusal> {
+    if let Some(wish) = wish.filter(|wish| wish.is_ipv4() == v4) {
+        return match others.given.get(&wish) {
+            Some(owner) => {
+                let owner = format!("{}/{}", owner.meta.namespace, owner.meta.name);
+                Err(Refusal::Taken(wish, owner))
+            }
+            None => Ok(wish),
+        };
+    }
+    let in_pools = |address: &IpAddr| pools.iter().any(|pool| pool.contains(*address));
+    let own = present.iter().find(|address| {
+        address.is_ipv4() == v4 && in_pools(address) && !others.given.contains_key(*address)
+    });
+    if let Some(own) = own {
+        return Ok(*own);
+    }
+    let mut free = pools
+        .iter()
+        .flat_map(|pool| pool.addresses(v4))
+        .filter(|address| !others.given.contains_key(address) && !others.claimed.contains(address));
+    free.next().ok_or_else(|| {
+        let family = if v4 { "IPv4" } else { "IPv6" };
+        if pools.iter().any(|pool| pool.has_family(v4)) {
+            Refusal::Exhausted(family, names(pools))
+        } else {
+            Refusal::NoFamily(family, names(pools))
+        }
+    })
+}
+
+/// The pools that a service may have addresses of.
+fn chosen<'a>(pools: &'a [Pool], service: &Service) -> Result<Vec<&'a Pool>, Refusal> {
+    let Some(name) = service.meta.annotations.get(POOL_ANNOTATION) else {
+        return Ok(pools.iter().collect());
+    };
+    let pool = pools.iter().find(|pool| pool.name == name);
+    pool.map(|pool| vec![pool]).ok_or_else(|| Refusal::NoPool(name.into()))
+}
+
+/// The address that a service asks for.
+fn wish(pools: &[&Pool], service: &Service) -> Result<Option<IpAddr>, Refusal> {
+    let text = &service.spec.load_balancer_ip;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wish: IpAddr = text.parse().map_err(|_| Refusal::Unreadable(text.clone()))?;
+    if !pools.iter().any(|pool| pool.contains(wish)) {
+        return Err(Refusal::Outside(wish, names(pools)));
+    }
+    Ok(Some(wish))
+}
+
+/// The families of a service, first the one that it needs: true for IPv4.
+fn families(pools: &[&Pool], service: &Service, wish: Option<IpAddr>) -> Vec<bool> {
+    let families: Vec<bool> = service.spec.ip_families.iter().map(|f| &**f == "IPv4").collect();
+    if !families.is_empty() {
+        return families;
+    }
+    let any = pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(|range| range.is_ipv4());
+    vec![wish.map_or(any, |wish| wish.is_ipv4())]
+}
+
+/// The addresses that a service has by now.
+fn has(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
+    match reserved.of(&service.meta.uid) {
+        Some(held) => held.to_vec(),
+        None => told(service).collect(),
+    }
+}
+
+fn told(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
+    service.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok())
+}
+
+/// What other services have. Where two have one address by their statuses, it is the older one's.
+fn others<'a>(
+    services: &'a [Arc<Service>],
+    reserved: &Reserved,
+    service: &Service,
+    present: &[IpAddr],
+) -> Others<'a> {
+    let mut others = Others { given: BTreeMap::new(), claimed: BTreeSet::new() };
+    for other in services.iter().filter(|other| other.meta.uid != service.meta.uid) {
+        let held = reserved.of(&other.meta.uid);
+        let younger = age(other) > age(service);
+        let given = told(other).filter(|address| !(younger && present.contains(address)));
+        for address in held.into_iter().flatten().copied().chain(given) {
+            others.given.insert(address, other);
+        }
+        others
+            .claimed
+            .extend(other.spec.external_ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()));
+    }
+    others
+}
+
+/// Orders services by age.
+fn age(service: &Service) -> (Option<evenkeel_api::time::Timestamp>, &str, &str) {
+    (service.meta.creation, &service.meta.namespace, &service.meta.name)
+}
+
+fn names(pools: &[&Pool]) -> String {
+    let pool = |pool: &&Pool| {
+        let ranges: Vec<String> = pool.ranges.iter().map(ToString::to_string).collect();
+        format!("{} [{}]", pool.name, ranges.join(", "))
+    };
+    pools.iter().map(pool).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,90 @@
+//! Pools of addresses.
+
+use super::config::ConfigError;
+use crate::cidr::{Cidr, from_number, number};
+use std::net::IpAddr;
+
+/// Addresses from the first to the last, both included, of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    first: IpAddr,
+    last: IpAddr,
+}
+
+/// A named pool, tried in the order of its ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pool {
+    pub(super) name: String,
+    pub(super) ranges: Vec<Range>,
+}
+
+impl Range {
+    /// Reads `address`, `first-last` or `address/length`. Of the last the first address (the network's own) is left out,
+    /// and of IPv4 the last one (its broadcasts'), unless there would be none left.
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::Range(text.to_owned());
+        let text = text.trim();
+        if let Some(cidr) = Cidr::parse(text) {
+            return Ok(Self::hosts(&cidr));
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let first: IpAddr = first.trim().parse().map_err(|_| bad())?;
+        let last: IpAddr = last.trim().parse().map_err(|_| bad())?;
+        if first.is_ipv4() != last.is_ipv4() || first > last {
+            return Err(bad());
+        }
+        Ok(Self { first, last })
+    }
+
+    fn hosts(cidr: &Cidr) -> Self {
+        let (first, last) = (cidr.first(), cidr.last());
+        let v4 = first.is_ipv4();
+        if cidr.length() > if v4 { 30 } else { 126 } {
+            return Self { first, last };
+        }
+        let last = if v4 { from_number(number(last) - 1, v4) } else { last };
+        Self { first: from_number(number(first) + 1, v4), last }
+    }
+
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.is_ipv4() && self.first <= address && address <= self.last
+    }
+
+    pub(super) fn is_ipv4(&self) -> bool {
+        self.first.is_ipv4()
+    }
+
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other.first) || other.contains(self.first)
+    }
+
+    /// Its addresses, upwards.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let v4 = self.is_ipv4();
+        (number(self.first)..=number(self.last)).map(move |n| from_number(n, v4))
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.first == self.last {
+            return self.first.fmt(f);
+        }
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl Pool {
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.contains(address))
+    }
+
+    /// Its addresses of a family, upwards within each range.
+    pub(super) fn addresses(&self, v4: bool) -> impl Iterator<Item = IpAddr> {
+        self.ranges.iter().filter(move |range| range.is_ipv4() == v4).flat_map(Range::addresses)
+    }
+
+    pub(super) fn has_family(&self, v4: bool) -> bool {
+        self.ranges.iter().any(|range| range.is_ipv4() == v4)
+    }
+}

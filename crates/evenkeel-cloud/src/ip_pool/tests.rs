@@ -1,0 +1,217 @@
+//! Which addresses are given, and that none is given twice.
+
+use super::{
+    Config, POOL_ANNOTATION,
+    config::Checked,
+    plan::{Refusal, Reserved, allocate},
+};
+use crate::fixtures::{balanced, service};
+use evenkeel_api::views::Service;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{net::IpAddr, sync::Arc};
+
+fn pools(text: &str) -> Checked {
+    Checked::of(&Config::of_addresses(text)).unwrap()
+}
+
+fn give(
+    pools: &Checked,
+    others: &[Arc<Service>],
+    service: &Service,
+) -> Result<Vec<String>, Refusal> {
+    let given = allocate(&pools.pools, others, &Reserved::default(), service)?;
+    Ok(given.iter().map(IpAddr::to_string).collect())
+}
+
+fn told(name: &str, ips: &[&str]) -> Value {
+    let mut service = balanced(name);
+    let ingress: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+    service["status"]["loadBalancer"]["ingress"] = ingress.into();
+    service
+}
+
+fn families(mut service: Value, policy: &str, families: &[&str]) -> Arc<Service> {
+    service["spec"]["ipFamilyPolicy"] = json!(policy);
+    service["spec"]["ipFamilies"] = json!(families);
+    super::tests::service(&service)
+}
+
+#[test]
+fn the_first_free_address_is_given_and_kept() {
+    let pools = pools("198.18.0.0/30, 198.18.1.5-198.18.1.6");
+    let taken = |ips: &[&str]| vec![service(&told("other", ips))];
+    let new = service(&balanced("s"));
+    assert_eq!(give(&pools, &[], &new).unwrap(), ["198.18.0.1"], "not the network's own");
+    assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &new).unwrap(), ["198.18.0.2"]);
+    let both = ["198.18.0.1", "198.18.0.2"];
+    assert_eq!(give(&pools, &taken(&both), &new).unwrap(), ["198.18.1.5"]);
+    let mut all = both.to_vec();
+    all.extend(["198.18.1.5", "198.18.1.6"]);
+    let full = give(&pools, &taken(&all), &new).unwrap_err();
+    assert!(matches!(full, Refusal::Exhausted("IPv4", _)) && full.may_pass(), "{full}");
+    assert!(full.to_string().contains("198.18.1.5-198.18.1.6"), "{full}");
+    let kept = service(&told("s", &["198.18.1.6"]));
+    assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &kept).unwrap(), ["198.18.1.6"]);
+    let moved = service(&told("s", &["203.0.113.1"]));
+    assert_eq!(
+        give(&pools, &[], &moved).unwrap(),
+        ["198.18.0.1"],
+        "what it has is of no pool any more"
+    );
+}
+
+#[test]
+fn an_address_that_is_asked_for_is_given_or_refused() {
+    let pools = pools("198.18.0.0/29,fd00::/126");
+    let ask = |ip: &str, others: &[Arc<Service>]| {
+        let mut asking = told("s", &["198.18.0.1"]);
+        asking["spec"]["loadBalancerIP"] = json!(ip);
+        give(&pools, others, &service(&asking))
+    };
+    assert_eq!(ask("198.18.0.5", &[]).unwrap(), ["198.18.0.5"]);
+    let other = [service(&told("other", &["198.18.0.5"]))];
+    let taken = ask("198.18.0.5", &other).unwrap_err();
+    assert!(
+        taken.may_pass() && taken.to_string().ends_with("is taken by service ns/other"),
+        "{taken}"
+    );
+    for (ip, why) in [
+        ("203.0.113.1", "is in none of the pools"),
+        ("here", "is no IP address"),
+        ("fd00::1", "is of a family that the service does not have"),
+    ] {
+        let refusal = ask(ip, &[]).unwrap_err();
+        assert!(!refusal.may_pass() && refusal.to_string().contains(why), "{refusal}");
+    }
+}
+
+#[test]
+fn families_are_served_as_far_as_they_must() {
+    let (both, four) = (pools("198.18.0.0/29,fd00::/126"), pools("198.18.0.0/29"));
+    let two = ["IPv6", "IPv4"];
+    let require = families(balanced("s"), "RequireDualStack", &two);
+    assert_eq!(give(&both, &[], &require).unwrap(), ["fd00::1", "198.18.0.1"]);
+    assert!(matches!(give(&four, &[], &require), Err(Refusal::NoFamily("IPv6", _))));
+    let prefer = families(balanced("s"), "PreferDualStack", &["IPv4", "IPv6"]);
+    assert_eq!(give(&both, &[], &prefer).unwrap(), ["198.18.0.1", "fd00::1"]);
+    assert_eq!(give(&four, &[], &prefer).unwrap(), ["198.18.0.1"]);
+    let six = families(balanced("s"), "SingleStack", &["IPv6"]);
+    assert!(matches!(give(&four, &[], &six), Err(Refusal::NoFamily("IPv6", _))));
+    let none = families(balanced("s"), "", &[]);
+    assert_eq!(give(&both, &[], &none).unwrap(), ["198.18.0.1"]);
+}
+
+#[test]
+fn a_service_may_name_its_pool() {
+    let text = "pools: [{name: a, addresses: [198.18.0.1]}, {name: b, addresses: [198.18.1.1]}]";
+    let pools = Checked::of(&Config::parse(text).unwrap()).unwrap();
+    let mut asking = balanced("s");
+    asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "b"});
+    assert_eq!(give(&pools, &[], &service(&asking)).unwrap(), ["198.18.1.1"]);
+    asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "c"});
+    assert_eq!(give(&pools, &[], &service(&asking)), Err(Refusal::NoPool("c".into())));
+}
+
+#[test]
+fn what_others_claim_is_not_given_but_taken_from_no_one() {
+    let pools = pools("198.18.0.1-198.18.0.3");
+    let mut claiming = balanced("other");
+    claiming["spec"]["externalIPs"] = json!(["198.18.0.1"]);
+    let claiming = [service(&claiming)];
+    assert_eq!(give(&pools, &claiming, &service(&balanced("s"))).unwrap(), ["198.18.0.2"]);
+    let has = service(&told("s", &["198.18.0.1"]));
+    assert_eq!(give(&pools, &claiming, &has).unwrap(), ["198.18.0.1"]);
+}
+
+#[test]
+fn of_two_with_one_address_the_older_keeps_it() {
+    let pools = pools("198.18.0.1-198.18.0.3");
+    let aged = |name: &str, time: &str| {
+        let mut service = told(name, &["198.18.0.1"]);
+        service["metadata"]["creationTimestamp"] = json!(time);
+        super::tests::service(&service)
+    };
+    let (old, young) = (aged("z", "2026-01-01T00:00:00Z"), aged("a", "2026-01-02T00:00:00Z"));
+    let all = [Arc::clone(&old), Arc::clone(&young)];
+    assert_eq!(give(&pools, &all, &old).unwrap(), ["198.18.0.1"]);
+    assert_eq!(give(&pools, &all, &young).unwrap(), ["198.18.0.2"]);
+}
+
+#[test]
+fn configurations_that_are_wrong_say_where() {
+    let wrong = [
+        ("pools: [{name: a, addresses: [198.18.0.1-fd00::1]}]", "198.18.0.1-fd00::1"),
+        ("pools: [{name: a, addresses: [198.18.0.9-198.18.0.1]}]", "198.18.0.9"),
+        (
+            "pools: [{name: a, addresses: [10.0.0.0/8]}, {name: b, addresses: [10.1.2.3]}]",
+            "overlap",
+        ),
+        ("pools: [{name: a}, {name: a}]", "only once"),
+        ("pools: [{addresses: [10.0.0.1]}]", "must be given"),
+        ("pool: []", "pool"),
+        ("nodes: {machines: [{name: m, internal: [x]}]}", "\"x\" is no address"),
+        ("nodes: {machines: [{name: m}, {name: m}]}", "only once"),
+    ];
+    for (text, why) in wrong {
+        let error = Config::parse(text).and_then(|config| Checked::of(&config)).unwrap_err();
+        assert!(error.to_string().contains(why), "{text}: {error}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ensure(usize, Option<u8>),
+    Show(usize),
+    Release(usize),
+    Restart,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    /// Services ask, show in their statuses what they got, and go, in any order; the provider may start anew whenever all
+    /// that was given is shown.
+    #[test]
+    fn no_address_is_given_twice(steps in proptest::collection::vec(prop_oneof![
+        4 => (0usize..5, proptest::option::of(1u8..6)).prop_map(|(n, ip)| Step::Ensure(n, ip)),
+        3 => (0usize..5).prop_map(Step::Show),
+        2 => (0usize..5).prop_map(Step::Release),
+        1 => Just(Step::Restart),
+    ], 0..40)) {
+        let pools = pools("198.18.0.1-198.18.0.4");
+        let mut objects: Vec<Value> = (0..5).map(|n| balanced(&n.to_string())).collect();
+        let mut reserved = Reserved::default();
+        let mut given: Vec<Vec<IpAddr>> = vec![Vec::new(); 5];
+        for step in steps {
+            match step {
+                Step::Ensure(n, ip) => {
+                    objects[n]["spec"]["loadBalancerIP"] = ip.map_or(Value::Null, |ip| json!(format!("198.18.0.{ip}")));
+                    let all: Vec<_> = objects.iter().map(service).collect();
+                    if let Ok(addresses) = allocate(&pools.pools, &all, &reserved, &all[n]) {
+                        prop_assert_eq!(addresses.len(), 1);
+                        let twice = given.iter().enumerate().any(|(m, had)| m != n && had.contains(&addresses[0]));
+                        prop_assert!(!twice, "{:?} for {n}, of {given:?}", addresses);
+                        reserved.hold(&n.to_string(), addresses.clone());
+                        given[n] = addresses;
+                    }
+                }
+                Step::Show(n) => {
+                    let ingress: Vec<Value> = given[n].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
+                    objects[n]["status"]["loadBalancer"]["ingress"] = ingress.into();
+                }
+                Step::Release(n) => {
+                    reserved.release(&n.to_string());
+                    given[n].clear();
+                    objects[n]["status"]["loadBalancer"]["ingress"] = json!([]);
+                }
+                Step::Restart => {
+                    for (n, object) in objects.iter_mut().enumerate() {
+                        let ingress: Vec<Value> = given[n].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
+                        object["status"]["loadBalancer"]["ingress"] = ingress.into();
+                    }
+                    reserved = Reserved::default();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! A cloud's part of the control plane.
+//!
+//! What a cloud must do is a [`CloudProvider`]: load balancers for services, what is known of machines, routes to pods.
+//! Four controllers stand on it, as upstream's `k8s.io/cloud-provider` has them: [`service`], [`route`], [`node`] and
+//! [`node_lifecycle`]. Each is cut in two: a `plan` that decides, and a thin shell that asks the provider and writes.
+//! [`ip_pool`] is a provider for machines without a cloud.
+
+pub mod context;
+pub mod ip_pool;
+pub mod node;
+pub mod node_lifecycle;
+pub mod provider;
+pub mod route;
+pub mod service;
+
+mod change;
+mod cidr;
+#[cfg(test)]
+mod fixtures;
+
+pub use context::{CloudContext, Descriptor, Options, StartError, descriptors};
+pub use provider::{
+    CloudError, CloudProvider, InstanceMetadata, Instances, LoadBalancer, ProviderContext, Route,
+    Routes,
+};

@@ -1,0 +1,30 @@
+//! The controller's own metrics, under upstream's names.
+
+use evenkeel_runtime::metrics::{exponential, register};
+use prometheus::{Histogram, HistogramOpts, Registry};
+
+/// `node_controller_…`.
+pub(super) struct Metrics {
+    pub(super) taint_removal: Histogram,
+    pub(super) first_sync: Histogram,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let seconds = |name: &str, help: &str| {
+            let options = HistogramOpts::new(format!("node_controller_{name}"), help)
+                .buckets(exponential(1.0, 4.0, 6));
+            register(registry, Histogram::with_opts(options).expect("a fixed name"))
+        };
+        Self {
+            taint_removal: seconds(
+                "cloud_provider_taint_removal_delay_seconds",
+                "Seconds from a node's creation until the cloud's taint was taken off.",
+            ),
+            first_sync: seconds(
+                "initial_node_sync_delay_seconds",
+                "Seconds from a node's creation until the cloud's part of it was written.",
+            ),
+        }
+    }
+}

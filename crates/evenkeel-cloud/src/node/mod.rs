@@ -1,0 +1,160 @@
+//! What a cloud knows of machines, written into their nodes.
+//!
+//! Upstream: `k8s.io/cloud-provider/controllers/node`. A new node that waits for its cloud gets provider id, labels and
+//! addresses and loses the taint; addresses are asked for again from time to time.
+
+mod addresses;
+mod metrics;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::{CloudContext, CloudProvider, Descriptor, Instances, StartError, context::Started};
+use evenkeel_api::views::Node;
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    controller::{Context, Error, Outcome},
+    plan::Key,
+};
+use metrics::Metrics;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// The controller of what a cloud knows of machines.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "cloud-node-controller",
+    aliases: &["cloud-node"],
+    queue: "Nodes",
+    client: "node-controller",
+    component: "cloud-node-controller",
+    start,
+};
+
+fn start(context: &CloudContext) -> Result<Started, StartError> {
+    if context.provider.instances().is_none() {
+        tracing::warn!(
+            "failed to start cloud node controller: cloud provider does not support instances"
+        );
+        return Ok(Started::No);
+    }
+    let nodes = context.env.caches.of::<Node>();
+    let shared = Arc::new(Nodes {
+        provider: Arc::clone(&context.provider),
+        nodes: nodes.clone(),
+        metrics: Metrics::new(&context.registry),
+        period: context.options.node_status_period,
+        due: Mutex::default(),
+    });
+    let of_events = Arc::clone(&shared);
+    let controller = context
+        .builder(&DESCRIPTOR, nodes.kind().clone())
+        .workers(context.options.node_workers)
+        .watches(&nodes, move |event, enqueue| {
+            let key = Key::of(&event.object().meta);
+            let concerns = match event {
+                CacheEvent::Added { .. } => true,
+                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Deleted(_) => {
+                    of_events.forget(&key);
+                    false
+                }
+            };
+            if concerns {
+                enqueue.add(key);
+            }
+        })
+        .reconcile(move |request, context| {
+            let nodes = Arc::clone(&shared);
+            async move { nodes.reconcile(&request.key, &context).await }
+        });
+    context.run(controller);
+    Ok(Started::Yes)
+}
+
+struct Nodes {
+    provider: Arc<dyn CloudProvider>,
+    nodes: Cache<Node>,
+    metrics: Metrics,
+    period: Duration,
+    /// When the addresses of a node are to be asked for again.
+    due: Mutex<HashMap<Key, Instant>>,
+}
+
+impl Nodes {
+    fn forget(&self, key: &Key) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// When the addresses are due; `None` when they are now, which moves them on.
+    fn due(&self, key: &Key, now: Instant) -> Option<Duration> {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        match due.get(key) {
+            Some(at) if *at > now => Some(*at - now),
+            _ => {
+                due.insert(key.clone(), now + self.period);
+                None
+            }
+        }
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
+        let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
+        if plan::is_uninitialised(&node) {
+            return self.initialise(key, &node, instances, context).await;
+        }
+        context.act(key, &plan::reconcile_labels(&node)).await?;
+        if let Some(left) = self.due(key, Instant::now()) {
+            return Ok(Outcome::again(left));
+        }
+        // A failure waits for the next time, as upstream's walk through all nodes does.
+        match instances.metadata(&node).await {
+            Ok(None) => {}
+            Ok(Some(machine)) => match plan::set_addresses(&node, &machine) {
+                Ok(plan) => drop(context.act(key, &plan).await?),
+                Err(problem) => {
+                    tracing::error!(node = %key, error = %problem, "Failed to update node addresses");
+                }
+            },
+            Err(error) => {
+                tracing::error!(node = %key, error = error.text(), "Error getting instance metadata for node addresses");
+            }
+        }
+        Ok(Outcome::again(self.period))
+    }
+
+    async fn initialise(
+        &self,
+        key: &Key,
+        node: &Node,
+        instances: &dyn Instances,
+        context: &Context,
+    ) -> Result<Outcome, Error> {
+        let asked = instances.metadata(node).await;
+        let machine = asked.map_err(|error| {
+            Error::message(format!(
+                "failed to get instance metadata for node {}: {}",
+                key.name,
+                error.text()
+            ))
+        })?;
+        let Some(machine) = machine else {
+            tracing::info!(node = %key, "Skip sync node because cloud provided nil metadata");
+            return Ok(Outcome::Settled);
+        };
+        let begun = Instant::now();
+        context.act(key, &plan::initialise(node, &machine)?).await?;
+        self.due(key, begun);
+        if let Some(creation) = node.meta.creation {
+            let age = context.env.clock.now().duration_since(creation).as_secs_f64();
+            self.metrics.taint_removal.observe(age);
+            self.metrics.first_sync.observe(age);
+        }
+        tracing::info!(node = %key, "Successfully initialized node with cloud provider");
+        Ok(Outcome::again(self.period))
+    }
+}

@@ -1,0 +1,136 @@
+//! What of a machine goes into its node.
+
+use super::addresses;
+use crate::{
+    InstanceMetadata,
+    change::{of_node, taints, target},
+};
+use evenkeel_api::views::{Node, NodeAddress};
+use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use serde_json::{Map, Value, json};
+
+/// Key of the taint that a kubelet registers with where a cloud is to look at its node first.
+pub(super) const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+const INSTANCE_TYPE: [&str; 2] =
+    ["beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"];
+const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+const REGION: [&str; 2] =
+    ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
+
+/// Why a node cannot be initialised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Problem {
+    #[error("cloud provider does not set node provider ID for node {0}")]
+    NoProviderId(Box<str>),
+    #[error("provided node ip for node {0:?} is not valid: {1}")]
+    NodeIp(Box<str>, addresses::Unmatched),
+}
+
+/// Whether the cloud has yet to look at this node.
+pub(super) fn is_uninitialised(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALISED)
+}
+
+/// Whether a change of a node is a reason to look at it.
+pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+    old.spec.taints != new.spec.taints
+        || old.meta.labels != new.meta.labels
+        || old.meta.annotations != new.meta.annotations
+}
+
+/// Writes what the cloud knows, and takes off the taint with it; then the addresses.
+pub(super) fn initialise(node: &Node, machine: &InstanceMetadata) -> Result<Plan, Problem> {
+    let name = &node.meta.name;
+    if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
+        return Err(Problem::NoProviderId(name.clone()));
+    }
+    // A node address that the cloud does not know must not be found out only once the taint is off.
+    addresses::for_node_ip(node, machine.addresses.clone())
+        .map_err(|unmatched| Problem::NodeIp(name.clone(), unmatched))?;
+    let mut change = json!({"spec": {
+        "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALISED)),
+    }});
+    if node.spec.provider_id.is_empty() {
+        change["spec"]["providerID"] = json!(machine.provider_id);
+    }
+    let labels = labels(node, machine);
+    if !labels.is_empty() {
+        change["metadata"] = json!({"labels": labels});
+    }
+    let mut plan = Plan::nothing();
+    plan.push(Patch { on_error: OnError::Abort, ..of_node(node, change) });
+    plan.actions.extend(set_addresses(node, machine)?.actions);
+    plan.push(Note::normal(target(node), "Synced", "Node synced successfully"));
+    Ok(plan)
+}
+
+fn labels(node: &Node, machine: &InstanceMetadata) -> Map<String, Value> {
+    let known =
+        [(INSTANCE_TYPE, &machine.instance_type), (ZONE, &machine.zone), (REGION, &machine.region)];
+    let known = known
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .flat_map(|(keys, value)| keys.map(|key| (key.to_owned(), json!(value))));
+    let further = machine
+        .labels
+        .iter()
+        .filter(|(key, _)| !of_kubernetes(key) && !node.meta.labels.contains(key))
+        .map(|(key, value)| (key.clone(), json!(value)));
+    // What the cloud says of zones stands above what it says by the way.
+    further.chain(known).collect()
+}
+
+/// Whether a label is of a domain that is Kubernetes' own.
+fn of_kubernetes(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    ["kubernetes.io", "k8s.io"].iter().any(|own| {
+        domain.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
+/// The labels by which zones and types went before say the same as those of today.
+pub(super) fn reconcile_labels(node: &Node) -> Plan {
+    let labels: Map<String, Value> = [ZONE, REGION, INSTANCE_TYPE]
+        .into_iter()
+        .filter_map(|[beta, stable]| {
+            let value = node.meta.labels.get(beta)?;
+            (node.meta.labels.get(stable) != Some(value)).then(|| (stable.to_owned(), json!(value)))
+        })
+        .collect();
+    let mut plan = Plan::nothing();
+    if !labels.is_empty() {
+        let body = json!({"metadata": {"uid": &*node.meta.uid, "labels": labels}});
+        plan.push(Patch::new(target(node), PatchForm::Strategic, body.to_string()));
+    }
+    plan
+}
+
+/// Writes the addresses that the cloud knows, where they are others; the host name stays as the kubelet wrote it where the
+/// cloud knows none.
+pub(super) fn set_addresses(node: &Node, machine: &InstanceMetadata) -> Result<Plan, Problem> {
+    let mut plan = Plan::nothing();
+    let mut wanted = machine.addresses.clone();
+    if wanted.is_empty() {
+        return Ok(plan);
+    }
+    let is_hostname = |address: &NodeAddress| &*address.type_ == "Hostname";
+    if !wanted.iter().any(is_hostname) {
+        wanted.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
+    }
+    let wanted = addresses::for_node_ip(node, wanted)
+        .map_err(|unmatched| Problem::NodeIp(node.meta.name.clone(), unmatched))?;
+    if *wanted != *node.status.addresses {
+        let addresses: Vec<Value> = wanted
+            .iter()
+            .map(|address| json!({"type": &*address.type_, "address": &*address.address}))
+            .collect();
+        let body =
+            json!({"metadata": {"uid": &*node.meta.uid}, "status": {"addresses": addresses}});
+        plan.push(Patch {
+            subresource: "status",
+            ..Patch::new(target(node), PatchForm::Merge, body.to_string())
+        });
+    }
+    Ok(plan)
+}

@@ -1,0 +1,161 @@
+//! Tables, and that plans end.
+
+use super::{
+    addresses::Unmatched,
+    plan::{self, Problem, UNINITIALISED},
+};
+use crate::{
+    InstanceMetadata,
+    fixtures::{apply, node, node_view, shape},
+};
+use evenkeel_api::views::NodeAddress;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn address(type_: &str, address: &str) -> NodeAddress {
+    NodeAddress { type_: type_.into(), address: address.into() }
+}
+
+fn machine() -> InstanceMetadata {
+    InstanceMetadata {
+        provider_id: "rack://n".into(),
+        instance_type: "big".into(),
+        addresses: vec![address("InternalIP", "10.0.0.1"), address("ExternalIP", "192.0.2.1")],
+        zone: "a".into(),
+        region: "r".into(),
+        labels: [
+            ("rack".to_owned(), "7".to_owned()),
+            ("present".to_owned(), "theirs".to_owned()),
+            ("x.kubernetes.io/y".to_owned(), "no".to_owned()),
+            ("k8s.io/y".to_owned(), "no".to_owned()),
+            ("mykubernetes.io/y".to_owned(), "yes".to_owned()),
+        ]
+        .into(),
+    }
+}
+
+fn waiting() -> Value {
+    let mut node = node("n");
+    node["metadata"]["labels"] = json!({"present": "ours"});
+    node["spec"]["taints"] = json!([
+        {"key": UNINITIALISED, "value": "true", "effect": "NoSchedule"},
+        {"key": "other", "effect": "NoSchedule"},
+    ]);
+    node["status"]["addresses"] = json!([
+        {"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": "n"},
+    ]);
+    node
+}
+
+#[test]
+fn a_node_gets_all_that_is_known_and_loses_the_taint() {
+    let mut node = waiting();
+    let plan = plan::initialise(&node_view(&node), &machine()).unwrap();
+    assert_eq!(shape(&plan), ["patch nodes", "patch nodes", "Synced"]);
+    apply(&plan, &mut node);
+    assert_eq!(
+        node["spec"],
+        json!({"providerID": "rack://n", "taints": [{"key": "other", "effect": "NoSchedule"}]})
+    );
+    assert_eq!(
+        node["metadata"]["labels"],
+        json!({
+            "beta.kubernetes.io/instance-type": "big", "node.kubernetes.io/instance-type": "big",
+            "failure-domain.beta.kubernetes.io/zone": "a", "topology.kubernetes.io/zone": "a",
+            "failure-domain.beta.kubernetes.io/region": "r", "topology.kubernetes.io/region": "r",
+            "rack": "7", "present": "ours", "mykubernetes.io/y": "yes",
+        })
+    );
+    assert_eq!(
+        node["status"]["addresses"],
+        json!([
+            {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "ExternalIP", "address": "192.0.2.1"},
+            {"type": "Hostname", "address": "n"},
+        ])
+    );
+    let view = node_view(&node);
+    assert!(!plan::is_uninitialised(&view));
+    assert!(plan::set_addresses(&view, &machine()).unwrap().is_nothing());
+    assert!(plan::reconcile_labels(&view).is_nothing());
+}
+
+#[test]
+fn what_the_kubelet_said_stands() {
+    let mut node = waiting();
+    node["spec"]["providerID"] = json!("kubelets://1");
+    apply(&plan::initialise(&node_view(&node), &machine()).unwrap(), &mut node);
+    assert_eq!(node["spec"]["providerID"], "kubelets://1");
+    let nothing = InstanceMetadata::default();
+    assert!(plan::set_addresses(&node_view(&node), &nothing).unwrap().is_nothing());
+    let own_name = InstanceMetadata { addresses: vec![address("Hostname", "m")], ..nothing };
+    apply(&plan::set_addresses(&node_view(&node), &own_name).unwrap(), &mut node);
+    assert_eq!(node["status"]["addresses"], json!([{"type": "Hostname", "address": "m"}]));
+}
+
+#[test]
+fn a_node_address_is_followed_or_the_node_waits() {
+    let annotation = "alpha.kubernetes.io/provided-node-ip";
+    let mut node = waiting();
+    node["metadata"]["annotations"] = json!({annotation: "10.0.0.9"});
+    let machine = InstanceMetadata {
+        addresses: vec![
+            address("InternalIP", "10.0.0.1"),
+            address("InternalIP", "10.0.0.9"),
+            address("ExternalIP", "192.0.2.1"),
+        ],
+        ..machine()
+    };
+    apply(&plan::initialise(&node_view(&node), &machine).unwrap(), &mut node);
+    assert_eq!(
+        node["status"]["addresses"],
+        json!([
+            {"type": "InternalIP", "address": "10.0.0.9"}, {"type": "ExternalIP", "address": "192.0.2.1"},
+            {"type": "Hostname", "address": "n"},
+        ])
+    );
+    for (text, why) in [
+        ("10.0.0.8", Unmatched::Unknown("10.0.0.8".parse().unwrap())),
+        ("10.0.0.9,fd00::1", Unmatched::Unknown("fd00::1".parse().unwrap())),
+        ("here", Unmatched::Unreadable("here".into())),
+    ] {
+        let mut node = waiting();
+        node["metadata"]["annotations"] = json!({annotation: text});
+        let problem = plan::initialise(&node_view(&node), &machine).unwrap_err();
+        assert_eq!(problem, Problem::NodeIp("n".into(), why), "{text}");
+    }
+}
+
+#[test]
+fn a_machine_without_an_id_is_not_taken() {
+    let machine = InstanceMetadata { provider_id: String::new(), ..machine() };
+    let problem = plan::initialise(&node_view(&waiting()), &machine).unwrap_err();
+    assert_eq!(problem, Problem::NoProviderId("n".into()));
+}
+
+#[test]
+fn old_labels_are_the_source_of_new_ones() {
+    let mut node = node("n");
+    node["metadata"]["labels"] = json!({
+        "failure-domain.beta.kubernetes.io/zone": "a", "topology.kubernetes.io/zone": "b",
+        "beta.kubernetes.io/instance-type": "big", "topology.kubernetes.io/region": "r",
+    });
+    assert_eq!(apply(&plan::reconcile_labels(&node_view(&node)), &mut node), 1);
+    let labels = &node["metadata"]["labels"];
+    assert_eq!(labels["topology.kubernetes.io/zone"], "a");
+    assert_eq!(labels["node.kubernetes.io/instance-type"], "big");
+    assert_eq!(labels["topology.kubernetes.io/region"], "r");
+    assert!(plan::reconcile_labels(&node_view(&node)).is_nothing());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn addresses_settle_after_one_write(known in proptest::collection::vec((0usize..4, 0u8..4), 0..6)) {
+        let types = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS"];
+        let addresses = known.iter().map(|(t, n)| address(types[*t], &format!("10.0.0.{n}"))).collect();
+        let machine = InstanceMetadata { addresses, ..machine() };
+        let mut node = waiting();
+        apply(&plan::set_addresses(&node_view(&node), &machine).unwrap(), &mut node);
+        prop_assert!(plan::set_addresses(&node_view(&node), &machine).unwrap().is_nothing());
+    }
+}

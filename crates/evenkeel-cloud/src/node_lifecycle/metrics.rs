@@ -1,0 +1,41 @@
+//! The controller's own metrics, under upstream's names.
+
+use crate::CloudError;
+use evenkeel_runtime::metrics::{counters, exponential, register};
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};
+
+/// `cloud_node_lifecycle_controller_…`.
+pub(super) struct Metrics {
+    calls: IntCounterVec,
+    /// Of one node; upstream's is of all.
+    pub(super) seconds: Histogram,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let options = HistogramOpts::new(
+            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+            "Seconds that a look at a node that is not ready took.",
+        )
+        .buckets(exponential(0.001, 2.0, 15));
+        Self {
+            calls: counters(
+                registry,
+                "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+                "Questions to the cloud, by what was asked and what came of it.",
+                &["operation", "result"],
+            ),
+            seconds: register(registry, Histogram::with_opts(options).expect("a fixed name")),
+        }
+    }
+
+    /// A question was answered; `Ok(false)` says that there is no such machine.
+    pub(super) fn called(&self, operation: &str, answer: Result<bool, &CloudError>) {
+        let result = match answer {
+            Ok(true) => "success",
+            Ok(false) => "instance_not_found",
+            Err(error) => error.result(),
+        };
+        self.calls.with_label_values(&[operation, result]).inc();
+    }
+}

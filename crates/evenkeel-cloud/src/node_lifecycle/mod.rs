@@ -1,0 +1,110 @@
+//! Nodes whose machine is gone or shut down.
+//!
+//! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream walks through all nodes every few seconds; here a
+//! node is looked at when it stops being ready, and again as long as it is not.
+
+mod metrics;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    CloudContext, CloudError, CloudProvider, Descriptor, Instances, StartError, context::Started,
+};
+use evenkeel_api::views::Node;
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    controller::{Context, Error, Outcome},
+    plan::Key,
+};
+use metrics::Metrics;
+use plan::Machine;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// The controller of nodes' machines.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "cloud-node-lifecycle-controller",
+    aliases: &["cloud-node-lifecycle"],
+    queue: "cloud_node_lifecycle_controller",
+    client: "node-controller",
+    component: "cloud-node-lifecycle-controller",
+    start,
+};
+
+fn start(context: &CloudContext) -> Result<Started, StartError> {
+    if context.provider.instances().is_none() {
+        tracing::warn!(
+            "failed to start cloud node lifecycle controller: cloud provider does not support instances"
+        );
+        return Ok(Started::No);
+    }
+    let nodes = context.env.caches.of::<Node>();
+    let shared = Arc::new(Machines {
+        provider: Arc::clone(&context.provider),
+        nodes: nodes.clone(),
+        metrics: Metrics::new(&context.registry),
+        period: context.options.node_monitor_period,
+    });
+    let controller = context
+        .builder(&DESCRIPTOR, nodes.kind().clone())
+        .workers(context.options.lifecycle_workers)
+        .watches(&nodes, |event, enqueue| {
+            let concerns = match event {
+                CacheEvent::Added { .. } => true,
+                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Deleted(_) => false,
+            };
+            if concerns {
+                enqueue.add(Key::of(&event.object().meta));
+            }
+        })
+        .reconcile(move |request, context| {
+            let machines = Arc::clone(&shared);
+            async move { machines.reconcile(&request.key, &context).await }
+        });
+    context.run(controller);
+    Ok(Started::Yes)
+}
+
+struct Machines {
+    provider: Arc<dyn CloudProvider>,
+    nodes: Cache<Node>,
+    metrics: Metrics,
+    period: Duration,
+}
+
+impl Machines {
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
+        let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
+        if !plan::in_doubt(&node) {
+            context.act(key, &plan::ready(&node)).await?;
+            return Ok(Outcome::Settled);
+        }
+        let begun = Instant::now();
+        // What cannot be known now is asked again after the period, as upstream's next round does; an outage of the cloud is
+        // no reason to ask ever less often.
+        match self.machine(instances, &node).await {
+            Ok(machine) => {
+                context.act(key, &plan::not_ready(&node, machine)).await?;
+            }
+            Err(error) => {
+                tracing::error!(node = %key, error = error.text(), "the cloud does not say whether the node's machine runs");
+            }
+        }
+        self.metrics.seconds.observe(begun.elapsed().as_secs_f64());
+        Ok(Outcome::again(self.period))
+    }
+
+    async fn machine(&self, instances: &dyn Instances, node: &Node) -> Result<Machine, CloudError> {
+        let exists = instances.exists(node).await;
+        self.metrics.called("instance_exists", exists.as_ref().map(|exists| *exists));
+        if !exists? {
+            return Ok(Machine::Gone);
+        }
+        let shut_down = instances.shut_down(node).await;
+        self.metrics.called("instance_shutdown", shut_down.as_ref().map(|_| true));
+        Ok(if shut_down? { Machine::ShutDown } else { Machine::Running })
+    }
+}

@@ -1,0 +1,76 @@
+//! Tables, and that plans end.
+
+use super::plan::{self, Machine, SHUTDOWN};
+use crate::fixtures::{apply, node, node_view, shape};
+use evenkeel_runtime::plan::Action;
+use serde_json::{Value, json};
+
+fn with_ready(status: &str) -> Value {
+    let mut node = node("n");
+    node["status"]["conditions"][0]["status"] = json!(status);
+    node["spec"]["taints"] =
+        json!([{"key": "other", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]);
+    node
+}
+
+fn taints(node: &Value) -> Vec<String> {
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn only_nodes_that_are_not_ready_are_in_doubt() {
+    for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
+        assert_eq!(plan::in_doubt(&node_view(&with_ready(status))), wanted, "{status}");
+    }
+    let mut silent = node("n");
+    silent["status"] = json!({});
+    assert!(plan::in_doubt(&node_view(&silent)), "one that never said is");
+}
+
+#[test]
+fn a_machine_that_is_shut_down_taints_its_node_until_that_is_ready_again() {
+    let mut node = with_ready("Unknown");
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::Running), &mut node), 0);
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::ShutDown), &mut node), 1);
+    assert_eq!(taints(&node), ["other", SHUTDOWN]);
+    assert_eq!(
+        node["spec"]["taints"][0]["timeAdded"], "2026-01-01T00:00:00Z",
+        "others stay as they are"
+    );
+    for machine in [Machine::ShutDown, Machine::Running] {
+        assert!(plan::not_ready(&node_view(&node), machine).is_nothing(), "{machine:?}");
+    }
+    node["status"]["conditions"][0]["status"] = json!("True");
+    assert_eq!(apply(&plan::ready(&node_view(&node)), &mut node), 1);
+    assert_eq!(taints(&node), ["other"]);
+    assert!(plan::ready(&node_view(&node)).is_nothing());
+}
+
+#[test]
+fn the_last_taint_leaves_none() {
+    let mut only = node("n");
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoSchedule"}]);
+    apply(&plan::ready(&node_view(&only)), &mut only);
+    assert_eq!(only["spec"], json!({}));
+    // Another effect under the key is not ours.
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoExecute"}]);
+    assert!(plan::ready(&node_view(&only)).is_nothing());
+}
+
+#[test]
+fn a_node_without_a_machine_is_deleted_and_no_other_of_its_name() {
+    let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
+    assert_eq!(shape(&plan), ["DeletingNode", "delete n"]);
+    let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
+    assert_eq!(&*delete.target.uid, "n");
+    assert_eq!(delete.failed.as_ref().unwrap().reason, "DeletingNodeFailed");
+}
+
+#[test]
+fn heartbeats_are_no_reason_to_look() {
+    let (old, mut new) = (with_ready("False"), with_ready("False"));
+    new["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:00:00Z");
+    assert!(!plan::concerns(&node_view(&old), &node_view(&new)));
+    assert!(plan::concerns(&node_view(&old), &node_view(&with_ready("True"))));
+}

@@ -1,0 +1,246 @@
+//! Routes to the pods of nodes.
+//!
+//! Upstream: `k8s.io/cloud-provider/controllers/route`. All routes are compared with all nodes at a time, every few seconds,
+//! or when nodes change where that is asked for (KEP-5237).
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    CloudContext, CloudError, CloudProvider, Descriptor, Route, Routes, StartError,
+    cidr::Cidr,
+    context::{NO_OBJECTS, Started},
+};
+use evenkeel_api::views::Node;
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    controller::{Context, Error, Outcome},
+    metrics::counters,
+    plan::Key,
+    queue::Priority,
+};
+use futures::{StreamExt, future::BoxFuture, stream};
+use plan::Creation;
+use prometheus::IntCounterVec;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// The controller of routes.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "node-route-controller",
+    aliases: &["route"],
+    queue: "Routes",
+    client: "route-controller",
+    component: "route_controller",
+    start,
+};
+
+/// So many changes are asked of the cloud at a time.
+const AT_A_TIME: usize = 200;
+/// Changes of nodes are looked at no more often.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Where changes of nodes are followed, routes that somebody else changed are looked for so often.
+const RESYNC: Duration = Duration::from_secs(12 * 3600);
+
+const PERIODIC: &str = "periodic";
+const NODE_CHANGE: &str = "node_change";
+
+fn start(context: &CloudContext) -> Result<Started, StartError> {
+    let options = &context.options;
+    if !options.configure_routes {
+        tracing::info!("Will not configure cloud provider routes, --configure-cloud-routes: false");
+        return Ok(Started::No);
+    }
+    if context.provider.routes().is_none() {
+        tracing::warn!(
+            "--configure-cloud-routes is set, but cloud provider does not support routes. Will not configure cloud provider routes."
+        );
+        return Ok(Started::No);
+    }
+    let cluster = ranges(&options.cluster_cidrs)
+        .map_err(|reason| StartError { controller: DESCRIPTOR.name, reason })?;
+    let nodes = context.env.caches.of::<Node>();
+    let watch = options.watch_routes;
+    let shared = Arc::new(AllRoutes {
+        provider: Arc::clone(&context.provider),
+        name: options.cluster.clone(),
+        cluster,
+        nodes: nodes.clone(),
+        period: if watch { RESYNC } else { options.route_period },
+        last: Mutex::default(),
+        syncs: counters(
+            &context.registry,
+            "route_controller_route_sync_total",
+            "Looks at all routes, by what set them off and what came of them.",
+            &["outcome", "trigger"],
+        ),
+    });
+    let controller = context
+        .builder(&DESCRIPTOR, NO_OBJECTS)
+        .watches(&nodes, move |event, enqueue| {
+            let concerns = match event {
+                CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
+                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+            };
+            if watch && concerns {
+                enqueue.add(Key::new("", NODE_CHANGE));
+            }
+        })
+        .reconcile(move |request, context| {
+            let routes = Arc::clone(&shared);
+            async move { routes.reconcile(&request.key, &context).await }
+        });
+    // Also where there is no node: routes may be left of some.
+    controller.queue().add(Key::new("", PERIODIC), Priority::NORMAL);
+    context.run(controller);
+    Ok(Started::Yes)
+}
+
+/// The cluster's ranges: one, or one of each family.
+fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
+    let ranges: Result<Vec<Cidr>, String> = texts
+        .iter()
+        .map(|text| {
+            Cidr::parse(text).ok_or_else(|| format!("--cluster-cidr: {text:?} is no range"))
+        })
+        .collect();
+    let ranges = ranges?;
+    match &*ranges {
+        [] => Err("--cluster-cidr must say where pods have their addresses from".to_owned()),
+        [_] => Ok(ranges),
+        [one, other] if one.first().is_ipv4() != other.first().is_ipv4() => Ok(ranges),
+        more => Err(format!(
+            "--cluster-cidr has {} ranges; it takes one, or one of each address family",
+            more.len()
+        )),
+    }
+}
+
+struct AllRoutes {
+    provider: Arc<dyn CloudProvider>,
+    name: String,
+    cluster: Vec<Cidr>,
+    nodes: Cache<Node>,
+    period: Duration,
+    /// When routes were looked at last.
+    last: Mutex<Option<Instant>>,
+    syncs: IntCounterVec,
+}
+
+/// What is asked of the cloud, and its answer.
+type Asked<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
+
+/// What a look at all routes came to.
+struct Done {
+    changed: bool,
+    failed: bool,
+}
+
+impl AllRoutes {
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let Some(routes) = self.provider.routes() else { return Ok(Outcome::Settled) };
+        let trigger = &*key.name;
+        if trigger == NODE_CHANGE
+            && let Some(left) = self.pause()
+        {
+            return Ok(Outcome::again(left));
+        }
+        let done = self.all(routes, key, context).await;
+        let outcome = match &done {
+            Err(_) => "error",
+            Ok(done) if done.changed => "changed",
+            Ok(_) => "noop",
+        };
+        self.syncs.with_label_values(&[outcome, trigger]).inc();
+        let failed = match done {
+            Ok(done) => done.failed,
+            Err(error) => {
+                tracing::error!(error = error.text(), "Couldn't reconcile node routes");
+                true
+            }
+        };
+        let again = if failed { self.period.min(PAUSE) } else { self.period };
+        Ok(if failed || trigger == PERIODIC { Outcome::again(again) } else { Outcome::Settled })
+    }
+
+    /// How long changes of nodes have to wait; `None` where they need not, which starts the next pause.
+    fn pause(&self) -> Option<Duration> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = last.and_then(|last| PAUSE.checked_sub(last.elapsed()));
+        if left.is_none_or(|left| left.is_zero()) {
+            *last = Some(Instant::now());
+            return None;
+        }
+        left
+    }
+
+    async fn all(
+        &self,
+        routes: &dyn Routes,
+        key: &Key,
+        context: &Context,
+    ) -> Result<Done, CloudError> {
+        let listed = routes.list(&self.name).await?;
+        let nodes = self.nodes.list();
+        let changes = plan::plan(&nodes, &listed, &self.cluster);
+        let mut done = Done { changed: false, failed: false };
+        let deletions: Vec<_> =
+            changes.delete.iter().map(|route| self.deletion(routes, route)).collect();
+        let mut deletions = stream::iter(deletions).buffer_unordered(AT_A_TIME);
+        while let Some((route, answer)) = deletions.next().await {
+            done.note(answer.is_ok());
+            if let Err(error) = answer {
+                tracing::error!(
+                    route = route.name,
+                    destination = route.destination,
+                    error = error.text(),
+                    "Could not delete route"
+                );
+            }
+        }
+        let creations: Vec<_> =
+            changes.create.iter().map(|creation| self.creation(routes, creation)).collect();
+        let mut creations = stream::iter(creations).buffer_unordered(AT_A_TIME);
+        let mut failed = BTreeSet::new();
+        while let Some((creation, answer)) = creations.next().await {
+            done.note(answer.is_ok());
+            if let Err(error) = answer {
+                context.events.record(&plan::refused(creation, &error.text()));
+                failed.insert(creation.node.meta.name.clone());
+            }
+        }
+        let conditions = plan::conditions(&nodes, &listed, &failed, context.env.clock.now());
+        if let Err(failure) = context.act(key, &conditions).await {
+            tracing::error!(error = %failure, "failed to update networking condition");
+            done.failed = true;
+        }
+        Ok(done)
+    }
+
+    fn deletion<'a>(&'a self, routes: &'a dyn Routes, route: &'a Route) -> Asked<'a, Route> {
+        Box::pin(async move { (route, routes.delete(&self.name, route).await) })
+    }
+
+    fn creation<'a>(
+        &'a self,
+        routes: &'a dyn Routes,
+        creation: &'a Creation,
+    ) -> Asked<'a, Creation> {
+        Box::pin(async move {
+            let hint = &creation.node.meta.uid;
+            (creation, routes.create(&self.name, hint, &creation.route).await)
+        })
+    }
+}
+
+impl Done {
+    fn note(&mut self, worked: bool) {
+        self.changed |= worked;
+        self.failed |= !worked;
+    }
+}

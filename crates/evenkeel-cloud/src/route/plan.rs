@@ -1,0 +1,135 @@
+//! Which routes are missing, which are too many, and whether nodes can be reached.
+
+use crate::{Route, change::target, cidr::Cidr};
+use evenkeel_api::{
+    time::{Timestamp, seconds},
+    views::{Node, NodeAddress},
+};
+use evenkeel_runtime::plan::{Note, Patch, PatchForm, Plan};
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+const CONDITION: &str = "NetworkUnavailable";
+
+/// What is to be asked of the cloud: first what goes, then what comes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Changes {
+    pub(super) delete: Vec<Route>,
+    pub(super) create: Vec<Creation>,
+}
+
+/// A route that is missing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Creation {
+    pub(super) node: Arc<Node>,
+    pub(super) route: Route,
+}
+
+/// Compares the ranges of nodes with the routes that are there. Routes outside the `cluster`'s ranges are somebody else's.
+pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> Changes {
+    let by_name: BTreeMap<&str, &Arc<Node>> =
+        nodes.iter().map(|node| (&*node.meta.name, node)).collect();
+    let is_good = |route: &Route| {
+        by_name.get(&*route.target_node).is_some_and(|node| {
+            has(node, &route.destination)
+                && !route.blackhole
+                && (!route.has_node_addresses
+                    || same(&node.status.addresses, &route.target_node_addresses))
+        })
+    };
+    let (good, bad): (Vec<&Route>, Vec<&Route>) = routes.iter().partition(|route| is_good(route));
+    let there: BTreeSet<(&str, &str)> =
+        good.iter().map(|route| (&*route.target_node, &*route.destination)).collect();
+    let create = nodes.iter().flat_map(|node| {
+        let missing = |range: &&Box<str>| !there.contains(&(&*node.meta.name, &***range));
+        node.spec.pod_cidrs.iter().filter(missing).map(|range| creation(node, range))
+    });
+    Changes {
+        create: create.collect(),
+        delete: bad.into_iter().filter(|route| is_ours(route, cluster)).cloned().collect(),
+    }
+}
+
+fn creation(node: &Arc<Node>, range: &str) -> Creation {
+    let route = Route {
+        target_node: node.meta.name.to_string(),
+        target_node_addresses: node.status.addresses.to_vec(),
+        destination: range.to_owned(),
+        ..Route::default()
+    };
+    Creation { node: Arc::clone(node), route }
+}
+
+fn has(node: &Node, range: &str) -> bool {
+    node.spec.pod_cidrs.iter().any(|present| **present == *range)
+}
+
+/// Whether these are the same addresses, in whatever order.
+fn same(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
+    one.len() == other.len() && one.iter().all(|address| other.contains(address))
+}
+
+/// Whether a route leads into the cluster's ranges.
+fn is_ours(route: &Route, cluster: &[Cidr]) -> bool {
+    Cidr::parse(&route.destination).is_some_and(|range| {
+        cluster.iter().any(|ours| ours.contains(range.first()) || ours.contains(range.last()))
+    })
+}
+
+/// Whether a change of a node is a reason to look at routes.
+pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+    old.spec.pod_cidrs != new.spec.pod_cidrs || old.status.addresses != new.status.addresses
+}
+
+/// Tells the scheduler which nodes can be reached: those all of whose routes are there. `failed` are the nodes that lack a
+/// route after this pass. A node that has neither ranges nor routes is told nothing of.
+pub(super) fn conditions(
+    nodes: &[Arc<Node>],
+    routes: &[Route],
+    failed: &BTreeSet<Box<str>>,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = Plan::nothing();
+    for node in nodes {
+        let name = &node.meta.name;
+        let has_ranges = !node.spec.pod_cidrs.is_empty();
+        if !has_ranges && !routes.iter().any(|route| *route.target_node == **name) {
+            continue;
+        }
+        plan.actions
+            .extend(condition(node, has_ranges && !failed.contains(name), now).map(Into::into));
+    }
+    plan
+}
+
+fn condition(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
+    let (status, reason, message) = if reachable {
+        ("False", "RouteCreated", "RouteController created a route")
+    } else {
+        ("True", "NoRouteCreated", "RouteController failed to create a route")
+    };
+    let present = node.status.conditions.iter().find(|c| &*c.type_ == CONDITION);
+    if present.is_some_and(|c| (&*c.status, &*c.reason) == (status, reason)) {
+        return None;
+    }
+    let now = seconds(now);
+    let body = json!({"metadata": {"uid": &*node.meta.uid}, "status": {"conditions": [{
+        "type": CONDITION, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": now, "lastHeartbeatTime": now,
+    }]}});
+    let patch = Patch::new(target(node), PatchForm::Strategic, body.to_string());
+    Some(Patch { subresource: "status", ..patch })
+}
+
+/// The event about a route that the cloud did not make.
+pub(super) fn refused(creation: &Creation, error: &str) -> Note {
+    let Creation { node, route } = creation;
+    let message = format!(
+        "Could not create route {} {} for node {}: {error}",
+        node.meta.uid, route.destination, node.meta.name
+    );
+    Note::warning(target(&**node), "FailedToCreateRoute", message)
+}

@@ -1,0 +1,157 @@
+//! Tables, and a property: carried out, a plan leaves nothing to do.
+
+use super::{plan, ranges};
+use crate::{
+    Route,
+    cidr::Cidr,
+    fixtures::{apply, node, node_view},
+};
+use evenkeel_api::{time::Timestamp, views::Node};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, sync::Arc};
+
+const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
+
+fn cluster() -> Vec<Cidr> {
+    vec![Cidr::parse("10.0.0.0/16").unwrap()]
+}
+
+fn with_ranges(name: &str, ranges: &[&str]) -> Value {
+    let mut node = node(name);
+    node["spec"]["podCIDRs"] = json!(ranges);
+    node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "172.16.0.1"}]);
+    node
+}
+
+fn route(node: &str, destination: &str) -> Route {
+    Route {
+        name: format!("{node} {destination}"),
+        target_node: node.into(),
+        destination: destination.into(),
+        ..Route::default()
+    }
+}
+
+fn check(nodes: &[Value], routes: &[Route]) -> (Vec<String>, Vec<String>) {
+    let nodes: Vec<Arc<Node>> = nodes.iter().map(node_view).collect();
+    let changes = plan::plan(&nodes, routes, &cluster());
+    let create =
+        changes.create.iter().map(|c| format!("{} {}", c.route.target_node, c.route.destination));
+    (changes.delete.iter().map(|route| route.name.clone()).collect(), create.collect())
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn routes_follow_ranges() {
+    let n = with_ranges("n", &["10.0.1.0/24"]);
+    let good = route("n", "10.0.1.0/24");
+    assert_eq!(check(&[n.clone()], &[]), (vec![], texts(&["n 10.0.1.0/24"])));
+    assert_eq!(check(&[n.clone()], &[good.clone()]), (vec![], vec![]));
+    assert_eq!(
+        check(&[], &[good.clone()]),
+        (texts(&["n 10.0.1.0/24"]), vec![]),
+        "the node is gone"
+    );
+    let old = route("n", "10.0.2.0/24");
+    assert_eq!(
+        check(&[n.clone()], &[good.clone(), old.clone()]),
+        (texts(&["n 10.0.2.0/24"]), vec![])
+    );
+    let foreign = [route("x", "192.168.0.0/24"), route("y", "nonsense"), route("", "11.0.0.0/8")];
+    assert_eq!(check(&[n.clone()], &[&[good.clone()][..], &foreign].concat()), (vec![], vec![]));
+    let astray = route("", "10.0.3.0/24");
+    assert_eq!(check(&[n], &[good, astray]), (texts(&[" 10.0.3.0/24"]), vec![]));
+}
+
+#[test]
+fn a_blackhole_is_replaced() {
+    let hole = Route { blackhole: true, ..route("n", "10.0.1.0/24") };
+    let n = with_ranges("n", &["10.0.1.0/24"]);
+    assert_eq!(check(&[n], &[hole]), (texts(&["n 10.0.1.0/24"]), texts(&["n 10.0.1.0/24"])));
+}
+
+#[test]
+fn a_route_to_other_addresses_is_made_anew_where_the_cloud_knows_them() {
+    let n = with_ranges("n", &["10.0.1.0/24"]);
+    let blind = route("n", "10.0.1.0/24");
+    assert_eq!(check(&[n.clone()], &[blind.clone()]), (vec![], vec![]));
+    let wrong = Route { has_node_addresses: true, ..blind };
+    assert_eq!(check(&[n.clone()], &[wrong.clone()]).1.len(), 1);
+    let addresses = node_view(&n).status.addresses.to_vec();
+    let right = Route { target_node_addresses: addresses, ..wrong };
+    assert_eq!(check(&[n], &[right]), (vec![], vec![]));
+}
+
+#[test]
+fn nodes_say_whether_they_can_be_reached() {
+    let failed =
+        |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<BTreeSet<Box<str>>>();
+    let mut n = with_ranges("n", &["10.0.1.0/24"]);
+    let state = |n: &Value| {
+        let all = n["status"]["conditions"].as_array().unwrap();
+        let condition = all.iter().find(|c| c["type"] == "NetworkUnavailable");
+        condition.map(|c| {
+            (c["status"].as_str().unwrap().to_owned(), c["reason"].as_str().unwrap().to_owned())
+        })
+    };
+    let tell = |n: &mut Value, routes: &[Route], broken: &[&str]| {
+        let plan = plan::conditions(&[node_view(n)], routes, &failed(broken), NOW);
+        apply(&plan, n)
+    };
+    let pair = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
+    assert_eq!((tell(&mut n, &[], &["n"]), state(&n)), (1, pair("True", "NoRouteCreated")));
+    assert_eq!(tell(&mut n, &[], &["n"]), 0, "it is so already");
+    assert_eq!((tell(&mut n, &[], &[]), state(&n)), (1, pair("False", "RouteCreated")));
+    assert_eq!(tell(&mut n, &[], &[]), 0);
+    assert_eq!(n["status"]["conditions"].as_array().unwrap().len(), 2, "others stay");
+    let mut bare = node("m");
+    assert_eq!(tell(&mut bare, &[], &[]), 0, "nothing is said of a node without ranges");
+    assert_eq!(
+        (tell(&mut bare, &[route("m", "10.0.9.0/24")], &[]), state(&bare)),
+        (1, pair("True", "NoRouteCreated"))
+    );
+}
+
+#[test]
+fn one_range_or_one_of_each_family() {
+    for (given, good) in [
+        (&["10.0.0.0/16"][..], true),
+        (&["10.0.0.0/16", "fd00::/64"], true),
+        (&["10.0.0.0/16", "10.1.0.0/16"], false),
+        (&["10.0.0.0/16", "fd00::/64", "10.1.0.0/16"], false),
+        (&["x"], false),
+        (&[], false),
+    ] {
+        assert_eq!(ranges(&texts(given)).is_ok(), good, "{given:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #[test]
+    fn once_carried_out_nothing_is_left_to_do(
+        ranges in proptest::collection::vec(proptest::collection::vec(0u8..6, 0..3), 0..4),
+        routes in proptest::collection::vec((0u8..5, 0u8..6, any::<bool>(), any::<bool>()), 0..8),
+    ) {
+        let nodes: Vec<Arc<Node>> = ranges.iter().enumerate().map(|(n, ranges)| {
+            let unique: BTreeSet<u8> = ranges.iter().copied().collect();
+            let ranges: Vec<String> = unique.iter().map(|r| format!("10.0.{r}.0/24")).collect();
+            node_view(&with_ranges(&n.to_string(), &ranges.iter().map(String::as_str).collect::<Vec<_>>()))
+        }).collect();
+        let mut there: Vec<Route> = routes.iter().enumerate().map(|(id, (n, r, blackhole, has))| Route {
+            name: id.to_string(), blackhole: *blackhole, has_node_addresses: *has,
+            ..route(&n.to_string(), &format!("10.0.{r}.0/24"))
+        }).collect();
+        let changes = plan::plan(&nodes, &there, &cluster());
+        there.retain(|route| !changes.delete.contains(route));
+        there.extend(changes.create.iter().map(|c| c.route.clone()));
+        prop_assert_eq!(plan::plan(&nodes, &there, &cluster()), plan::Changes::default());
+        let wanted: usize = nodes.iter().map(|node| node.spec.pod_cidrs.len()).sum();
+        let pairs: BTreeSet<_> = there.iter().map(|r| (&r.target_node, &r.destination)).collect();
+        prop_assert_eq!(pairs.len(), wanted);
+    }
+}

@@ -1,0 +1,75 @@
+//! The controller's own metrics, under upstream's names.
+
+use evenkeel_runtime::{
+    metrics::{exponential, register},
+    plan::Key,
+};
+use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+use tokio::time::Instant;
+
+/// `service_controller_…`.
+pub(super) struct Metrics {
+    pub(super) syncs: IntCounter,
+    pub(super) sync_errors: IntCounter,
+    pub(super) update_seconds: Histogram,
+    sweep_seconds: Histogram,
+    sweep: Mutex<Option<Sweep>>,
+}
+
+/// The load balancers that have yet to hear of a change of nodes.
+struct Sweep {
+    since: Instant,
+    left: HashSet<Key>,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counter = |name: &str, help: &str| {
+            let counter = IntCounter::new(format!("service_controller_{name}"), help);
+            register(registry, counter.expect("a name that is fixed"))
+        };
+        let seconds = |name: &str, help: &str| {
+            let options = HistogramOpts::new(format!("service_controller_{name}"), help)
+                .buckets(exponential(1.0, 2.0, 15));
+            register(registry, Histogram::with_opts(options).expect("a name that is fixed"))
+        };
+        Self {
+            syncs: counter("loadbalancer_sync_total", "Load balancers told of other nodes."),
+            sync_errors: counter(
+                "nodesync_error_total",
+                "Load balancers that refused other nodes.",
+            ),
+            update_seconds: seconds(
+                "update_loadbalancer_host_latency_seconds",
+                "Seconds that one load balancer took to hear of other nodes.",
+            ),
+            sweep_seconds: seconds(
+                "nodesync_latency_seconds",
+                "Seconds until all load balancers had heard of other nodes.",
+            ),
+            sweep: Mutex::new(None),
+        }
+    }
+
+    /// These load balancers are to hear of other nodes.
+    pub(super) fn begin(&self, keys: &[Key]) {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = sweep.as_ref().map_or_else(Instant::now, |sweep| sweep.since);
+        *sweep = (!keys.is_empty()).then(|| Sweep { since, left: keys.iter().cloned().collect() });
+    }
+
+    /// This one has.
+    pub(super) fn heard(&self, key: &Key) {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(present) = sweep.as_mut() else { return };
+        present.left.remove(key);
+        if present.left.is_empty() {
+            self.sweep_seconds.observe(present.since.elapsed().as_secs_f64());
+            *sweep = None;
+        }
+    }
+}

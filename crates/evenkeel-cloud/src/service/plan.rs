@@ -1,0 +1,236 @@
+//! What a service's load balancer needs.
+
+use super::{changes, hosts::Hosts};
+use crate::change::target;
+use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Keeps a service from vanishing before its load balancer does (KEP-980).
+pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// What this process did last for a service.
+#[derive(Debug, Clone)]
+pub(super) struct Last {
+    /// The service as it was then.
+    pub(super) service: Arc<Service>,
+    /// Whether its load balancer came about.
+    pub(super) ensured: bool,
+    /// The nodes that it was told of.
+    pub(super) hosts: Hosts,
+}
+
+/// What is to be asked of the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing.
+    Nothing,
+    /// The service of this uid vanished without a clean-up, or was replaced: what it had is to go.
+    Release,
+    /// The load balancer is to go, and the service to be let go of.
+    CleanUp,
+    /// The load balancer is to be made, or changed.
+    Ensure,
+    /// The load balancer is as it should be, but for its nodes.
+    Hosts,
+}
+
+/// Whether a change of a service is a reason to look at it. Others are none, or our own writes would cut back-offs short.
+pub(super) fn concerns(old: Option<&Service>, new: &Service) -> bool {
+    let Some(old) = old else { return wants(new) || needs_cleanup(new) };
+    needs_cleanup(new) || wants(old) != wants(new) || (wants(new) && changes::matter(old, new))
+}
+
+/// Compares what should be with what was done last.
+pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hosts) -> Decision {
+    let wanted_before = last.is_some_and(|last| wants(&last.service));
+    let Some(service) = service else {
+        return if wanted_before { Decision::Release } else { Decision::Nothing };
+    };
+    if wanted_before && last.is_some_and(|last| last.service.meta.uid != service.meta.uid) {
+        return Decision::Release;
+    }
+    if needs_cleanup(service) {
+        return Decision::CleanUp;
+    }
+    // One that is on its way out can get no finalizer any more.
+    if !wants(service) || service.meta.deleting() {
+        return if wanted_before { Decision::CleanUp } else { Decision::Nothing };
+    }
+    match last {
+        Some(last) if !last.ensured || changes::matter(&last.service, service) => Decision::Ensure,
+        Some(last) if last.hosts != *hosts => Decision::Hosts,
+        Some(_) => Decision::Nothing,
+        None => Decision::Ensure,
+    }
+}
+
+/// Whether the cluster's own cloud is to make a load balancer.
+pub(super) fn wants(service: &Service) -> bool {
+    &*service.spec.type_ == "LoadBalancer" && service.spec.load_balancer_class.is_empty()
+}
+
+fn has_finalizer(service: &Service) -> bool {
+    service.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
+}
+
+fn needs_cleanup(service: &Service) -> bool {
+    has_finalizer(service) && (service.meta.deleting() || &*service.spec.type_ != "LoadBalancer")
+}
+
+/// Before the cloud is asked for a load balancer: the finalizer, so that from then on it is not forgotten.
+pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
+    let regarding = target(service);
+    let mut plan = Plan::nothing();
+    plan.push(Note::normal(regarding.clone(), "EnsuringLoadBalancer", "Ensuring load balancer"));
+    if !has_finalizer(service) {
+        let body = json!({"metadata": {"uid": &*service.meta.uid, "finalizers": [FINALIZER]}});
+        plan.push(Patch {
+            subresource: "status",
+            if_live: Some(regarding.clone()),
+            on_error: OnError::Abort,
+            ..Patch::new(regarding.clone(), PatchForm::Strategic, body.to_string())
+        });
+    }
+    if hosts == 0 {
+        plan.push(no_hosts(service));
+    }
+    plan
+}
+
+fn no_hosts(service: &Service) -> Note {
+    let message = "There are no available nodes for LoadBalancer";
+    Note::warning(target(service), "UnAvailableLoadBalancer", message)
+}
+
+/// After the cloud made or changed the load balancer: its status, where that is another one than before.
+pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Plan {
+    let mut plan = Plan::nothing();
+    plan.push(Note::normal(target(service), "EnsuredLoadBalancer", "Ensured load balancer"));
+    if !same(&service.status.load_balancer, status) {
+        let ingress = match &*status.ingress {
+            [] => Value::Null,
+            ingress => ingress.iter().map(written).collect(),
+        };
+        let body = json!({
+            "metadata": {"uid": &*service.meta.uid},
+            "status": {"loadBalancer": {"ingress": ingress}},
+        });
+        plan.push(Patch {
+            subresource: "status",
+            ..Patch::new(target(service), PatchForm::Merge, body.to_string())
+        });
+    }
+    plan
+}
+
+/// Before a load balancer that is there is taken away.
+pub(super) fn before_cleanup(service: &Service) -> Plan {
+    let mut plan = Plan::nothing();
+    plan.push(Note::normal(target(service), "DeletingLoadBalancer", "Deleting load balancer"));
+    plan
+}
+
+/// After the load balancer is gone. Finalizer and status go by one write: upstream's two leave a stale status for ever where
+/// the program ends between them.
+pub(super) fn after_cleanup(service: &Service) -> Plan {
+    let mut plan = Plan::nothing();
+    let (held, told) = (has_finalizer(service), !service.status.load_balancer.ingress.is_empty());
+    if held || told {
+        let mut body = json!({"metadata": {"uid": &*service.meta.uid}});
+        if held {
+            body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([FINALIZER]);
+        }
+        if told {
+            body["status"] = json!({"loadBalancer": {"ingress": null}});
+        }
+        plan.push(Patch {
+            subresource: "status",
+            on_error: OnError::Abort,
+            ..Patch::new(target(service), PatchForm::Strategic, body.to_string())
+        });
+    }
+    plan.push(deleted(service));
+    plan
+}
+
+/// After what a service had is gone, where the service itself is gone already.
+pub(super) fn released(service: &Service) -> Plan {
+    let mut plan = Plan::nothing();
+    plan.push(deleted(service));
+    plan
+}
+
+fn deleted(service: &Service) -> Note {
+    Note::normal(target(service), "DeletedLoadBalancer", "Deleted load balancer")
+}
+
+/// After the cloud was told of other nodes.
+pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
+    let mut plan = Plan::nothing();
+    plan.push(if hosts.is_empty() {
+        no_hosts(service)
+    } else {
+        let message = "Updated load balancer with new hosts";
+        Note::normal(target(service), "UpdatedLoadBalancer", message)
+    });
+    plan
+}
+
+/// After the cloud refused other nodes.
+pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Plan {
+    let message = format!(
+        "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
+        hosts.names(),
+        hosts.len()
+    );
+    let mut plan = Plan::nothing();
+    plan.push(Note::warning(target(service), "UpdateLoadBalancerFailed", message));
+    plan
+}
+
+/// After anything else went wrong.
+pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Plan {
+    let (reason, message) = match decision {
+        Decision::Release => ("DeleteLoadBalancerFailed", "Error deleting load balancer"),
+        _ => ("SyncLoadBalancerFailed", "Error syncing load balancer"),
+    };
+    let mut plan = Plan::nothing();
+    plan.push(Note::warning(target(service), reason, format!("{message}: {error}")));
+    plan
+}
+
+/// Whether two statuses mean the same: the server writes `VIP` where an address has no mode.
+fn same(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
+    fn mode(ingress: &LoadBalancerIngress) -> &str {
+        match &*ingress.ip_mode {
+            "" if !ingress.ip.is_empty() => "VIP",
+            mode => mode,
+        }
+    }
+    one.ingress.len() == other.ingress.len()
+        && one.ingress.iter().zip(&other.ingress).all(|(a, b)| {
+            (&a.ip, &a.hostname, &a.ports, mode(a)) == (&b.ip, &b.hostname, &b.ports, mode(b))
+        })
+}
+
+fn written(ingress: &LoadBalancerIngress) -> Value {
+    let mut object = Map::new();
+    let texts =
+        [("ip", &ingress.ip), ("hostname", &ingress.hostname), ("ipMode", &ingress.ip_mode)];
+    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        object.insert(name.to_owned(), json!(&**text));
+    }
+    let ports = ingress.ports.iter().map(|port| {
+        let mut object = json!({"port": port.port, "protocol": &*port.protocol});
+        if !port.error.is_empty() {
+            object["error"] = json!(&*port.error);
+        }
+        object
+    });
+    if !ingress.ports.is_empty() {
+        object.insert("ports".to_owned(), ports.collect());
+    }
+    Value::Object(object)
+}
