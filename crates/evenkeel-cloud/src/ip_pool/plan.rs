@@ -1,6 +1,9 @@
 //! Which addresses a service gets.
 
-use super::{POOL_ANNOTATION, pool::Pool};
+use super::{
+    POOL_ANNOTATION,
+    pool::{Pool, Range},
+};
 use evenkeel_api::views::Service;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,7 +162,7 @@ fn families(pools: &[&Pool], service: &Service, wish: Option<IpAddr>) -> Vec<boo
     if !families.is_empty() {
         return families;
     }
-    let any = pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(|range| range.is_ipv4());
+    let any = pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(Range::is_ipv4);
     vec![wish.map_or(any, |wish| wish.is_ipv4())]
 }
 

@@ -44,8 +44,10 @@ pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> C
     let there: BTreeSet<(&str, &str)> =
         good.iter().map(|route| (&*route.target_node, &*route.destination)).collect();
     let create = nodes.iter().flat_map(|node| {
-        let missing = |range: &&Box<str>| !there.contains(&(&*node.meta.name, &***range));
-        node.spec.pod_cidrs.iter().filter(missing).map(|range| creation(node, range))
+        let ranges = node.spec.pod_cidrs.iter().map(|range| &**range);
+        ranges
+            .filter(|range| !there.contains(&(&*node.meta.name, *range)))
+            .map(|range| creation(node, range))
     });
     Changes {
         create: create.collect(),

@@ -232,7 +232,7 @@ impl World {
             (Happens::Create, None) => self.object = Some(balanced("s")),
             (Happens::Type(kind), Some(object)) => object["spec"]["type"] = json!(kind),
             (Happens::Annotate(n), Some(object)) => {
-                object["metadata"]["annotations"] = json!({"n": n.to_string()})
+                object["metadata"]["annotations"] = json!({"n": n.to_string()});
             }
             (Happens::Delete, Some(object)) => {
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -1,5 +1,6 @@
 //! The control plane in virtual time, with and without faults.
 
+mod cloud;
 mod deletion;
 mod fixtures;
 mod jobs;

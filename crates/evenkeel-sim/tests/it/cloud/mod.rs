@@ -1,0 +1,238 @@
+//! A cloud's controllers, with crashes after each write, lost answers, and a cloud that fails.
+
+mod metal;
+
+use crate::fixtures::{MINUTE, REST, SECOND, uid};
+use evenkeel_sim::{Cloud, Faults, Options, Part, What, World, explore};
+use metal::Metal;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const NODES: &str = "/api/v1/nodes";
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+fn with(cloud: &Metal) -> Options {
+    let cloud = cloud.clone();
+    let mut cloud = Cloud::new(move || Arc::new(cloud.clone()));
+    cloud.options.cluster_cidrs = vec!["10.200.0.0/16".to_owned()];
+    // Addresses are asked for rarely enough that a world at rest is silent.
+    Options {
+        cloud,
+        parts: vec![Part::Nodes, Part::Controllers, Part::Cloud],
+        ..Options::default()
+    }
+}
+
+/// The same with the provider of address pools.
+fn with_pool() -> Options {
+    Options { parts: vec![Part::Nodes, Part::Controllers, Part::Cloud], ..Options::default() }
+}
+
+fn balanced(name: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": { "type": "LoadBalancer", "selector": { "app": name }, "ports": [{ "port": 80 }] },
+    })
+}
+
+fn address(service: &Value) -> Option<&str> {
+    service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str()
+}
+
+fn is_held(service: &Value) -> bool {
+    service["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)))
+}
+
+async fn service(world: &World, name: &str) -> Value {
+    world.get(&format!("{SERVICES}/{name}")).await.expect("the service is there")
+}
+
+/// Lets go of everything that goes wrong, however often the cloud is asked again.
+async fn come_to_rest(world: &mut World) {
+    world.settle(2 * MINUTE).await;
+}
+
+/// Services come, change and go; in the end each that wants an address has one of its own, and nothing else holds one.
+async fn balancers(world: &mut World, faults: Faults, pool: &[&str]) {
+    world.settle(REST).await;
+    world.arm(faults);
+    for name in ["a", "b", "c"] {
+        world.create(SERVICES, &balanced(name)).await;
+        world.pass(SECOND / 5).await;
+    }
+    world.merge(&format!("{SERVICES}/a"), &json!({ "spec": { "type": "ClusterIP" } })).await;
+    world.pass(SECOND / 5).await;
+    world.delete(&format!("{SERVICES}/b"), "Background").await;
+    come_to_rest(world).await;
+    world.create(SERVICES, &balanced("d")).await;
+    come_to_rest(world).await;
+    assert!(world.get(&format!("{SERVICES}/b")).await.is_none(), "b is gone");
+    let a = service(world, "a").await;
+    assert_eq!((address(&a), is_held(&a)), (None, false), "{a:#}");
+    let (c, d) = (service(world, "c").await, service(world, "d").await);
+    for one in [&c, &d] {
+        assert!(is_held(one) && pool.contains(&address(one).expect("an address")), "{one:#}");
+    }
+    assert_ne!(address(&c), address(&d));
+    world.stays_silent(10 * MINUTE).await;
+}
+
+const FREE: [&str; 4] = ["198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.4"];
+
+#[test]
+fn balancers_with_something_wrong_at_each_write() {
+    let cloud = Metal::default();
+    let scenario = async |world: &mut World, faults: Faults| {
+        cloud.reset([]);
+        balancers(world, faults, &FREE).await;
+        let (c, d) = (service(world, "c").await, service(world, "d").await);
+        let mut wanted = [uid(&c).to_owned(), uid(&d).to_owned()];
+        wanted.sort();
+        let there: Vec<String> = cloud.state().balancers.keys().cloned().collect();
+        assert_eq!(there, wanted, "the cloud has what is wanted and nothing else");
+        for (_, hosts) in cloud.state().balancers.values() {
+            assert_eq!(*hosts, ["node-0", "node-1", "node-2"]);
+        }
+    };
+    for what in [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::LoseAnswer,
+        What::Refuse(500),
+        What::Refuse(409),
+    ] {
+        assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 8, "{what:?}");
+    }
+}
+
+#[test]
+fn a_pool_gives_no_address_twice_whenever_it_starts_anew() {
+    let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
+    for what in [What::CrashAfter, What::LoseAnswer, What::BreakWatches] {
+        assert!(explore::each_write(&with_pool(), Part::Cloud, what, &scenario) > 8, "{what:?}");
+    }
+    let stale = Faults { stale: 3 * SECOND, ..Faults::default() };
+    explore::with(&with_pool(), stale, &scenario);
+}
+
+#[test]
+fn a_cloud_that_fails_is_asked_again() {
+    for patience in [false, true] {
+        let cloud = Metal::default();
+        let mut at = 0;
+        loop {
+            at += 1;
+            let scenario = async |world: &mut World, faults: Faults| {
+                // Four times in a row.
+                cloud.reset(at..at + 4);
+                cloud.state().asks_for_patience = patience;
+                balancers(world, faults, &FREE).await;
+                assert_eq!(cloud.state().balancers.len(), 2);
+            };
+            explore::with(&with(&cloud), Faults::default(), &scenario);
+            // The routes are asked for again and again.
+            if at > 40 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn load_balancers_follow_nodes() {
+    let cloud = Metal::default();
+    let scenario = async |world: &mut World, faults: Faults| {
+        cloud.reset([]);
+        world.settle(REST).await;
+        world.create(SERVICES, &balanced("a")).await;
+        world.settle(REST).await;
+        world.arm(faults);
+        let hosts = || cloud.state().balancers.values().next().expect("one").1.clone();
+        let exclude = json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": "" } } });
+        world.merge(&format!("{NODES}/node-1"), &exclude).await;
+        world.pass(SECOND).await;
+        assert_eq!(hosts(), ["node-0", "node-2"]);
+        let include = json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": null } } });
+        world.merge(&format!("{NODES}/node-1"), &include).await;
+        world.pass(SECOND).await;
+        assert_eq!(hosts().len(), 3);
+        let calls = |world: &World| world.writes(Part::Cloud);
+        assert_eq!(calls(world), 0, "nothing of the service changes");
+    };
+    explore::with(&with(&cloud), Faults::default(), &scenario);
+}
+
+/// A machine's life: its node waits for the cloud, is initialised, goes silent, is tainted, and is deleted.
+async fn machine(world: &mut World, faults: Faults, cloud: &Metal) {
+    world.settle(REST).await;
+    cloud.state().machines.insert("metal".into(), false);
+    world.arm(faults);
+    let uninitialised = json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" });
+    let node = json!({
+        "metadata": { "name": "metal" },
+        "spec": { "taints": [uninitialised], "podCIDRs": ["10.200.1.0/24"], "podCIDR": "10.200.1.0/24" },
+    });
+    world.create(NODES, &node).await;
+    world.pass(2 * MINUTE).await;
+    let path = format!("{NODES}/metal");
+    let node = world.get(&path).await.expect("it is there");
+    assert_eq!(node["spec"]["providerID"], "metal://metal", "{node:#}");
+    assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], "cellar");
+    assert_eq!(
+        node["status"]["addresses"],
+        json!([{ "type": "InternalIP", "address": "10.9.0.1" }])
+    );
+    let keys = |node: &Value| -> Vec<String> {
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints
+            .iter()
+            .filter_map(|taint| taint["key"].as_str())
+            .filter(|key| key.starts_with("node.cloudprovider"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert!(keys(&node).is_empty(), "{node:#}");
+    let reachable =
+        node["status"]["conditions"].as_array().expect("conditions").iter().any(|condition| {
+            condition["type"] == "NetworkUnavailable" && condition["status"] == "False"
+        });
+    assert!(reachable, "{node:#}");
+    let routes: Vec<String> = cloud.state().routes.iter().map(|r| r.destination.clone()).collect();
+    assert_eq!(routes, ["10.200.1.0/24"]);
+    cloud.state().machines.insert("metal".into(), true);
+    world.pass(MINUTE).await;
+    let node = world.get(&path).await.expect("a machine that is shut down has its node");
+    assert_eq!(keys(&node), ["node.cloudprovider.kubernetes.io/shutdown"], "{node:#}");
+    cloud.state().machines.remove("metal");
+    world.pass(MINUTE).await;
+    assert!(world.get(&path).await.is_none(), "its machine is gone");
+    world.pass(MINUTE).await;
+    assert_eq!(cloud.state().routes, []);
+    assert_eq!(world.list(NODES).await.len(), 3, "nodes that are ready are not asked for");
+}
+
+#[test]
+fn a_machine_with_something_wrong_at_each_write() {
+    let cloud = Metal::default();
+    let scenario = async |world: &mut World, faults: Faults| {
+        cloud.reset([]);
+        machine(world, faults, &cloud).await;
+        world.stays_silent(4 * MINUTE).await;
+    };
+    for what in [What::CrashAfter, What::LoseAnswer, What::Refuse(409)] {
+        assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 5, "{what:?}");
+    }
+}
+
+#[test]
+fn a_machine_of_a_cloud_that_fails_now_and_then() {
+    let cloud = Metal::default();
+    for every in [2, 3, 5] {
+        let scenario = async |world: &mut World, faults: Faults| {
+            cloud.reset((0..2000).filter(|call| call % every == 0));
+            machine(world, faults, &cloud).await;
+        };
+        explore::with(&with(&cloud), Faults::default(), &scenario);
+    }
+}
