@@ -46,7 +46,8 @@ pub struct PoolConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Nodes {
-    /// Whether the table has all machines there are: a node that is not in it is deleted once it is not ready.
+    /// Whether the table has all machines there are. A node that is not in it is then deleted once it is not ready;
+    /// otherwise only one that was in it before.
     pub complete: bool,
     /// The machines.
     pub machines: Vec<Machine>,

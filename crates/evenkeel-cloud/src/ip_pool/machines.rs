@@ -10,7 +10,9 @@ impl Instances for IpPool {
     async fn exists(&self, node: &Node) -> Result<bool, CloudError> {
         let config = self.config();
         let nodes = config.nodes.as_ref();
-        Ok(nodes.is_none_or(|nodes| !nodes.complete || find(nodes, node).is_some()))
+        Ok(nodes.is_none_or(|nodes| {
+            find(nodes, node).is_some() || !(nodes.complete || own_id(node).is_some())
+        }))
     }
 
     async fn shut_down(&self, node: &Node) -> Result<bool, CloudError> {
@@ -28,9 +30,13 @@ impl Instances for IpPool {
 
 /// The machine of a node: by the provider id where it is ours, else by name.
 fn find<'a>(nodes: &'a Nodes, node: &Node) -> Option<&'a Machine> {
-    let id = node.spec.provider_id.strip_prefix(NAME).and_then(|id| id.strip_prefix("://"));
-    let name = id.unwrap_or(&node.meta.name);
+    let name = own_id(node).unwrap_or(&node.meta.name);
     nodes.machines.iter().find(|machine| machine.name == name)
+}
+
+/// What this provider calls the machine of a node that it has initialised.
+fn own_id(node: &Node) -> Option<&str> {
+    node.spec.provider_id.strip_prefix(NAME).and_then(|id| id.strip_prefix("://"))
 }
 
 fn metadata(machine: &Machine) -> InstanceMetadata {

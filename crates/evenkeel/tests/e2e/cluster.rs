@@ -2,6 +2,7 @@
 
 use base64::prelude::*;
 use bytes::Bytes;
+use evenkeel_cloud::ip_pool::IpPool;
 use evenkeel_runtime::{
     client::{ApiError, Client},
     clock::Clock,
@@ -9,7 +10,10 @@ use evenkeel_runtime::{
 use http::Request;
 use serde_json::{Value, json};
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -31,17 +35,28 @@ pub(crate) struct Cluster {
     pace: Pace,
     namespaces: AtomicU32,
     etcd: Option<Client>,
+    cloud: Option<Arc<IpPool>>,
 }
 
 impl Cluster {
     /// A cluster that is reached through this client.
     pub(crate) fn new(client: Client, clock: Clock, pace: Pace) -> Self {
-        Self { client, clock, pace, namespaces: AtomicU32::new(1), etcd: None }
+        Self { client, clock, pace, namespaces: AtomicU32::new(1), etcd: None, cloud: None }
     }
 
     /// The same with the etcd that stands behind the API server.
     pub(crate) fn with_etcd(self, etcd: Client) -> Self {
         Self { etcd: Some(etcd), ..self }
+    }
+
+    /// The same with this cloud.
+    pub(crate) fn with_cloud(self, cloud: Arc<IpPool>) -> Self {
+        Self { cloud: Some(cloud), ..self }
+    }
+
+    /// The cloud that its nodes and load balancers are of.
+    pub(crate) fn cloud(&self) -> &IpPool {
+        self.cloud.as_ref().expect("a cluster with a cloud")
     }
 
     /// Writes an object past the API server.

@@ -1,6 +1,9 @@
 //! The embedded API server in this process, without a socket, in virtual time.
 
-use crate::cluster::{Cluster, Pace};
+use crate::{
+    cloud,
+    cluster::{Cluster, Pace},
+};
 use evenkeel::plane::{Plane, PlaneOptions};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -21,11 +24,13 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
         .await
         .expect("a server in memory");
     let kube = kube::Client::new(server.service(), "default");
-    let options = PlaneOptions::all(3).with_ca(server.ca_pem());
+    let cloud = cloud::provider();
+    let mut options = PlaneOptions::all(3).with_ca(server.ca_pem());
+    options.cloud = Some(cloud.clone());
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
-    let cluster = Cluster::new(client, clock, PACE);
+    let cluster = Cluster::new(client, clock, PACE).with_cloud(cloud);
     case(&cluster).await;
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
 }

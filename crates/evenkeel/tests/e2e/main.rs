@@ -3,6 +3,7 @@
 //!
 //! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`.
 
+mod cloud;
 mod cluster;
 mod custom;
 mod deployment;
@@ -52,6 +53,11 @@ macro_rules! cases {
 }
 
 cases! {
+    cloud: [
+        a_load_balancer_gets_an_address_and_gives_it_back,
+        an_exhausted_pool_says_so_and_serves_who_waits,
+        a_machine_makes_a_node_and_takes_it_away,
+    ];
     deployment: [
         becomes_ready,
         is_scaled_up_and_down,

@@ -36,9 +36,11 @@ impl Metal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is there yet, and it fails at these calls.
+    /// Nothing is there yet but the machines of the nodes, and it fails at these calls.
     pub(crate) fn reset(&self, fails_at: impl IntoIterator<Item = u64>) {
-        *self.state() = State { fails_at: fails_at.into_iter().collect(), ..State::default() };
+        let machines = (0..3).map(|n| (format!("node-{n}"), false)).collect();
+        let fails_at = fails_at.into_iter().collect();
+        *self.state() = State { fails_at, machines, ..State::default() };
     }
 
     /// Counts a call; the state to change, if it does not fail. What it is told to fail at it may have done half.

@@ -75,7 +75,7 @@ async fn balancers(world: &mut World, faults: Faults, pool: &[&str]) {
         assert!(is_held(one) && pool.contains(&address(one).expect("an address")), "{one:#}");
     }
     assert_ne!(address(&c), address(&d));
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(6 * MINUTE).await;
 }
 
 const FREE: [&str; 4] = ["198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.4"];
@@ -95,13 +95,7 @@ fn balancers_with_something_wrong_at_each_write() {
             assert_eq!(*hosts, ["node-0", "node-1", "node-2"]);
         }
     };
-    for what in [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::LoseAnswer,
-        What::Refuse(500),
-        What::Refuse(409),
-    ] {
+    for what in [What::CrashAfter, What::LoseAnswer, What::Refuse(500)] {
         assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 8, "{what:?}");
     }
 }
@@ -109,7 +103,7 @@ fn balancers_with_something_wrong_at_each_write() {
 #[test]
 fn a_pool_gives_no_address_twice_whenever_it_starts_anew() {
     let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
-    for what in [What::CrashAfter, What::LoseAnswer, What::BreakWatches] {
+    for what in [What::CrashAfter, What::BreakWatches] {
         assert!(explore::each_write(&with_pool(), Part::Cloud, what, &scenario) > 8, "{what:?}");
     }
     let stale = Faults { stale: 3 * SECOND, ..Faults::default() };
@@ -118,24 +112,16 @@ fn a_pool_gives_no_address_twice_whenever_it_starts_anew() {
 
 #[test]
 fn a_cloud_that_fails_is_asked_again() {
-    for patience in [false, true] {
+    for at in (1..20).step_by(3) {
         let cloud = Metal::default();
-        let mut at = 0;
-        loop {
-            at += 1;
-            let scenario = async |world: &mut World, faults: Faults| {
-                // Four times in a row.
-                cloud.reset(at..at + 4);
-                cloud.state().asks_for_patience = patience;
-                balancers(world, faults, &FREE).await;
-                assert_eq!(cloud.state().balancers.len(), 2);
-            };
-            explore::with(&with(&cloud), Faults::default(), &scenario);
-            // The routes are asked for again and again.
-            if at > 40 {
-                break;
-            }
-        }
+        let scenario = async |world: &mut World, faults: Faults| {
+            // Four times in a row, now with patience asked for and now without.
+            cloud.reset(at..at + 4);
+            cloud.state().asks_for_patience = at % 2 == 0;
+            balancers(world, faults, &FREE).await;
+            assert_eq!(cloud.state().balancers.len(), 2);
+        };
+        explore::with(&with(&cloud), Faults::default(), &scenario);
     }
 }
 
@@ -220,7 +206,7 @@ fn a_machine_with_something_wrong_at_each_write() {
         machine(world, faults, &cloud).await;
         world.stays_silent(4 * MINUTE).await;
     };
-    for what in [What::CrashAfter, What::LoseAnswer, What::Refuse(409)] {
+    for what in [What::CrashAfter, What::Refuse(409)] {
         assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 5, "{what:?}");
     }
 }
@@ -228,7 +214,7 @@ fn a_machine_with_something_wrong_at_each_write() {
 #[test]
 fn a_machine_of_a_cloud_that_fails_now_and_then() {
     let cloud = Metal::default();
-    for every in [2, 3, 5] {
+    for every in [3, 5] {
         let scenario = async |world: &mut World, faults: Faults| {
             cloud.reset((0..2000).filter(|call| call % every == 0));
             machine(world, faults, &cloud).await;

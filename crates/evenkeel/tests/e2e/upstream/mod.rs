@@ -6,7 +6,7 @@ mod programs;
 mod takeover;
 
 use crate::{
-    CASES, Case, ON_UPSTREAM_ONLY,
+    CASES, Case, ON_UPSTREAM_ONLY, cloud,
     cluster::{Cluster, Pace},
 };
 use credentials::Credentials;
@@ -67,7 +67,10 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     let client = |kube: kube::Client| {
         Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build()
     };
-    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PACE).with_etcd(client(etcd));
+    let cloud = cloud::provider();
+    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PACE)
+        .with_etcd(client(etcd))
+        .with_cloud(cloud.clone());
     programs.until_ready(&cluster).await;
 
     let all = PlaneOptions::all(3).with_ca(credentials.ca());
@@ -81,7 +84,7 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     }
     programs.stop_others();
 
-    let mut controllers = PlaneOptions { scheduler: None, ..all };
+    let mut controllers = PlaneOptions { scheduler: None, cloud: Some(cloud), ..all };
     controllers.nodes.nodes.clear();
     let controllers = Plane::start(&kube, &clock, controllers).expect("every controller starts");
     controllers.synced().await;

@@ -1,0 +1,164 @@
+//! A provider whose load balancers are files: one for each service, in the form of haproxy's configuration.
+//!
+//! It shows all that a provider of load balancers needs. `cargo run --example files -- KUBECONFIG FOLDER ADDRESS` runs it.
+
+use async_trait::async_trait;
+use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use evenkeel_cloud::{CloudError, CloudProvider, LoadBalancer};
+use std::{fmt::Write, io::ErrorKind, path::PathBuf, sync::Arc};
+
+/// Where the files are, and the address that the balancer on this machine listens on.
+pub struct Files {
+    folder: PathBuf,
+    address: String,
+}
+
+impl Files {
+    /// A provider that writes into this folder, which exists.
+    pub fn new(folder: impl Into<PathBuf>, address: &str) -> Self {
+        Self { folder: folder.into(), address: address.to_owned() }
+    }
+
+    fn path(&self, cluster: &str, service: &Service) -> PathBuf {
+        self.folder.join(self.load_balancer_name(cluster, service)).with_extension("cfg")
+    }
+
+    fn status(&self) -> LoadBalancerStatus {
+        let ip = self.address.as_str().into();
+        // Packets arrive from the balancer, not with its address as their destination.
+        let ip_mode = "Proxy".into();
+        let ingress = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
+        LoadBalancerStatus { ingress: Box::new([ingress]) }
+    }
+}
+
+impl CloudProvider for Files {
+    fn name(&self) -> &str {
+        "files"
+    }
+
+    fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Files {
+    async fn get(
+        &self,
+        cluster: &str,
+        service: &Service,
+    ) -> Result<Option<LoadBalancerStatus>, CloudError> {
+        Ok(self.path(cluster, service).exists().then(|| self.status()))
+    }
+
+    async fn ensure(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, CloudError> {
+        self.update(cluster, service, nodes).await?;
+        Ok(self.status())
+    }
+
+    async fn update(
+        &self,
+        cluster: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<(), CloudError> {
+        let text = configuration(&self.load_balancer_name(cluster, service), service, nodes)?;
+        let path = self.path(cluster, service);
+        // First aside, so that nobody reads half of it.
+        let aside = path.with_extension("new");
+        std::fs::write(&aside, text)
+            .and_then(|()| std::fs::rename(&aside, &path))
+            .map_err(|error| CloudError::because(format!("cannot write {}", path.display()), error))
+    }
+
+    async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), CloudError> {
+        let path = self.path(cluster, service);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(CloudError::because(format!("cannot remove {}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A `listen` section for each port, with a server for each node.
+fn configuration(name: &str, service: &Service, nodes: &[Arc<Node>]) -> Result<String, CloudError> {
+    let mut text = String::new();
+    for port in &service.spec.ports {
+        if &*port.protocol == "UDP" {
+            return Err(CloudError::failed(format!(
+                "port {}: UDP is not balanced here",
+                port.port
+            )));
+        }
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "listen {name}-{}\n    mode tcp\n    bind :{}", port.port, port.port);
+        for node in nodes {
+            let addresses = &node.status.addresses;
+            let Some(address) = addresses.iter().find(|a| &*a.type_ == "InternalIP") else {
+                continue;
+            };
+            let (node, address) = (&node.meta.name, &address.address);
+            let _ = writeln!(text, "    server {node} {address}:{} check", port.node_port);
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(not(test))]
+mod program {
+    use super::Files;
+    use evenkeel_cloud::{CloudContext, Options};
+    use evenkeel_runtime::{
+        client::{self, ConnectOptions},
+        clock::Clock,
+        manager::{Manager, shutdown_signal},
+    };
+    use std::{error::Error, sync::Arc};
+
+    /// Runs the controllers on the provider until it is told to stop.
+    pub(super) async fn run(
+        mut arguments: impl Iterator<Item = String>,
+    ) -> Result<(), Box<dyn Error>> {
+        let usage = "files KUBECONFIG FOLDER ADDRESS";
+        let mut next = || arguments.next().ok_or(usage);
+        let (kubeconfig, folder, address) = (next()?, next()?, next()?);
+        let options =
+            ConnectOptions { kubeconfig: Some(kubeconfig.into()), ..ConnectOptions::default() };
+        let kube = client::transport(client::config(&options).await?)?;
+        let manager = Manager::builder(kube).component("files").clock(Clock::system()).build()?;
+        let (env, registry) = (manager.env().clone(), manager.registry().clone());
+        manager.add(evenkeel_runtime::manager::Group::Leader, "cloud", |running| async move {
+            let tasks = evenkeel_runtime::tasks::Tasks::under(running.token());
+            let client = env.client.clone();
+            let context = CloudContext {
+                env,
+                clients: Arc::new(move |_| client.clone()),
+                tasks: tasks.clone(),
+                registry,
+                provider: Arc::new(Files::new(folder, &address)),
+                options: Arc::new(Options::default()),
+            };
+            context.start_all()?;
+            running.stopped().await;
+            tasks.join().await;
+            Ok(())
+        });
+        manager.run(shutdown_signal()).await?;
+        Ok(())
+    }
+}
+
+#[cfg(not(test))]
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    program::run(std::env::args().skip(1)).await
+}
