@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// The provider.
 pub struct IpPool {
-    config: RwLock<Arc<Checked>>,
+    config: Arc<RwLock<Arc<Checked>>>,
     /// Where the configuration is read again when it changes.
     file: Option<PathBuf>,
     /// What was given to services whose status may not show it yet.
@@ -60,7 +60,7 @@ impl IpPool {
     /// When a range cannot be read, or two of them overlap.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
-            config: RwLock::new(Arc::new(Checked::of(config)?)),
+            config: Arc::new(RwLock::new(Arc::new(Checked::of(config)?))),
             file: None,
             reserved: Mutex::default(),
             cluster: OnceLock::new(),
@@ -83,9 +83,7 @@ impl IpPool {
     /// # Errors
     /// As [`IpPool::new`]; nothing is changed then.
     pub fn set(&self, config: &Config) -> Result<(), ConfigError> {
-        let checked = Arc::new(Checked::of(config)?);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = checked;
-        Ok(())
+        set(&self.config, config)
     }
 
     fn config(&self) -> Arc<Checked> {
@@ -124,7 +122,14 @@ impl CloudProvider for IpPool {
     fn initialize(&self, context: &ProviderContext) {
         let services = context.caches.of::<Service>();
         // A second call has nothing new to say.
-        let _ = self.cluster.set(Cluster { services, events: context.events.clone() });
+        let cluster = Cluster { services, events: context.events.clone() };
+        if self.cluster.set(cluster).is_err() {
+            return;
+        }
+        if let Some(path) = self.file.clone() {
+            let follow = follow(path, Arc::clone(&self.config), context.clock.clone());
+            context.tasks.spawn_until_cancelled("cloud configuration", follow);
+        }
     }
 
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
@@ -136,13 +141,18 @@ impl CloudProvider for IpPool {
     }
 }
 
+fn set(present: &RwLock<Arc<Checked>>, config: &Config) -> Result<(), ConfigError> {
+    let checked = Arc::new(Checked::of(config)?);
+    *present.write().unwrap_or_else(PoisonError::into_inner) = checked;
+    Ok(())
+}
+
 /// Reads a configuration file again whenever its text changes. Never ends.
-pub async fn follow(pool: Arc<IpPool>, clock: Clock) {
-    let Some(path) = &pool.file else { return };
-    let mut present = tokio::fs::read_to_string(path).await.ok();
+async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) {
+    let mut present = tokio::fs::read_to_string(&path).await.ok();
     loop {
         clock.sleep(LOOK).await;
-        let text = match tokio::fs::read_to_string(path).await {
+        let text = match tokio::fs::read_to_string(&path).await {
             Ok(text) => text,
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "the cloud configuration cannot be read; the last one stays");
@@ -152,7 +162,7 @@ pub async fn follow(pool: Arc<IpPool>, clock: Clock) {
         if present.as_deref() == Some(&*text) {
             continue;
         }
-        match Config::parse(&text).and_then(|config| pool.set(&config)) {
+        match Config::parse(&text).and_then(|read| set(&config, &read)) {
             Ok(()) => tracing::info!(path = %path.display(), "the cloud configuration has changed"),
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "the cloud configuration is not taken; the last one stays");
