@@ -1,10 +1,11 @@
 //! What the controllers are started with, and which there are.
 
 use crate::{CloudProvider, ProviderContext, node, node_lifecycle, route, service};
-use evenkeel_api::Kind;
+use evenkeel_api::{Kind, View};
 use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
     client::Client,
-    controller::{Builder, Controller, Env},
+    controller::{Builder, Controller, Enqueue, Env},
     events::Recorder,
     tasks::Tasks,
 };
@@ -141,10 +142,25 @@ impl CloudContext {
         Ok(())
     }
 
-    /// A builder for the controller that `descriptor` describes: queue, client and event source under its names. Its keys
-    /// are what its watches name, objects of the kind `root`.
-    pub(crate) fn builder(&self, descriptor: &Descriptor, root: Kind) -> Builder {
-        Builder::of_keys(&self.env, descriptor.name, root)
+    /// A builder for the controller that `descriptor` describes: queue, client and event source under its names. Its keys are
+    /// those of the objects in `root` that `map` names.
+    pub(crate) fn watching<V: View>(
+        &self,
+        descriptor: &Descriptor,
+        root: &Cache<V>,
+        map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
+    ) -> Builder {
+        let builder = Builder::watching(&self.env, descriptor.name, root, map);
+        self.named(builder, descriptor)
+    }
+
+    /// The same for one whose keys are no objects.
+    pub(crate) fn of_keys(&self, descriptor: &Descriptor) -> Builder {
+        self.named(Builder::of_keys(&self.env, descriptor.name, NO_OBJECTS), descriptor)
+    }
+
+    fn named(&self, builder: Builder, descriptor: &Descriptor) -> Builder {
+        builder
             .queue(descriptor.queue)
             .client((self.clients)(descriptor.client))
             .component(descriptor.component)
@@ -159,7 +175,7 @@ impl CloudContext {
 }
 
 /// The kind of keys that are no objects.
-pub(crate) const NO_OBJECTS: Kind = Kind::new("", "", "", "", false);
+const NO_OBJECTS: Kind = Kind::new("", "", "", "", false);
 
 /// All controllers, in the order of their names.
 pub fn descriptors() -> Vec<Descriptor> {

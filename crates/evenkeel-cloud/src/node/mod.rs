@@ -51,9 +51,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     });
     let of_events = Arc::clone(&shared);
     let controller = context
-        .builder(&DESCRIPTOR, nodes.kind().clone())
-        .workers(context.options.node_workers)
-        .watches(&nodes, move |event, enqueue| {
+        .watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
             let key = Key::of(&event.object().meta);
             let concerns = match event {
                 CacheEvent::Added { .. } => true,
@@ -67,6 +65,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 enqueue.add(key);
             }
         })
+        .workers(context.options.node_workers)
         .reconcile(move |request, context| {
             let nodes = Arc::clone(&shared);
             async move { nodes.reconcile(&request.key, &context).await }

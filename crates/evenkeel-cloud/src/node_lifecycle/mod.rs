@@ -47,9 +47,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         period: context.options.node_monitor_period,
     });
     let controller = context
-        .builder(&DESCRIPTOR, nodes.kind().clone())
-        .workers(context.options.lifecycle_workers)
-        .watches(&nodes, |event, enqueue| {
+        .watching(&DESCRIPTOR, &nodes, |event, enqueue| {
             let concerns = match event {
                 CacheEvent::Added { .. } => true,
                 CacheEvent::Updated { old, new } => plan::concerns(old, new),
@@ -59,6 +57,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
+        .workers(context.options.lifecycle_workers)
         .reconcile(move |request, context| {
             let machines = Arc::clone(&shared);
             async move { machines.reconcile(&request.key, &context).await }

@@ -8,9 +8,8 @@ mod plan;
 mod tests;
 
 use crate::{
-    CloudContext, CloudError, CloudProvider, Descriptor, Route, Routes, StartError,
-    cidr::Cidr,
-    context::{NO_OBJECTS, Started},
+    CloudContext, CloudError, CloudProvider, Descriptor, Route, Routes, StartError, cidr::Cidr,
+    context::Started,
 };
 use evenkeel_api::views::Node;
 use evenkeel_runtime::{
@@ -81,7 +80,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         ),
     });
     let controller = context
-        .builder(&DESCRIPTOR, NO_OBJECTS)
+        .of_keys(&DESCRIPTOR)
         .watches(&nodes, move |event, enqueue| {
             let concerns = match event {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,

@@ -11,8 +11,7 @@ mod plan;
 mod tests;
 
 use crate::{
-    CloudContext, CloudError, CloudProvider, Descriptor, LoadBalancer, StartError,
-    context::{NO_OBJECTS, Started},
+    CloudContext, CloudError, CloudProvider, Descriptor, LoadBalancer, StartError, context::Started,
 };
 use evenkeel_api::views::{Node, Service};
 use evenkeel_runtime::{
@@ -64,10 +63,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     });
     let of_services = Arc::clone(&shared);
     let controller = context
-        .builder(&DESCRIPTOR, services.kind().clone())
-        .backoff(BACKOFF)
-        .workers(context.options.service_workers)
-        .watches(&services, |event, enqueue| {
+        .watching(&DESCRIPTOR, &services, |event, enqueue| {
             let concerns = match event {
                 CacheEvent::Added { object, .. } => plan::concerns(None, object),
                 CacheEvent::Updated { old, new } => plan::concerns(Some(old), new),
@@ -77,6 +73,8 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
+        .backoff(BACKOFF)
+        .workers(context.options.service_workers)
         .reads(&nodes)
         .reconcile(move |request, context| {
             let services = Arc::clone(&of_services);
@@ -84,10 +82,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         });
     let queue = controller.queue();
     let of_nodes = context
-        .builder(
-            &Descriptor { name: "service-lb-controller-nodes", queue: "node", ..DESCRIPTOR },
-            NO_OBJECTS,
-        )
+        .of_keys(&Descriptor { name: "service-lb-controller-nodes", queue: "node", ..DESCRIPTOR })
         .watches(&nodes, |event, enqueue| {
             let matters = match event {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,

@@ -60,6 +60,12 @@ async fn a_service_is_a_file_as_long_as_it_is_balanced() {
     context.start_all().unwrap();
     caches.start(&tasks);
 
+    send(&client, "POST", "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
+    let status = json!({"status": {"addresses": addresses}});
+    send(&client, "PATCH", "/api/v1/nodes/n/status", &status).await;
+    clock.sleep(Duration::from_secs(1)).await;
+
     let service = json!({
         "metadata": {"name": "web"},
         "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]},
@@ -70,15 +76,17 @@ async fn a_service_is_a_file_as_long_as_it_is_balanced() {
     let ingress = json!([{"ip": "192.0.2.10", "ipMode": "Proxy"}]);
     assert_eq!(web["status"]["loadBalancer"]["ingress"], ingress);
 
-    let node = json!({
-        "metadata": {"name": "n"},
-        "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
-    });
-    send(&client, "POST", "/api/v1/nodes", &node).await;
-    clock.sleep(Duration::from_secs(1)).await;
     let port = &made["spec"]["ports"][0]["nodePort"];
-    let [file] = &files_in(folder.path())[..] else { panic!("one file") };
-    assert!(file.contains(&format!("server n 10.0.0.1:{port} check")), "{file}");
+    let leads_to_node = || {
+        let [file] = &files_in(folder.path())[..] else { panic!("one file") };
+        file.contains(&format!("server n 10.0.0.1:{port} check"))
+    };
+    assert!(leads_to_node());
+    let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let excluded = json!({"metadata": {"labels": {label: "true"}}});
+    send(&client, "PATCH", "/api/v1/nodes/n", &excluded).await;
+    clock.sleep(Duration::from_secs(1)).await;
+    assert!(!leads_to_node());
 
     let udp = json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}]}});
     send(&client, "PATCH", &format!("{SERVICES}/web"), &udp).await;

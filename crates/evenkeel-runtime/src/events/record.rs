@@ -7,9 +7,12 @@ use super::{
 };
 use crate::{client::Client, clock::Clock, plan::Note, tasks::Tasks};
 use evenkeel_api::time::{SignedDuration, Timestamp};
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use tokio::{sync::mpsc, time::Instant};
 
@@ -36,13 +39,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// The time, or a nanosecond after the last event's where that is later.
+    /// The time and the component's own fraction of a microsecond, or a nanosecond after the last event's where that is
+    /// later: on a clock that stands still, two components do not give their events one name either.
     fn unique_time(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = last.checked_add(SignedDuration::from_nanos(1)).unwrap_or(*last);
-        *last = self.clock.now().max(next);
+        let later = |time: Timestamp, nanos| {
+            time.checked_add(SignedDuration::from_nanos(nanos)).unwrap_or(time)
+        };
+        *last = later(self.clock.now(), fraction(&self.component)).max(later(*last, 1));
         *last
     }
+}
+
+/// Nanoseconds, less than a thousand, by which a component's events are told from others' of the same instant.
+fn fraction(component: &str) -> i64 {
+    // Its keys are fixed, unlike those of a map's hasher.
+    let mut hasher = DefaultHasher::new();
+    component.hash(&mut hasher);
+    (hasher.finish() % 1000) as i64
 }
 
 impl Recorder {
