@@ -7,3 +7,8 @@ pub mod metrics;
 pub mod options;
 pub mod serving;
 pub mod version;
+
+/// Samples who asks for memory, for `/debug/pprof/heap`.
+#[cfg(feature = "heap-profile")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

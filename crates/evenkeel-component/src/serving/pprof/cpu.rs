@@ -49,11 +49,22 @@ fn profile(report: &Report) -> Profile {
     for (frames, count) in &report.data {
         let stack = frames.frames.iter().map(|place| place.iter().map(frame).collect());
         let stack: Vec<Vec<Frame>> = stack.collect();
+        let stack = interrupted(&stack);
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
         let labels = [("thread", frames.thread_name.as_str())];
-        profile.sample(&stack, &[count, count.saturating_mul(period)], &labels);
+        profile.sample(stack, &[count, count.saturating_mul(period)], &labels);
     }
     profile
+}
+
+/// The stack that was interrupted, without the profiler's own part of it.
+fn interrupted(stack: &[Vec<Frame>]) -> &[Vec<Frame>] {
+    const OWN: [&str; 4] = ["pprof::", "backtrace::", "perf_signal_handler", "__restore_rt"];
+    let own = |place: &Vec<Frame>| {
+        place.iter().any(|frame| OWN.iter().any(|name| frame.function.contains(name)))
+    };
+    let first = stack.iter().position(|place| !own(place)).unwrap_or(stack.len());
+    stack.get(first..).unwrap_or_default()
 }
 
 fn frame(symbol: &Symbol) -> Frame {
@@ -62,5 +73,26 @@ fn frame(symbol: &Symbol) -> Frame {
         file: symbol.filename().into_owned(),
         line: symbol.lineno(),
         address: symbol.addr.map_or(0, |address| address.addr() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profilers_own_part_is_left_out() {
+        let place = |names: &[&str]| names.iter().map(|name| Frame::named(name)).collect();
+        let stack: Vec<Vec<Frame>> = vec![
+            place(&["backtrace::backtrace::trace_unsynchronized"]),
+            place(&[
+                "inlined",
+                "<pprof::backtrace::backtrace_rs::Trace as pprof::backtrace::Trace>::trace",
+            ]),
+            place(&["work"]),
+            place(&["evenkeel_component::serving::pprof::cpu::answer"]),
+        ];
+        assert_eq!(interrupted(&stack), &stack[2..]);
+        assert!(interrupted(&stack[..2]).is_empty());
     }
 }

@@ -113,16 +113,12 @@ impl Tls {
         Ok(changed)
     }
 
-    /// Keeps up with files, and with what else changes [`Trust`], until dropped.
+    /// Keeps up with files, and with what else changes [`Trust`], until dropped. What has changed since the first reading counts
+    /// at once.
     pub async fn keep(&self, clock: &Clock) {
         let mut trust = self.trust.watch();
         let mut failing = String::new();
         loop {
-            tokio::select! {
-                () = clock.sleep(REREAD) => {}
-                // The sender lives in `self.trust`.
-                _ = trust.changed() => {}
-            }
             let error = match self.refresh() {
                 Ok(changed) => {
                     if changed {
@@ -141,6 +137,11 @@ impl Tls {
                 );
             }
             failing = error;
+            tokio::select! {
+                () = clock.sleep(REREAD) => {}
+                // The sender lives in `self.trust`.
+                _ = trust.changed() => {}
+            }
         }
     }
 
