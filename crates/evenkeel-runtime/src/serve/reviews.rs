@@ -272,3 +272,6 @@ fn recall<K: Eq + Hash, V: Clone>(
     let remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
     remembered.get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
 }
+
+#[cfg(test)]
+mod tests;
