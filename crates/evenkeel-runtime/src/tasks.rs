@@ -1,5 +1,9 @@
 //! Every task of a program: named, told when to stop, and waited for.
 
+mod halt;
+
+pub use halt::Halt;
+
 use futures::FutureExt;
 use std::{
     any::Any,
@@ -110,7 +114,7 @@ impl Tasks {
                 tracing::error!(task = %name, panic = panic_text(&*panic), "task panicked");
             }
         };
-        let handle = tokio::spawn(wrapped.instrument(span));
+        let handle = tokio::spawn(halt::inherited(wrapped.instrument(span)));
         self.group.started(id, handle.abort_handle());
     }
 
@@ -234,6 +238,34 @@ mod tests {
         });
         rx.await.unwrap();
         tasks.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_halted_does_nothing_until_it_resumes() {
+        let (tasks, halt) = (Tasks::new(), Halt::default());
+        let (inner, (tick, mut ticks)) = (Tasks::new(), tokio::sync::mpsc::unbounded_channel());
+        let spawner = inner.clone();
+        tasks.spawn(
+            "program",
+            halt.over(async move {
+                spawner.spawn_until_cancelled("ticker", async move {
+                    loop {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        let _ = tick.send(());
+                    }
+                });
+            }),
+        );
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        assert_eq!(ticks.len(), 3);
+        halt.halt();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(ticks.len(), 3);
+        halt.resume();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(ticks.len(), 5, "one that was due, and the next");
+        assert!(ticks.recv().await.is_some());
+        assert!(inner.shut_down(Duration::from_secs(1)).await.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

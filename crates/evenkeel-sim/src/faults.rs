@@ -22,6 +22,10 @@ pub enum What {
     LoseAnswer,
     /// The write is done, and all of the part's watches break.
     BreakWatches,
+    /// The part stands still for a minute, from just before the write leaves it.
+    Pause,
+    /// Nothing reaches the part or leaves it for a minute, the write included.
+    Cut,
 }
 
 /// Something that goes wrong once.

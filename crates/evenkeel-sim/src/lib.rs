@@ -38,6 +38,8 @@ pub enum Part {
     Controllers,
     /// The controllers of a cloud: a process of their own.
     Cloud,
+    /// One of several controller managers of which the holder of the lease works.
+    Replica(u8),
     /// The scheduler.
     Scheduler,
     /// All nodes.

@@ -1,6 +1,9 @@
 //! The parts of the control plane, each started as its program starts it.
 
-use crate::{Options, Part, wire::Wire};
+use crate::{
+    Options, Part,
+    wire::{Call, Wire},
+};
 use evenkeel_cloud::{
     CloudContext, CloudProvider, Options as CloudOptions,
     ip_pool::{Config, IpPool},
@@ -11,7 +14,12 @@ use evenkeel_controllers::{
     options::Options as ControllersOptions,
 };
 use evenkeel_runtime::{
-    cache::Caches, client::Client, clock::Clock, controller::Env, tasks::Tasks,
+    cache::Caches,
+    client::Client,
+    clock::Clock,
+    controller::Env,
+    manager::{Group, Manager},
+    tasks::Tasks,
 };
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
@@ -65,8 +73,8 @@ impl Life {
     pub(crate) fn start(part: Part, wire: Wire, clock: &Clock, options: &Options) -> Self {
         let registry = Registry::new();
         let agent = match part {
-            Part::Controllers => "kube-controller-manager",
             Part::Cloud => "cloud-controller-manager",
+            Part::Controllers | Part::Replica(_) => "kube-controller-manager",
             Part::Scheduler => "kube-scheduler",
             Part::Nodes => "kubelet",
             Part::User => "user",
@@ -80,6 +88,11 @@ impl Life {
             Part::Cloud => life.cloud(client, clock, registry, options),
             Part::Scheduler => life.scheduler(client, clock, registry, options.seed),
             Part::Nodes => life.nodes(client, clock, options),
+            Part::Replica(_) => {
+                life.replica(part, client, clock, registry);
+                // The manager starts its caches itself.
+                return life;
+            }
             Part::User | Part::Observer => {}
         }
         life.caches.start(&life.tasks);
@@ -88,17 +101,36 @@ impl Life {
 
     fn controllers(&self, client: Client, clock: &Clock, registry: Registry) {
         let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
-        let options = ControllersOptions {
-            root_ca: root_ca::Options { ca: Some("simulated".into()) },
-            ..ControllersOptions::default()
-        };
-        let clients: Clients = Arc::new(move |_| client.clone());
-        let context = ControllerContext::new(env, clients, self.tasks.clone(), registry, options);
-        for descriptor in descriptors() {
-            if let Err(error) = context.start(&descriptor) {
-                panic!("{error}");
+        controllers(env, client, self.tasks.clone(), registry);
+    }
+
+    /// A manager that contends for the lease, and whose end is a crash.
+    fn replica(&self, part: Part, client: Client, clock: &Clock, registry: Registry) {
+        let manager = Manager::builder(self.wire.kube())
+            .component("kube-controller-manager")
+            .client(client.clone())
+            .caches(self.caches.clone())
+            .clock(clock.clone())
+            .registry(registry.clone())
+            .leader_election("kube-system", "kube-controller-manager", &format!("{part:?}"))
+            .build()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let (env, writer) = (manager.env().clone(), client.gated(&manager.gate()));
+        manager.add(Group::Leader, "controllers", |running| async move {
+            let tasks = Tasks::under(running.token());
+            controllers(env, writer, tasks.clone(), registry);
+            running.stopped().await;
+            tasks.join().await;
+            Ok(())
+        });
+        let (stop, wire) = (self.tasks.token(), self.wire.clone());
+        let life = async move {
+            let ended = manager.run(stop.clone().cancelled_owned()).await;
+            if ended.is_err() && !stop.is_cancelled() {
+                wire.call(Call::Revive(part));
             }
-        }
+        };
+        self.tasks.spawn("manager", self.wire.halt.over(life));
     }
 
     fn cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {
@@ -127,5 +159,20 @@ impl Life {
         let (caches, clock, stop) = (self.caches.clone(), clock.clone(), self.tasks.token());
         let run = evenkeel_nodes::run(client, caches, clock, options.nodes.clone(), stop);
         self.tasks.spawn("nodes", run);
+    }
+}
+
+/// Starts all controllers.
+fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
+    let options = ControllersOptions {
+        root_ca: root_ca::Options { ca: Some("simulated".into()) },
+        ..ControllersOptions::default()
+    };
+    let clients: Clients = Arc::new(move |_| client.clone());
+    let context = ControllerContext::new(env, clients, tasks, registry, options);
+    for descriptor in descriptors() {
+        if let Err(error) = context.start(&descriptor) {
+            panic!("{error}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use evenkeel_apiserver::{Body as Answer, Service as Server};
-use evenkeel_runtime::clock::Clock;
+use evenkeel_runtime::{clock::Clock, tasks::Halt};
 use futures::{future::BoxFuture, stream};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Frame;
@@ -23,7 +23,10 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -37,9 +40,20 @@ pub(crate) struct Exchange {
     pub(crate) armed: Armed,
     /// The longest that a request or its answer is on its way.
     pub(crate) latency: Duration,
-    /// Parts that have to be started anew.
-    pub(crate) crashes: mpsc::UnboundedSender<Part>,
+    /// What the world is asked for.
+    pub(crate) calls: mpsc::UnboundedSender<Call>,
     pub(crate) requests: AtomicU64,
+}
+
+/// What a wire asks the world for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    /// The part has to be started anew.
+    Revive(Part),
+    /// The part stands still, and has to be woken.
+    Resume(Part),
+    /// The part is cut off, and has to be connected again.
+    Heal(Part),
 }
 
 /// One life of a part's wire. Clones share it.
@@ -49,6 +63,10 @@ pub(crate) struct Wire {
     part: Part,
     /// Cancelled when the part is dead.
     dead: CancellationToken,
+    /// Stops the part's tasks.
+    pub(crate) halt: Halt,
+    /// Whether anything gets through.
+    connected: Arc<watch::Sender<bool>>,
     /// Cancelled when the watches there are break.
     watches: Arc<Mutex<CancellationToken>>,
 }
@@ -57,7 +75,29 @@ impl Wire {
     pub(crate) fn new(shared: Arc<Exchange>, part: Part) -> Self {
         let dead = CancellationToken::new();
         let watches = Arc::new(Mutex::new(dead.child_token()));
-        Self { shared, part, dead, watches }
+        let (halt, connected) = (Halt::default(), Arc::new(watch::Sender::new(true)));
+        Self { shared, part, dead, halt, connected, watches }
+    }
+
+    /// Whether anything gets through from now on.
+    pub(crate) fn connect(&self, connected: bool) {
+        self.connected.send_replace(connected);
+        if !connected {
+            self.break_watches();
+        }
+    }
+
+    /// What is sent while nothing gets through is lost, which shows when the connection is there again.
+    async fn connected(&self) -> Result<(), BoxError> {
+        if *self.connected.borrow() {
+            return Ok(());
+        }
+        let healed = async {
+            // Its sender is this wire's.
+            let _ = self.connected.subscribe().wait_for(|connected| *connected).await;
+        };
+        self.dead.run_until_cancelled(healed).await;
+        Err(broken())
     }
 
     /// From now on nothing goes through.
@@ -78,6 +118,7 @@ impl Wire {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         self.travel("out").await;
+        self.connected().await?;
         self.alive()?;
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         if is_write(&parts.method, &target) {
@@ -94,6 +135,7 @@ impl Wire {
     ) -> Result<Response<Body>, BoxError> {
         let response = self.serve(request).await;
         self.travel("back").await;
+        self.connected().await?;
         self.alive()?;
         let watch = target.contains("watch=1") || target.contains("watch=true");
         Ok(if watch { self.watch(response, target) } else { response.map(boxed) })
@@ -122,6 +164,19 @@ impl Wire {
                 end(Outcome::Refused(code));
                 return Ok(refusal(code));
             }
+            Some(What::Cut) => {
+                end(Outcome::Lost);
+                self.connect(false);
+                self.call(Call::Heal(self.part));
+                self.connected().await?;
+            }
+            Some(What::Pause) => {
+                end(Outcome::Lost);
+                self.halt.halt();
+                self.call(Call::Resume(self.part));
+                tokio::task::yield_now().await;
+                end(Outcome::Open);
+            }
             _ => {}
         }
         let response = self.serve(request).await;
@@ -141,9 +196,10 @@ impl Wire {
             _ => {}
         }
         self.travel("back").await;
-        if self.alive().is_err() {
+        if self.alive().is_err() || !*self.connected.borrow() {
             end(Outcome::Unheard(code));
         }
+        self.connected().await?;
         self.alive()?;
         Ok(response.map(boxed))
     }
@@ -176,8 +232,12 @@ impl Wire {
 
     fn crash(&self) {
         self.cut();
+        self.call(Call::Revive(self.part));
+    }
+
+    pub(crate) fn call(&self, call: Call) {
         // Nobody listens any more when the world ends.
-        let _ = self.shared.crashes.send(self.part);
+        let _ = self.shared.calls.send(call);
     }
 
     fn break_watches(&self) {
@@ -188,7 +248,7 @@ impl Wire {
 
     /// A watch that can break and be late.
     fn watch(&self, response: Response<Answer>, target: &str) -> Response<Body> {
-        if !matches!(self.part, Part::Controllers | Part::Scheduler | Part::Nodes) {
+        if matches!(self.part, Part::User | Part::Observer) {
             return response.map(boxed);
         }
         let stale = if self.part == Part::Controllers {

@@ -5,7 +5,7 @@ use crate::{
     faults::Armed,
     parts::Life,
     requests::Requests,
-    wire::{Exchange, Wire},
+    wire::{Call, Exchange, Wire},
 };
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_nodes::{Delays, NodesOptions};
@@ -20,6 +20,9 @@ use tokio::{sync::mpsc, time::timeout};
 
 /// When every run begins.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// How long a part is paused or cut off.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// How long a part may take to end once its wire is cut.
 const LAST_BREATH: Duration = Duration::from_secs(30);
@@ -84,7 +87,7 @@ pub struct World {
     options: Options,
     exchange: Arc<Exchange>,
     lives: BTreeMap<Part, Life>,
-    crashes: mpsc::UnboundedReceiver<Part>,
+    calls: mpsc::UnboundedReceiver<Call>,
     crashed: u64,
     requests: Requests,
     observer: Life,
@@ -100,14 +103,14 @@ impl World {
             .build()
             .await;
         let server = server.unwrap_or_else(|error| panic!("the server cannot be built: {error}"));
-        let (sender, crashes) = mpsc::unbounded_channel();
+        let (sender, calls) = mpsc::unbounded_channel();
         let exchange = Arc::new(Exchange {
             server: server.service(),
             clock: clock.clone(),
             log: Log::new(START),
             armed: Armed::default(),
             latency: options.latency,
-            crashes: sender,
+            calls: sender,
             requests: AtomicU64::new(0),
         });
         let wire = |part| Wire::new(Arc::clone(&exchange), part);
@@ -118,7 +121,7 @@ impl World {
             observer,
             lives: BTreeMap::new(),
             exchange,
-            crashes,
+            calls,
             crashed: 0,
             options,
         };
@@ -172,6 +175,7 @@ impl World {
     pub async fn kill(&mut self, part: Part) {
         let Some(life) = self.lives.remove(&part) else { return };
         life.wire.cut();
+        life.wire.halt.resume();
         let late = life.tasks.shut_down(LAST_BREATH).await;
         assert!(late.is_empty(), "{part:?} did not end: {late:?}");
     }
@@ -182,8 +186,8 @@ impl World {
         loop {
             let left = until.duration_since(self.clock().now());
             let Ok(left) = Duration::try_from(left) else { return };
-            match timeout(left, self.crashes.recv()).await {
-                Ok(Some(part)) => self.revive(part).await,
+            match timeout(left, self.calls.recv()).await {
+                Ok(Some(call)) => self.answer(call).await,
                 Ok(None) | Err(_) => return,
             }
         }
@@ -236,6 +240,17 @@ impl World {
         let written: Vec<String> =
             self.log().since(before).iter().map(ToString::to_string).collect();
         assert!(written.is_empty(), "written at rest:\n{}", written.join("\n"));
+    }
+
+    async fn answer(&mut self, call: Call) {
+        let part = match call {
+            Call::Revive(part) => return self.revive(part).await,
+            Call::Resume(part) | Call::Heal(part) => part,
+        };
+        self.clock().sleep(AWAY).await;
+        let Some(life) = self.lives.get(&part) else { return };
+        life.wire.halt.resume();
+        life.wire.connect(true);
     }
 
     async fn revive(&mut self, part: Part) {

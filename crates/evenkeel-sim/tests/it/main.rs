@@ -4,6 +4,7 @@ mod cloud;
 mod deletion;
 mod fixtures;
 mod jobs;
+mod leaders;
 mod quotas;
 mod repeat;
 mod replicas;

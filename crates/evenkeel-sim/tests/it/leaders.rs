@@ -1,0 +1,58 @@
+//! Two controller managers, of which one works: what happens to the one that leads must not make it two.
+
+use crate::fixtures::{DEPLOYMENTS, MINUTE, REST, check_deployment, deployment};
+use evenkeel_sim::{Faults, Options, Outcome, Part, What, World, Write, explore};
+
+const ONE: Part = Part::Replica(1);
+const TWO: Part = Part::Replica(2);
+
+fn options() -> Options {
+    Options { parts: vec![Part::Nodes, Part::Scheduler, ONE], ..Options::default() }
+}
+
+/// What controllers wrote and the server saw.
+fn seen(world: &World) -> Vec<Write> {
+    let written = |write: &Write| {
+        let of_leader = matches!(write.part, Part::Replica(_));
+        of_leader
+            && !write.is_event()
+            && matches!(write.outcome, Outcome::Answered(_) | Outcome::Unheard(_))
+    };
+    world.log().since(0).into_iter().filter(written).collect()
+}
+
+/// Something happens to the leader while it makes what was asked for: the other one takes over and ends it, and from then on
+/// the first one writes nothing.
+async fn work(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.start(TWO);
+    world.settle(REST).await;
+    assert!(seen(world).iter().all(|write| write.part == ONE), "the first one leads");
+    world.arm(faults);
+    world.create(DEPLOYMENTS, &deployment(2, "a")).await;
+    world.settle(REST).await;
+    // Whoever was away comes back, and finds nothing left to do.
+    world.pass(MINUTE).await;
+    world.settle(REST).await;
+    check_deployment(world, 2, "a", 1).await;
+    let writes = seen(world);
+    let taken_over = writes.iter().position(|write| write.part == TWO).unwrap_or(writes.len());
+    let late = writes[taken_over..].iter().filter(|write| write.part == ONE);
+    let late: Vec<String> = late.map(ToString::to_string).collect();
+    assert!(late.is_empty(), "it wrote although another one led:\n{}", late.join("\n"));
+}
+
+#[test]
+fn a_leader_that_crashes_at_any_write_is_replaced() {
+    assert!(explore::each_write(&options(), ONE, What::CrashAfter, &work) > 5);
+}
+
+#[test]
+fn a_leader_that_is_paused_at_any_write_does_not_write_when_it_wakes() {
+    assert!(explore::each_write(&options(), ONE, What::Pause, &work) > 5);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_at_any_write_does_not_write_any_more() {
+    assert!(explore::each_write(&options(), ONE, What::Cut, &work) > 5);
+}
