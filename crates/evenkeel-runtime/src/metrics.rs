@@ -84,10 +84,15 @@ pub fn histograms(
     register(registry, vec)
 }
 
-/// `count` bounds that start at `start` and grow by `factor`: upstream's `ExponentialBuckets`.
-pub fn exponential(start: f64, factor: f64, count: i32) -> Vec<f64> {
-    (0..count).map(|i| start * factor.powi(i)).collect()
+/// `count` bounds that start at `start` and grow by `factor`: client_golang's `ExponentialBuckets`, rounded as there, since
+/// a bound is text in the end.
+pub fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
+    std::iter::successors(Some(start), |bound| Some(bound * factor)).take(count).collect()
 }
+
+/// client_golang's default bounds, in seconds.
+pub const DEFAULT_SECONDS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Seconds that requests take: upstream's bounds for the rest client.
 pub const REQUEST_SECONDS: &[f64] =
@@ -126,5 +131,6 @@ mod tests {
     #[test]
     fn exponential_bounds() {
         assert_eq!(exponential(10.0, 10.0, 3), [10.0, 100.0, 1000.0]);
+        assert_eq!(exponential(10e-9, 10.0, 4)[3], 9.999_999_999_999_999e-6);
     }
 }

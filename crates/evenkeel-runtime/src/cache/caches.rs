@@ -18,6 +18,10 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+/// Bounds of what handlers take over a change, in seconds: upstream's.
+const TOLD_SECONDS: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
 /// All caches of a program. Clones share them.
 ///
 /// Asking for a cache twice gives the same one. Caches that are asked for before [`Caches::start`] begin then, so that
@@ -161,7 +165,7 @@ impl Caches {
             registry,
             "informer_processing_latency_seconds",
             "Seconds that a cache's handlers took over a change.",
-            &metrics::exponential(1e-5, 10.0, 7),
+            TOLD_SECONDS,
             LABELS,
         );
         Self {

@@ -1,7 +1,7 @@
 //! What the secure port counts of those who ask, under upstream's names.
 
 use super::user::User;
-use crate::metrics::{counters, exponential, histograms, int_gauges, register};
+use crate::metrics::{DEFAULT_SECONDS, counters, exponential, histograms, int_gauges, register};
 use http::StatusCode;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -10,9 +10,6 @@ use std::time::Duration;
 
 /// Bounds of what a cluster's review takes, in seconds (apiserver's `delegated_auth…` metrics).
 const REVIEW_SECONDS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
-
-/// Prometheus' own default bounds.
-const DEFAULT_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Bounds of the time that a client certificate has left: half an hour to a year.
 const CERTIFICATE_SECONDS: &[f64] = &[

@@ -11,6 +11,7 @@ mod embedded;
 mod explain;
 mod garbage;
 mod jobs;
+mod kubeadm;
 mod malformed;
 mod namespaces;
 mod nodes;

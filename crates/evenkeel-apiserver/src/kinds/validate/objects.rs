@@ -649,11 +649,7 @@ fn lease(new: &Value, errors: &mut Errors) {
         errors.invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     errors.non_negative(&path.field("leaseTransitions"), int(new, "spec.leaseTransitions"));
-    if let Some(holder) =
-        at(new, "spec.holderIdentity").and_then(Value::as_str).filter(|holder| holder.is_empty())
-    {
-        errors.invalid(&path.field("holderIdentity"), holder, "must not be empty");
-    }
+    // An empty holder is allowed: a leader that steps down leaves one.
 }
 
 fn priority_class(new: &Value, errors: &mut Errors) {

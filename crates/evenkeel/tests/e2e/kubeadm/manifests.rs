@@ -1,0 +1,177 @@
+//! The files under `deploy/`: they are what they say that they are, and ask for nothing that is not there.
+
+use super::{exposition::Families, queries::missing};
+use k8s_openapi::api::{
+    core::v1::{Pod, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::{path::PathBuf, process::Command};
+
+/// What kube-prometheus (kubernetes-mixin) asks of the controller manager: its dashboard, its alerts for this job, and those
+/// for clients and versions.
+const KUBE_PROMETHEUS: &str = include_str!("kube-prometheus.txt");
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
+}
+
+/// A manifest under `deploy/` of which the type knows every field.
+#[track_caller]
+pub(super) fn deployed<T: DeserializeOwned + Serialize>(name: &str) -> T {
+    exactly(&serde_saphyr::from_str(&read(name)).expect("YAML"))
+}
+
+#[track_caller]
+fn exactly<T: DeserializeOwned + Serialize>(value: &Value) -> T {
+    let object: T = serde_json::from_value(value.clone()).expect("an object of that type");
+    assert_eq!(serde_json::to_value(&object).expect("JSON"), *value, "fields that nobody knows");
+    object
+}
+
+#[test]
+fn the_static_pod_is_kubeadms() {
+    let pod: Pod = deployed("static-pod/kube-controller-manager.yaml");
+    let spec = pod.spec.expect("a spec");
+    assert_eq!(pod.metadata.namespace.as_deref(), Some("kube-system"));
+    assert_eq!(spec.host_network, Some(true));
+    let container = &spec.containers[0];
+    let arguments = &container.command.as_ref().expect("a command")[1..];
+    assert_eq!(arguments.len(), 17);
+    assert!(arguments.is_sorted(), "as kubeadm sorts them");
+    // Every file that an argument names is mounted.
+    let mounts: Vec<&str> =
+        container.volume_mounts.iter().flatten().map(|mount| mount.mount_path.as_str()).collect();
+    for argument in arguments {
+        if let Some((_, file)) =
+            argument.split_once('=').filter(|(_, value)| value.starts_with('/'))
+        {
+            assert!(
+                mounts.iter().any(|mount| file.starts_with(mount)),
+                "{argument} is not mounted"
+            );
+        }
+    }
+}
+
+#[test]
+fn rights_are_of_known_kinds() {
+    let text = read("rbac.yaml");
+    let mut kinds = Vec::new();
+    for document in text.split("\n---\n") {
+        let value: Value = serde_saphyr::from_str(document).expect("YAML");
+        let kind = value["kind"].as_str().unwrap_or_default().to_owned();
+        match kind.as_str() {
+            "ServiceAccount" => drop(exactly::<ServiceAccount>(&value)),
+            "ClusterRole" => drop(exactly::<ClusterRole>(&value)),
+            "ClusterRoleBinding" => drop(exactly::<ClusterRoleBinding>(&value)),
+            "RoleBinding" => drop(exactly::<RoleBinding>(&value)),
+            other => panic!("{other} is not expected"),
+        }
+        kinds.push(kind);
+    }
+    assert_eq!(kinds.len(), 5);
+}
+
+#[derive(Deserialize)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    #[serde(default)]
+    record: String,
+    #[serde(default)]
+    alert: String,
+    expr: String,
+    #[serde(default, rename = "for")]
+    _lasting: String,
+    #[serde(default)]
+    labels: std::collections::BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+fn rules() -> Vec<Rule> {
+    let rules: Rules = serde_saphyr::from_str(&read("prometheus/rules.yaml")).expect("YAML");
+    assert!(rules.groups.iter().all(|group| !group.name.is_empty()));
+    rules.groups.into_iter().flat_map(|group| group.rules).collect()
+}
+
+/// Queries of the dashboard.
+fn dashboard() -> Vec<String> {
+    let dashboard: Value =
+        serde_json::from_str(&read("grafana/controller-manager.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    targets.map(|target| target["expr"].as_str().expect("a query").to_owned()).collect()
+}
+
+/// Series that rules, the dashboard or kube-prometheus ask for and that are not among these.
+pub(super) fn missing_series(families: &Families) -> Vec<String> {
+    let rules = rules();
+    let recorded: Vec<String> = rules.iter().map(|rule| rule.record.clone()).collect();
+    let mut queries: Vec<String> = rules.into_iter().map(|rule| rule.expr).collect();
+    queries.extend(dashboard());
+    queries.extend(KUBE_PROMETHEUS.lines().map(str::to_owned));
+    assert!(queries.len() > 40, "all are looked at");
+    queries.iter().flat_map(|query| missing(query, families, &recorded)).collect()
+}
+
+#[test]
+fn alerts_say_what_is_wrong() {
+    for rule in rules() {
+        assert!(rule.alert.is_empty() != rule.record.is_empty(), "{}", rule.expr);
+        if !rule.alert.is_empty() {
+            assert!(["critical", "warning"].contains(&rule.labels["severity"].as_str()));
+            assert!(
+                ["summary", "description"].iter().all(|text| rule.annotations.contains_key(*text))
+            );
+        }
+    }
+}
+
+#[test]
+fn units_are_what_systemd_takes() {
+    let units: Vec<PathBuf> = std::fs::read_dir(path("systemd"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    for unit in &units {
+        let text = std::fs::read_to_string(unit).expect("a unit");
+        assert!(text.contains("\nExecStart=/usr/local/bin/"), "{}", unit.display());
+        assert!(text.contains("\nNoNewPrivileges=yes"), "{}", unit.display());
+        let Ok(checked) = Command::new("systemd-analyze").arg("verify").arg(unit).output() else {
+            continue;
+        };
+        // That the program is not installed here is no fault of the unit's.
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        let faults: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains(".service") && !line.contains("is not executable"))
+            .collect();
+        assert_eq!(faults, [""; 0], "{}", unit.display());
+    }
+    assert!(!units.is_empty());
+}
+
+#[test]
+fn the_image_holds_the_static_program_and_nobody() {
+    let file = read("Containerfile");
+    let built = "target/x86_64-unknown-linux-musl/dist/kube-controller-manager";
+    assert!(file.contains("FROM scratch\n") && file.contains("USER 65534:65534\n"));
+    assert!(file.contains(built) && read("build").contains("target=x86_64-unknown-linux-musl"));
+}

@@ -1,0 +1,308 @@
+//! The controller manager as kubeadm runs it: the static pod's arguments untouched, but for where the files are, against the
+//! embedded API server. Probes, metrics, lease and events are looked at as those do who watch upstream's program.
+
+pub(crate) mod exposition;
+mod manifests;
+mod queries;
+mod upstream;
+
+use crate::{
+    cluster::{Cluster, Pace, items},
+    objects::deployment,
+};
+use bytes::Bytes;
+use evenkeel_apiserver::Server;
+use evenkeel_runtime::{
+    client::{self, ApiError, Client},
+    clock::Clock,
+    tasks::Tasks,
+};
+use http::{HeaderMap, Request, Response, header};
+use k8s_openapi::api::core::v1::Pod;
+use manifests::deployed;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+const PACE: Pace = Pace { look: Duration::from_millis(50), watch: Duration::from_secs(1) };
+
+/// Users and keys as kubeadm makes them, in a folder that stands for `/etc/kubernetes`.
+struct Etc {
+    folder: tempfile::TempDir,
+    /// Certificate and key of a member of `system:masters`, by the cluster's client CA.
+    admin: (String, String),
+}
+
+impl Etc {
+    fn make(kubeconfig: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pki = folder.path().join("pki");
+        std::fs::create_dir(&pki).expect("a folder");
+        let write =
+            |path: &Path, text: &str| std::fs::write(path, text).expect("a file is written");
+        write(&folder.path().join("controller-manager.conf"), kubeconfig);
+        let (ca, key) = authority("kubernetes");
+        write(&pki.join("ca.crt"), &ca);
+        write(&pki.join("ca.key"), &key.key().serialize_pem());
+        write(&pki.join("front-proxy-ca.crt"), &authority("front-proxy-ca").0);
+        write(&pki.join("sa.key"), &KeyPair::generate().expect("a key").serialize_pem());
+        let mut admin = CertificateParams::default();
+        admin.distinguished_name.push(DnType::CommonName, "kubernetes-admin");
+        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        let own = KeyPair::generate().expect("a key");
+        let certificate = admin.signed_by(&own, &key).expect("a certificate").pem();
+        Self { folder, admin: (certificate, own.serialize_pem()) }
+    }
+
+    /// An argument with this folder in the place of kubeadm's.
+    fn argument(&self, argument: &str) -> String {
+        argument.replace("/etc/kubernetes", &self.folder.path().display().to_string())
+    }
+}
+
+fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.distinguished_name.push(DnType::CommonName, name);
+    let issuer = Issuer::new(params.clone(), KeyPair::generate().expect("a key"));
+    (params.self_signed(issuer.key()).expect("a certificate").pem(), issuer)
+}
+
+/// The program, ended with the test whatever becomes of that.
+struct Program {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Program {
+    fn start(arguments: &[String], folder: &Path) -> Self {
+        let log = folder.join("log");
+        let file = std::fs::File::create(&log).expect("a file");
+        let child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the program starts");
+        Self { child, log }
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    async fn stop(mut self, cluster: &Cluster) {
+        let id = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
+        assert!(told.success(), "the program is told to stop");
+        for _ in 0..200 {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                assert!(status.success(), "{status}: {}", self.last_words());
+                return;
+            }
+            cluster.sleep(PACE.look).await;
+        }
+        panic!("the program does not stop: {}", self.last_words());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Somebody who asks the secure port.
+struct Watcher(Client);
+
+impl Watcher {
+    fn new(port: u16, login: impl FnOnce(&mut kube::config::AuthInfo)) -> Self {
+        let url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
+        let mut config = kube::Config::new(url);
+        // The certificate is the program's own and in its memory, as with upstream's; probes do not look at it either.
+        config.accept_invalid_certs = true;
+        login(&mut config.auth_info);
+        let kube = client::transport(config).expect("a transport");
+        Self(Client::new(kube, Clock::system()))
+    }
+
+    fn anonymous(port: u16) -> Self {
+        Self::new(port, |_| {})
+    }
+
+    async fn get(&self, path: &str, headers: &HeaderMap) -> Result<Response<Bytes>, ApiError> {
+        let mut request = Request::get(path).body(Bytes::new()).expect("a request");
+        request.headers_mut().extend(headers.clone());
+        self.0.raw(request).await
+    }
+
+    async fn text(&self, path: &str) -> String {
+        let answer = self.get(path, &HeaderMap::new()).await;
+        let answer = answer.unwrap_or_else(|error| panic!("{path}: {error}"));
+        String::from_utf8(answer.body().to_vec()).expect("text")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_static_pods_arguments_are_all_it_takes() {
+    let server = Server::builder().build().await.expect("a server in memory");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("https://{}", listener.local_addr().expect("an address"));
+    let serving = Tasks::new();
+    let (served, stop) = (server.clone(), serving.token());
+    serving.spawn("API server", async move {
+        served.serve(listener, stop.cancelled_owned()).await.expect("the server serves");
+    });
+    let kube = kube::Client::new(server.service(), "default");
+    let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
+    let cluster = Cluster::new(client, Clock::system(), PACE);
+
+    let pod: Pod = deployed("static-pod/kube-controller-manager.yaml");
+    let container = &pod.spec.as_ref().expect("a spec").containers[0];
+    let command = container.command.as_ref().expect("a command");
+    let etc = Etc::make(&server.kubeconfig(&url));
+    let port = free_port();
+    let mut arguments: Vec<String> = command[1..].iter().map(|one| etc.argument(one)).collect();
+    // Tests run side by side: kubeadm's port may be taken.
+    arguments.push(format!("--secure-port={port}"));
+    let mut program = Program::start(&arguments, etc.folder.path());
+
+    probes(&cluster, container, port, &mut program).await;
+    elected(&cluster).await;
+    work(&cluster).await;
+    watched(&etc, port, server.admin_token()).await;
+
+    program.stop(&cluster).await;
+    let lease = cluster.get(LEASE).await;
+    assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "", "given back");
+    serving.shut_down(Duration::from_secs(1)).await;
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
+
+/// What the kubelet asks, without saying who it is.
+async fn probes(
+    cluster: &Cluster,
+    container: &k8s_openapi::api::core::v1::Container,
+    port: u16,
+    program: &mut Program,
+) {
+    let kubelet = Watcher::anonymous(port);
+    let probes = [&container.startup_probe, &container.liveness_probe];
+    for probe in probes.into_iter().flatten() {
+        let get = probe.http_get.as_ref().expect("a probe over HTTP");
+        let path = get.path.as_deref().expect("a path");
+        let mut tries = 0;
+        while let Err(error) = kubelet.get(path, &HeaderMap::new()).await {
+            tries += 1;
+            let runs = matches!(program.child.try_wait(), Ok(None));
+            assert!(runs && tries < 400, "{path}: {error}\n{}", program.last_words());
+            cluster.sleep(PACE.look).await;
+        }
+    }
+    assert_eq!(container.startup_probe.iter().count() + container.liveness_probe.iter().count(), 2);
+    let refused = kubelet.get("/metrics", &HeaderMap::new()).await;
+    assert_eq!(refused.map_err(|error| error.code()).err(), Some(403));
+}
+
+/// The lease is held, and somebody is told.
+async fn elected(cluster: &Cluster) {
+    let held = |lease: &serde_json::Value| {
+        lease["spec"]["holderIdentity"].as_str().is_some_and(|id| !id.is_empty())
+    };
+    let lease = cluster.until(LEASE, held).await;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    let told = format!("{holder} became leader");
+    let events = "/apis/events.k8s.io/v1/namespaces/kube-system/events";
+    let of_election =
+        |event: &serde_json::Value| event["reason"] == "LeaderElection" && event["note"] == *told;
+    cluster.until(events, |events| items(events).iter().any(of_election)).await;
+}
+
+/// A Deployment comes, a namespace goes.
+async fn work(cluster: &Cluster) {
+    let namespace = cluster.namespace("work").await;
+    namespace.create("deployments", deployment("web", 3, "app:v1")).await;
+    namespace.until("pods", |pods| items(pods).len() == 3).await;
+    let gone = cluster.namespace("gone").await;
+    let path = format!("/api/v1/namespaces/{}", gone.name);
+    cluster.delete(&path, "Background").await;
+    cluster.until(&path, serde_json::Value::is_null).await;
+}
+
+/// What Prometheus sees, with a certificate or with a token.
+async fn watched(etc: &Etc, port: u16, token: &str) {
+    use base64::Engine as _;
+    let by_token = Watcher::new(port, |login| login.token = Some(token.to_owned().into()));
+    by_token.text("/metrics").await;
+    by_token.text("/metrics").await;
+    let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
+    let by_certificate = Watcher::new(port, |login| {
+        login.client_certificate_data = Some(encode(&etc.admin.0));
+        login.client_key_data = Some(encode(&etc.admin.1).into());
+    });
+    let text = by_certificate.text("/metrics").await;
+    let mut families = exposition::read(&text).unwrap_or_else(|error| panic!("{error}"));
+    // Names of upstream's that break the conventions.
+    let kept = [
+        "authenticated_user_requests:",
+        "authentication_attempts:",
+        "authentication_token_cache_active_fetch_count:",
+    ];
+    let mut problems = exposition::problems(&families);
+    problems.retain(|problem| !kept.iter().any(|kept| problem.starts_with(kept)));
+    assert_eq!(problems, [""; 0], "{text}");
+    assert_eq!(upstream::differences(&families), [""; 0]);
+
+    let slis = by_certificate.text("/metrics/slis").await;
+    let slis = exposition::read(&slis).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(exposition::problems(&slis), [""; 0]);
+    assert!(
+        slis["kubernetes_healthcheck"]
+            .samples
+            .iter()
+            .all(|check| check.label("type") == Some("healthz"))
+    );
+    families.extend(slis);
+    assert_eq!(manifests::missing_series(&families), [""; 0]);
+    formats(&by_certificate).await;
+}
+
+async fn formats(watcher: &Watcher) {
+    let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    for (accept, want) in [
+        (protobuf, "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily"),
+        (
+            "application/openmetrics-text;version=1.0.0",
+            "application/openmetrics-text; version=1.0.0",
+        ),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    ] {
+        let accept = [
+            (header::ACCEPT, header::HeaderValue::from_static(accept)),
+            (header::ACCEPT_ENCODING, header::HeaderValue::from_static("gzip")),
+        ];
+        let answer = watcher.get("/metrics", &accept.into_iter().collect()).await.expect("metrics");
+        let headers = answer.headers();
+        let given = headers[header::CONTENT_TYPE].to_str().expect("text");
+        assert!(given.starts_with(want), "{given}");
+        assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(answer.body()[..2], [0x1f, 0x8b], "gzip's first bytes");
+    }
+}

@@ -1,0 +1,165 @@
+//! The metrics of upstream's program, against those that ours serves.
+
+use super::exposition::{Families, Family};
+use std::collections::BTreeSet;
+
+const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/metrics.tsv");
+const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
+
+/// Upstream's metrics that ours may lack, by the beginning of their names, and why.
+const ABSENT: [(&str, &str); 33] = [
+    // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
+    ("aggregator_", "ours aggregates no discovery"),
+    ("apiserver_audit_", "ours audits nothing: it serves no API"),
+    ("apiserver_cel_", "ours compiles no CEL"),
+    ("apiserver_envelope_encryption_", "ours stores nothing"),
+    ("apiserver_storage_", "ours stores nothing"),
+    ("apiserver_validation_", "ours validates no objects"),
+    ("apiserver_kube_aggregator_", "ours calls no aggregated APIs"),
+    ("apiserver_webhooks_", "ours calls no webhooks"),
+    // Only in use.
+    ("leader_election_slowpath_total", "shown once a renewal had to read the lease first"),
+    ("rest_client_request_retries_total", "shown once a request was sent again"),
+    (
+        "rest_client_exec_plugin_call_total",
+        "shown with an exec plug-in; the client library does not tell",
+    ),
+    ("rest_client_transport_ca_reload_total", "shown once a CA was read again"),
+    ("rest_client_transport_cache_gc_calls_total", "of Go's garbage collector"),
+    ("rest_client_transport_cert_rotation_gc_calls_total", "of Go's garbage collector"),
+    ("replicaset_controller_stale_sync_skips_total", "shown once a pass was put off"),
+    // Each with its controller.
+    (
+        "clustertrustbundle_publisher_",
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    ),
+    ("cronjob_controller_", "cronjob-controller"),
+    ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
+    ("endpoint_slice_controller_", "endpointslice-controller"),
+    ("endpoint_slice_mirroring_controller_", "endpointslice-mirroring-controller"),
+    ("ephemeral_volume_controller_", "ephemeral-volume-controller"),
+    ("horizontal_pod_autoscaler_controller_", "horizontal-pod-autoscaler-controller"),
+    ("job_controller_", "job-controller"),
+    ("node_collector_", "node-lifecycle-controller, the part of it that watches nodes' health"),
+    ("retroactive_storageclass_", "persistentvolume-binder-controller"),
+    ("volume_operation_total_errors", "persistentvolume-binder-controller; hidden since v1.36"),
+    ("taint_eviction_controller_", "taint-eviction-controller"),
+    ("ttl_after_finished_controller_", "ttl-after-finished-controller"),
+    ("statefulset_controller_", "statefulset-controller"),
+    ("daemonset_controller_", "daemonset-controller"),
+    ("resource_quota_controller_", "resourcequota-controller"),
+    ("pod_gc_collector_", "pod-garbage-collector-controller"),
+    ("kubernetes_healthcheck", "in /metrics/slis, where upstream has it as well"),
+];
+
+/// What ours serves besides, by the beginning of its name.
+const OWN: [&str; 3] = [
+    "controller_runtime_",
+    "evenkeel_",
+    // Upstream's dashboards look for it: the number of tasks.
+    "go_goroutines",
+];
+
+struct Row {
+    name: &'static str,
+    kind: &'static str,
+    stability: &'static str,
+    labels: Vec<&'static str>,
+    buckets: Vec<&'static str>,
+}
+
+fn rows() -> Vec<Row> {
+    let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
+    let row = |line: &'static str| {
+        let mut cells = line.split('\t');
+        let mut next = || cells.next().expect("six columns");
+        let (name, kind, stability, _) = (next(), next(), next(), next());
+        Row { name, kind, stability, labels: list(next()), buckets: list(next()) }
+    };
+    TABLE.lines().skip(1).map(row).collect()
+}
+
+/// What differs between upstream's metrics and these.
+pub(super) fn differences(families: &Families) -> Vec<String> {
+    let rows = rows();
+    let mut found = Vec::new();
+    for row in &rows {
+        match families.get(row.name) {
+            Some(family) => found.extend(row.differences(family)),
+            None if ABSENT.iter().any(|(start, _)| row.name.starts_with(start)) => {}
+            None => found.push(format!("{}: is missing", row.name)),
+        }
+    }
+    let ours = families.keys().filter(|name| !rows.iter().any(|row| row.name == name.as_str()));
+    let ours = ours.filter(|name| !OWN.iter().any(|own| name.starts_with(own)));
+    // A controller of upstream's may show more once it has something to show.
+    let ours = ours.filter(|name| !ABSENT.iter().any(|(start, _)| name.starts_with(start)));
+    found.extend(ours.map(|name| format!("{name}: is neither upstream's nor named as ours")));
+    found.extend(queues(families));
+    found
+}
+
+impl Row {
+    fn differences(&self, family: &Family) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut differ = |what: &str, ours: String, theirs: String| {
+            if ours != theirs {
+                found.push(format!("{}: {what} {ours}, upstream's {theirs}", self.name));
+            }
+        };
+        differ("type", family.kind.clone(), self.kind.to_owned());
+        let stability = family.help.strip_prefix('[').and_then(|help| help.split_once(']'));
+        let stability = stability.map_or("", |(stability, _)| stability);
+        differ("stability", stability.to_owned(), self.stability.to_owned());
+        for sample in &family.samples {
+            let labels: BTreeSet<&str> = sample
+                .labels
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .filter(|l| *l != "le")
+                .collect();
+            // A label without a value is none.
+            if self.name != "kubernetes_build_info" {
+                differ(
+                    "labels",
+                    format!("{labels:?}"),
+                    format!("{:?}", self.labels.iter().collect::<BTreeSet<_>>()),
+                );
+            }
+        }
+        let first = family.samples.iter().find(|sample| sample.name.ends_with("_bucket"));
+        if let Some(first) = first.filter(|_| !self.buckets.is_empty()) {
+            let others = |labels: &[(String, String)]| -> Vec<(String, String)> {
+                labels.iter().filter(|(name, _)| name != "le").cloned().collect()
+            };
+            let series = others(&first.labels);
+            let bounds = family.samples.iter().filter(|s| others(&s.labels) == series);
+            let bounds: Vec<&str> =
+                bounds.filter_map(|s| s.label("le")).filter(|le| *le != "+Inf").collect();
+            differ("buckets", bounds.join(","), self.buckets.join(","));
+        }
+        found
+    }
+}
+
+/// Names of queues that upstream does not have.
+fn queues(families: &Families) -> Vec<String> {
+    let known: Vec<&str> = QUEUES.lines().collect();
+    let queues = families.get("workqueue_adds_total").map_or(&[][..], |family| &family.samples);
+    let names = queues.iter().filter_map(|sample| sample.label("name"));
+    names
+        .filter(|name| !known.contains(name))
+        .map(|name| format!("workqueue_adds_total: upstream has no queue {name}"))
+        .collect()
+}
+
+#[test]
+fn no_reason_stands_twice() {
+    let mut starts: Vec<&str> = ABSENT.iter().map(|(start, _)| *start).collect();
+    starts.sort_unstable();
+    let before = starts.len();
+    starts.dedup();
+    assert_eq!(before, starts.len());
+    assert!(ABSENT.iter().all(|(_, reason)| !reason.is_empty()));
+    assert_eq!(rows().len(), 113);
+}
