@@ -1,6 +1,7 @@
 //! A provider whose load balancers are files: one for each service, in the form of haproxy's configuration.
 //!
-//! It shows all that a provider of load balancers needs. `cargo run --example files -- KUBECONFIG FOLDER ADDRESS` runs it.
+//! It shows all that a provider of load balancers needs. `cargo run --example files -- --kubeconfig FILE
+//! --cloud-provider files --cloud-config FOLDER` runs it; the folder has a file `address` with the balancer's own.
 
 use async_trait::async_trait;
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
@@ -114,51 +115,13 @@ fn configuration(name: &str, service: &Service, nodes: &[Arc<Node>]) -> Result<S
 }
 
 #[cfg(not(test))]
-mod program {
-    use super::Files;
-    use evenkeel_cloud::{CloudContext, Options};
-    use evenkeel_runtime::{
-        client::{self, ConnectOptions},
-        clock::Clock,
-        manager::{Manager, shutdown_signal},
-    };
-    use std::{error::Error, sync::Arc};
+fn main() -> std::process::ExitCode {
+    use evenkeel_cloud::program::{self, Providers};
 
-    /// Runs the controllers on the provider until it is told to stop.
-    pub(super) async fn run(
-        mut arguments: impl Iterator<Item = String>,
-    ) -> Result<(), Box<dyn Error>> {
-        let usage = "files KUBECONFIG FOLDER ADDRESS";
-        let mut next = || arguments.next().ok_or(usage);
-        let (kubeconfig, folder, address) = (next()?, next()?, next()?);
-        let options =
-            ConnectOptions { kubeconfig: Some(kubeconfig.into()), ..ConnectOptions::default() };
-        let kube = client::transport(client::config(&options).await?)?;
-        let manager = Manager::builder(kube).component("files").clock(Clock::system()).build()?;
-        let (env, registry) = (manager.env().clone(), manager.registry().clone());
-        manager.add(evenkeel_runtime::manager::Group::Leader, "cloud", |running| async move {
-            let tasks = evenkeel_runtime::tasks::Tasks::under(running.token());
-            let client = env.client.clone();
-            let context = CloudContext {
-                env,
-                clients: Arc::new(move |_| client.clone()),
-                tasks: tasks.clone(),
-                registry,
-                provider: Arc::new(Files::new(folder, &address)),
-                options: Arc::new(Options::default()),
-            };
-            context.start_all()?;
-            running.stopped().await;
-            tasks.join().await;
-            Ok(())
-        });
-        manager.run(shutdown_signal()).await?;
-        Ok(())
-    }
-}
-
-#[cfg(not(test))]
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    program::run(std::env::args().skip(1)).await
+    let providers = Providers::builtin().with("files", |options| {
+        let folder = options.config.clone().ok_or("--cloud-config must name a folder")?;
+        let address = std::fs::read_to_string(folder.join("address"))?;
+        Ok(Arc::new(Files::new(folder, address.trim())))
+    });
+    program::main(std::env::args().skip(1), &providers)
 }

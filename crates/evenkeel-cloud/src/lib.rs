@@ -9,6 +9,7 @@ pub mod context;
 pub mod ip_pool;
 pub mod node;
 pub mod node_lifecycle;
+pub mod program;
 pub mod provider;
 pub mod route;
 pub mod service;

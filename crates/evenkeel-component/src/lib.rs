@@ -1,5 +1,6 @@
 //! What every program has around its work: flags, options that several have, logs, secure serving.
 
+pub mod connection;
 pub mod features;
 pub mod flags;
 pub mod logging;

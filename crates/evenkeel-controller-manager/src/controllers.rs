@@ -5,7 +5,7 @@ use crate::{
     options::{self, Options},
 };
 use anyhow::{Context, Result};
-use evenkeel_component::metrics::RunningControllers;
+use evenkeel_component::{connection::Shares, metrics::RunningControllers};
 use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     needs::Unmet,
@@ -83,6 +83,11 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
 
 /// The client of the token controller, which is the first to start and writes with the program's own credentials.
 pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
+
+/// How controllers' clients differ. The token controller always has the program's credentials: the others' tokens may
+/// depend on it.
+pub(crate) const SHARES: Shares =
+    Shares { of: share, with_programs: |client| client == TOKENS_CLIENT };
 
 /// How often it is looked whether the server has what skipped controllers need.
 const LOOK: Duration = Duration::from_secs(30);

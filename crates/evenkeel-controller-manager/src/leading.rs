@@ -2,12 +2,14 @@
 //! them end.
 
 use crate::{
-    connection::Connection,
     controllers::{self, Starting},
     migration::{Migration, Place},
 };
-use anyhow::{Context as _, Result};
-use evenkeel_component::metrics::RunningControllers;
+use anyhow::Result;
+use evenkeel_component::{
+    connection::{Connection, wait_for_server},
+    metrics::RunningControllers,
+};
 use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor},
     needs::{Gates, Resources},
@@ -15,7 +17,6 @@ use evenkeel_controllers::{
 };
 use evenkeel_runtime::{
     client::{Client, Gate},
-    clock::Clock,
     controller::Env,
     health::Health,
     lease::LeaderElection,
@@ -25,9 +26,6 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
-
-/// How long the API server may take to become healthy before the program gives up.
-const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
 /// Everything that the leader needs.
 pub(crate) struct Leader {
@@ -112,7 +110,7 @@ impl Leader {
 
     fn context(&self, gate: &Gate, tasks: &Tasks, resources: Resources) -> ControllerContext {
         let env = Env { client: self.env.client.gated(gate), ..self.env.clone() };
-        let clients = self.connection.clients(gate, tasks);
+        let clients = self.connection.clients(gate, tasks, controllers::SHARES);
         let (registry, options) = (self.registry.clone(), self.options.clone());
         ControllerContext {
             gates: self.gates.clone(),
@@ -186,23 +184,6 @@ pub(crate) async fn discover(client: &Client) -> Resources {
         Err(error) => {
             tracing::warn!(%error, "What the API server has cannot be found out");
             Resources::default()
-        }
-    }
-}
-
-async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
-    let deadline = clock.now() + WAIT_FOR_SERVER;
-    loop {
-        let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;
-        match client.raw(request).await {
-            Ok(_) => return Ok(()),
-            Err(error) if clock.now() >= deadline => {
-                return Err(error).context("the API server did not become healthy within 10s");
-            }
-            Err(error) => {
-                tracing::debug!(%error, "API server is not healthy yet");
-                clock.sleep(Duration::from_millis(200)).await;
-            }
         }
     }
 }

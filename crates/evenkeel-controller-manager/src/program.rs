@@ -1,7 +1,6 @@
 //! The program's life: arguments, client, election, controllers, serving, stop.
 
 use crate::{
-    connection::Connection,
     controllers,
     leading::{Leader, Pace, Second},
     migration::Migration,
@@ -10,6 +9,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use evenkeel_component::{
+    connection::Connection,
     features, logging,
     metrics::{self, Exposition, RunningControllers},
     serving::{self, Described, Pages},

@@ -1,9 +1,10 @@
 //! How the program reaches the API server, and the clients that its parts write with.
 
-use crate::{controllers, credentials::Credentials};
-use anyhow::Result;
-use evenkeel_component::options::ClientOptions;
-use evenkeel_controllers::descriptor::Clients;
+mod credentials;
+
+use crate::options::ClientOptions;
+use anyhow::{Context as _, Result};
+use credentials::Credentials;
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions, Gate, Reload, RestMetrics},
     clock::Clock,
@@ -11,13 +12,36 @@ use evenkeel_runtime::{
 };
 use kube::config::AuthInfo;
 use prometheus::Registry;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How long the API server may take to become healthy before a program gives up.
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
+
+/// Makes the client of a controller, with the credentials that it writes with, from the name of its service account. The
+/// controller appends its name to the user agent itself.
+pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// How the clients of single controllers differ.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
+    /// How many times `--kube-api-qps` and `--kube-api-burst` a controller may use.
+    pub of: fn(&str) -> (f32, u32),
+    /// Whether a controller has the program's credentials even where others have their own.
+    pub with_programs: fn(&str) -> bool,
+}
+
+impl Default for Shares {
+    /// All alike.
+    fn default() -> Self {
+        Self { of: |_| (1.0, 1), with_programs: |_| false }
+    }
+}
 
 /// What all clients of the program share.
 #[derive(Clone)]
-pub(crate) struct Connection {
+pub struct Connection {
     /// The transport, for what makes clients of its own.
-    pub(crate) kube: kube::Client,
+    pub kube: kube::Client,
     /// The same without credentials, where each controller has its own.
     anonymous: Option<kube::Client>,
     options: ClientOptions,
@@ -29,7 +53,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection as the options say, and what follows its files; see [`Reload::run`]. `program` begins its user agents.
-    pub(crate) async fn open(
+    pub async fn open(
         program: &str,
         options: &ClientOptions,
         clock: &Clock,
@@ -68,13 +92,13 @@ impl Connection {
     }
 
     /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
-    pub(crate) fn client(&self, share: (f32, u32)) -> Client {
+    pub fn client(&self, share: (f32, u32)) -> Client {
         self.client_over(self.kube.clone(), share)
     }
 
     /// Makes the clients of controllers, which write while `gate` is open: with one credential for all, or each with its own,
-    /// which are asked for in `tasks`. The token controller always has the program's: the others' tokens may depend on it.
-    pub(crate) fn clients(&self, gate: &Gate, tasks: &Tasks) -> Clients {
+    /// which are asked for in `tasks`.
+    pub fn clients(&self, gate: &Gate, tasks: &Tasks, shares: Shares) -> Clients {
         let root = self.client((1.0, 1)).with_user_agent("token-requests").gated(gate);
         let own = self
             .anonymous
@@ -82,9 +106,9 @@ impl Connection {
             .map(|anonymous| Credentials::new(root, anonymous, self.clock.clone(), tasks.clone()));
         let (this, gate) = (self.clone(), gate.clone());
         Arc::new(move |name: &str| {
-            let own = own.as_ref().filter(|_| name != controllers::TOKENS_CLIENT);
+            let own = own.as_ref().filter(|_| !(shares.with_programs)(name));
             let kube = own.map_or_else(|| this.kube.clone(), |own| own.connect(name));
-            this.client_over(kube, controllers::share(name)).gated(&gate)
+            this.client_over(kube, (shares.of)(name)).gated(&gate)
         })
     }
 
@@ -97,6 +121,27 @@ impl Connection {
             .host(&self.host)
             .metrics(self.metrics.clone())
             .build()
+    }
+}
+
+/// Waits until the API server is healthy.
+///
+/// # Errors
+/// When it is not within ten seconds.
+pub async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
+    let deadline = clock.now() + WAIT_FOR_SERVER;
+    loop {
+        let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;
+        match client.raw(request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if clock.now() >= deadline => {
+                return Err(error).context("the API server did not become healthy within 10s");
+            }
+            Err(error) => {
+                tracing::debug!(%error, "API server is not healthy yet");
+                clock.sleep(Duration::from_millis(200)).await;
+            }
+        }
     }
 }
 

@@ -1,0 +1,174 @@
+//! What the program's flags mean to it.
+
+use super::providers::ProviderOptions;
+use crate::{Descriptor, Options as CloudOptions, descriptors};
+use evenkeel_component::{
+    features::FeatureGates,
+    flags::{Flags, Given, Problems, Reader, duration},
+    options::{ClientOptions, LeaderOptions, LoggingOptions, ServingOptions},
+};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The flags of upstream's cloud-controller-manager v1.37 without those of webhooks, and `--load-balancer-pool`.
+pub(super) fn flags() -> Flags {
+    let (table, words) =
+        (include_str!("../../data/flags.tsv"), include_str!("../../data/words.tsv"));
+    Flags::from_table(table, words).with_retired(include_str!("../../data/retired.tsv"))
+}
+
+/// Checked options.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) client: ClientOptions,
+    pub(super) leader: LeaderOptions,
+    pub(super) logging: LoggingOptions,
+    pub(super) serving: ServingOptions,
+    /// The controllers that `--controllers` asks for.
+    pub(super) chosen: Vec<Descriptor>,
+    /// What they are told.
+    pub(super) cloud: CloudOptions,
+    /// `--cloud-provider`.
+    pub(super) provider: String,
+    pub(super) provider_options: ProviderOptions,
+    pub(super) allow_untagged: bool,
+    pub(super) start_interval: Duration,
+    pub(super) profiling: bool,
+    pub(super) gates: Arc<FeatureGates>,
+    given: Given,
+    /// What to tell the user when the log has started.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Options {
+    /// Checks what was given.
+    ///
+    /// # Errors
+    /// With all that is not allowed.
+    pub(super) fn check(given: Given) -> Result<Self, Problems> {
+        let read = Reader::new(given);
+        let features = FeatureGates::resolve(&[], &[], &read.map("feature-gates"));
+        for problem in features.problems {
+            read.refuse(&problem, problem.clone());
+        }
+        let gates = Arc::new(features.gates);
+        let provider = read.text("cloud-provider");
+        if provider.is_empty() {
+            read.refuse("cloud-provider", "--cloud-provider cannot be empty");
+        }
+        let serving = ServingOptions::check(&read, &gates);
+        let mut warnings = features.warnings;
+        warnings.extend(serving.request_header.warnings());
+        let retired: Vec<(&str, &str)> = read.given().retired().collect();
+        warnings.extend(
+            retired.iter().map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}")),
+        );
+        let retired: Vec<&str> = retired.iter().map(|(flag, _)| *flag).collect();
+        let mut options = Self {
+            client: ClientOptions::check(&read),
+            leader: LeaderOptions::check(&read),
+            logging: LoggingOptions::check(&read, &gates),
+            serving,
+            chosen: chosen(&read, &mut warnings),
+            cloud: cloud(&read, &gates),
+            provider,
+            provider_options: ProviderOptions {
+                config: read.path("cloud-config").map(Into::into),
+                pool: read.path("load-balancer-pool"),
+            },
+            allow_untagged: read.bool("allow-untagged-cloud"),
+            start_interval: read.duration("controller-start-interval"),
+            profiling: read.bool("profiling"),
+            given: read.given().clone(),
+            gates,
+            warnings,
+        };
+        let unread = read.unread().into_iter().filter(|flag| !retired.contains(flag));
+        options
+            .warnings
+            .extend(unread.map(|flag| format!("--{flag} is accepted, but has no effect here")));
+        read.done()?;
+        Ok(options)
+    }
+
+    /// What `/flagz` shows: every flag's value by name.
+    pub(super) fn flagz(&self) -> BTreeMap<String, String> {
+        let flags = self.given.flags().iter();
+        flags.filter_map(|flag| Some((flag.name.to_owned(), self.given.text(flag.name)?))).collect()
+    }
+
+    /// What `/configz` shows: upstream's configuration as far as it has a meaning here.
+    pub(super) fn configz(&self) -> Value {
+        let cloud = &self.cloud;
+        json!({"componentconfig": {
+            "KubeCloudShared": {
+                "CloudProvider": {"Name": self.provider},
+                "ClusterName": cloud.cluster,
+                "ClusterCIDR": cloud.cluster_cidrs.join(","),
+                "ConfigureCloudRoutes": cloud.configure_routes,
+                "RouteReconciliationPeriod": duration::print(cloud.route_period),
+            },
+            "NodeController": {"ConcurrentNodeSyncs": cloud.node_workers},
+            "NodeLifecycleController": {
+                "ConcurrentNodeLifecycleSyncs": cloud.lifecycle_workers,
+                "NodeMonitorPeriod": duration::print(cloud.node_monitor_period),
+            },
+            "ServiceController": {"ConcurrentServiceSyncs": cloud.service_workers},
+            "NodeStatusUpdateFrequency": duration::print(cloud.node_status_period),
+        }})
+    }
+}
+
+fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
+    let workers = read.workers("concurrent-node-syncs");
+    let updates = read.int("concurrent-node-status-updates");
+    let updates = usize::try_from(updates).unwrap_or_else(|_| {
+        let flag = "concurrent-node-status-updates";
+        read.refuse(flag, format!("{flag} cannot be a negative number"));
+        0
+    });
+    CloudOptions {
+        cluster: read.text("cluster-name"),
+        cluster_cidrs: read
+            .text("cluster-cidr")
+            .split(',')
+            .filter(|text| !text.trim().is_empty())
+            .map(|text| text.trim().to_owned())
+            .collect(),
+        configure_routes: read.bool("configure-cloud-routes"),
+        route_period: read.duration("route-reconciliation-period"),
+        watch_routes: gates.enabled("CloudControllerManagerWatchBasedRoutesReconciliation"),
+        service_workers: read.workers("concurrent-service-syncs"),
+        node_workers: workers.max(updates),
+        node_status_period: read.duration("node-status-update-frequency"),
+        lifecycle_workers: read.workers("concurrent-node-lifecycle-syncs"),
+        node_monitor_period: read.duration("node-monitor-period"),
+    }
+}
+
+/// The controllers asked for. Of the items that name one the first counts; `*` asks for all.
+fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
+    let (all, items) = (descriptors(), read.list("controllers"));
+    let mut unknown = Vec::new();
+    let mut asked: Vec<(&'static str, bool)> = Vec::new();
+    for item in items.iter().filter(|item| *item != "*") {
+        let name = item.strip_prefix('-').unwrap_or(item);
+        let found = all.iter().find(|d| d.name == name || d.aliases.contains(&name));
+        match found {
+            Some(found) => {
+                asked.push((found.name, !item.starts_with('-')));
+                if found.name != name {
+                    warnings.push(format!("{name} is an old name of {}", found.name));
+                }
+            }
+            None => unknown.push(format!("{name:?} is not in the list of known controllers")),
+        }
+    }
+    if !unknown.is_empty() {
+        read.refuse("controllers", unknown.join(", "));
+    }
+    let star = items.iter().any(|item| item == "*");
+    let mut all = all;
+    all.retain(|d| asked.iter().find(|(name, _)| *name == d.name).map_or(star, |(_, on)| *on));
+    all
+}

@@ -1,0 +1,95 @@
+//! What the program takes and refuses.
+
+use super::{NAME, Options, ProviderOptions, Providers, flags};
+use evenkeel_component::flags::Asked;
+use std::time::Duration;
+
+fn options(arguments: &[&str]) -> Result<Options, String> {
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+    match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
+        Asked::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        other => panic!("not to run: {other:?}"),
+    }
+}
+
+#[test]
+fn defaults_are_upstreams() {
+    let options = options(&["--cloud-provider=ip-pool"]).unwrap();
+    assert_eq!((options.serving.port, &*options.leader.name), (10258, "cloud-controller-manager"));
+    let defaults = crate::Options::default();
+    assert_eq!(options.cloud, defaults);
+    let names: Vec<&str> = options.chosen.iter().map(|d| d.name).collect();
+    assert_eq!(
+        names,
+        [
+            "cloud-node-controller",
+            "cloud-node-lifecycle-controller",
+            "node-route-controller",
+            "service-lb-controller"
+        ]
+    );
+    assert_eq!(options.warnings, Vec::<String>::new());
+    for flag in flags().iter() {
+        assert!(!flag.words.is_empty(), "--{} has words", flag.name);
+    }
+}
+
+#[test]
+fn flags_reach_the_controllers() {
+    let options = options(&[
+        "--cloud-provider=ip-pool",
+        "--controllers=*,-route,-cloud-node-lifecycle-controller",
+        "--concurrent-node-status-updates=7",
+        "--concurrent-service-syncs=3",
+        "--node-monitor-period=9s",
+        "--cluster-cidr=10.0.0.0/16,fd00::/64",
+        "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
+        "--load-balancer-pool=198.18.0.0/24",
+    ])
+    .unwrap();
+    let names: Vec<&str> = options.chosen.iter().map(|d| d.name).collect();
+    assert_eq!(names, ["cloud-node-controller", "service-lb-controller"]);
+    let cloud = &options.cloud;
+    assert_eq!((cloud.node_workers, cloud.service_workers, cloud.watch_routes), (7, 3, true));
+    assert_eq!(cloud.node_monitor_period, Duration::from_secs(9));
+    assert_eq!(cloud.cluster_cidrs, ["10.0.0.0/16", "fd00::/64"]);
+    assert_eq!(options.warnings, ["route is an old name of node-route-controller"]);
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name() {
+    for (arguments, why) in [
+        (&[][..], "--cloud-provider cannot be empty"),
+        (
+            &["--cloud-provider=x", "--controllers=nonsense"],
+            "\"nonsense\" is not in the list of known controllers",
+        ),
+        (
+            &["--cloud-provider=x", "--concurrent-service-syncs=0"],
+            "concurrent-service-syncs must be greater than 0",
+        ),
+        (
+            &["--cloud-provider=x", "--concurrent-node-status-updates=-1"],
+            "cannot be a negative number",
+        ),
+        (&["--no-such-flag"], "no-such-flag"),
+    ] {
+        let error = options(arguments).unwrap_err();
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn providers_are_made_by_name() {
+    let made = |name: &str, pool: Option<&str>| {
+        let options = ProviderOptions { config: None, pool: pool.map(str::to_owned) };
+        Providers::builtin()
+            .make(name, &options)
+            .map(|p| p.name().to_owned())
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(made("ip-pool", Some("198.18.0.0/24")), Ok("ip-pool".to_owned()));
+    assert!(made("ip-pool", None).is_err_and(|e| e.contains("--cloud-config")));
+    assert!(made("ip-pool", Some("here")).is_err_and(|e| e.contains("\"here\"")));
+    assert!(made("gce", None).is_err_and(|e| e.contains("known are ip-pool")));
+}
