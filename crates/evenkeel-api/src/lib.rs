@@ -14,6 +14,7 @@ pub mod map;
 pub mod meta;
 pub mod name;
 mod owner;
+pub mod placement;
 pub mod protobuf;
 pub mod quantity;
 pub mod quota;

@@ -1,6 +1,11 @@
 //! Pod templates, kept as text.
 
 mod canonical;
+mod claim;
+mod revision;
+
+pub use claim::ClaimTemplate;
+pub use revision::Restored;
 
 use std::sync::{Arc, LazyLock};
 
@@ -113,8 +118,35 @@ impl Template {
 
     /// Body of a Pod made from it; the name is the server's to complete.
     pub fn pod_json(&self, generate_name: &str, namespace: &str, owner: &OwnerReference) -> String {
+        self.pod_body("", generate_name, namespace, owner)
+    }
+
+    /// Body of a Pod of this name made from it. It has a `generateName`, too, as upstream's have.
+    pub fn named_pod_json(
+        &self,
+        name: &str,
+        generate_name: &str,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> String {
+        self.pod_body(name, generate_name, namespace, owner)
+    }
+
+    fn pod_body(
+        &self,
+        name: &str,
+        generate_name: &str,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> String {
         let mut body = String::with_capacity(self.spec.len() + 512);
-        body.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"#);
+        body.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#);
+        if !name.is_empty() {
+            body.push_str(r#""name":"#);
+            push_json(&mut body, name);
+            body.push(',');
+        }
+        body.push_str(r#""generateName":"#);
         push_json(&mut body, generate_name);
         body.push_str(r#","namespace":"#);
         push_json(&mut body, namespace);

@@ -4,7 +4,8 @@ use crate::wire;
 use evenkeel_api::{
     time::Timestamp,
     views::{
-        DeploymentCondition, JobCondition, ReplicaSetCondition, ReplicationControllerCondition,
+        DaemonSetCondition, DeploymentCondition, JobCondition, ReplicaSetCondition,
+        ReplicationControllerCondition, StatefulSetCondition,
     },
 };
 use serde::Serialize;
@@ -89,6 +90,24 @@ impl From<&ReplicaSetCondition> for Condition {
 
 impl From<&ReplicationControllerCondition> for Condition {
     fn from(c: &ReplicationControllerCondition) -> Self {
+        Self {
+            last_transition_time: c.last_transition_time,
+            ..Self::new(&c.type_, &c.status, &c.reason, &c.message)
+        }
+    }
+}
+
+impl From<&StatefulSetCondition> for Condition {
+    fn from(c: &StatefulSetCondition) -> Self {
+        Self {
+            last_transition_time: c.last_transition_time,
+            ..Self::new(&c.type_, &c.status, &c.reason, &c.message)
+        }
+    }
+}
+
+impl From<&DaemonSetCondition> for Condition {
+    fn from(c: &DaemonSetCondition) -> Self {
         Self {
             last_transition_time: c.last_transition_time,
             ..Self::new(&c.type_, &c.status, &c.reason, &c.message)

@@ -187,6 +187,7 @@ impl ControllerContext {
 /// All controllers, in the order of their names.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
+        apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
         batch::job::DESCRIPTOR,
@@ -199,6 +200,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::root_ca::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
         core::service_account_token::DESCRIPTOR,
+        apps::statefulset::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,
     ]
 }

@@ -8,6 +8,7 @@ pub mod monitors;
 pub mod needs;
 pub mod options;
 
+mod children;
 mod claim;
 mod conditions;
 #[cfg(test)]

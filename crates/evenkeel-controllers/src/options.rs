@@ -36,6 +36,8 @@ pub trait Flags {
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
+    /// Of the daemonset controller.
+    pub daemonset: apps::daemonset::Options,
     /// Of the deployment controller.
     pub deployment: apps::deployment::Options,
     /// Of the garbage collector.
@@ -56,6 +58,8 @@ pub struct Options {
     pub root_ca: core::root_ca::Options,
     /// Of the token controller.
     pub service_account_token: core::service_account_token::Options,
+    /// Of the statefulset controller.
+    pub statefulset: apps::statefulset::Options,
     /// Of the controller that deletes Jobs that have ended.
     pub ttl_after_finished: batch::ttl_after_finished::Options,
 }
@@ -64,6 +68,7 @@ impl Options {
     /// What the flags say.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
+            daemonset: apps::daemonset::Options::read(flags),
             deployment: apps::deployment::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
             job: batch::job::Options::read(flags),
@@ -75,6 +80,7 @@ impl Options {
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
             service_account_token: core::service_account_token::Options::read(flags),
+            statefulset: apps::statefulset::Options::read(flags),
             ttl_after_finished: batch::ttl_after_finished::Options::read(flags),
         }
     }

@@ -6,6 +6,14 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
+/// The label that says from which revision of its owner a pod was made.
+pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
+
+/// The revision of its owner that the pod was made from, empty if it does not say.
+pub(crate) fn revision_of(pod: &Pod) -> &str {
+    pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
+}
+
 /// Whether the pod has ended, and will never run again.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
@@ -21,6 +29,13 @@ pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && pod.meta.deleting()
 }
 
+/// Whether an owner that counts its pods would count this one otherwise than before. Most updates of a pod (its addresses,
+/// its containers) are of no concern to its owner.
+pub(crate) fn counts_otherwise(old: &Pod, new: &Pod) -> bool {
+    let of = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready(pod));
+    of(old) != of(new)
+}
+
 /// Whether the condition `Ready` holds.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready(pod).is_some()
@@ -30,6 +45,21 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 pub(crate) fn ready(pod: &Pod) -> Option<Option<Timestamp>> {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
     (&*condition.status == "True").then_some(condition.last_transition_time)
+}
+
+/// Why a pod is not ready: what its conditions or containers say, else its phase.
+pub(crate) fn unready(pod: &Pod) -> String {
+    let conditions = &pod.status.conditions;
+    let failed = |name: &str| conditions.iter().find(|c| &*c.type_ == name && &*c.status != "True");
+    if let Some(condition) = failed("PodScheduled") {
+        return format!("is not scheduled: {}: {}", condition.reason, condition.message);
+    }
+    if pod.spec.node_name.is_empty() {
+        return "is not scheduled yet".to_owned();
+    }
+    let condition = failed("Ready").filter(|c| !c.reason.is_empty());
+    let why = condition.map(|c| format!(": {} {}", c.reason, c.message)).unwrap_or_default();
+    format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
 /// Whether the pod has been ready for `min_ready_seconds`.

@@ -78,6 +78,12 @@ pub(crate) fn owners<S: Serializer>(
     }))
 }
 
+/// A merge patch that gives an object these owners in place of those it has.
+pub(crate) fn owners_patch(owners: &[OwnerReference]) -> String {
+    let owners: Vec<String> = owners.iter().map(OwnerReference::to_json).collect();
+    format!(r#"{{"metadata":{{"ownerReferences":[{}]}}}}"#, owners.join(","))
+}
+
 /// Metadata of an object that is written back: all that a writer could lose, and the version that it was decided upon.
 /// The server puts back what is missing of the rest (uid, times, `managedFields`).
 #[derive(Serialize)]

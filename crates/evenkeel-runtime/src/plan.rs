@@ -84,6 +84,8 @@ pub struct Create {
     /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last,
     /// where a refusal because the namespace is being terminated counts as none.
     pub count: u32,
+    /// It is not made side by side with creates before it, but when all of those are done.
+    pub apart: bool,
     /// Event after each success; `{name}` in its message is the new object's name.
     pub done: Option<Note>,
     /// Event after a failure; `{error}` in its message is the error. Not sent when the namespace is being terminated.
@@ -167,6 +169,8 @@ pub struct Rewrite {
     pub body: Bytes,
     /// Event after success.
     pub done: Option<Note>,
+    /// Event after a failure; `{error}` in its message is the error.
+    pub failed: Option<Note>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }

@@ -82,3 +82,11 @@ pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
         .ok_or_else(|| WireError::new(format!("{message} is not known in protobuf")))?;
     decode::decode(descriptor, bytes)
 }
+
+/// Translates the JSON of a message of a package and name to protobuf.
+pub(crate) fn from_json(message: &str, value: &Value) -> Result<Vec<u8>, WireError> {
+    let descriptor = schema::Schema::get()
+        .named(message)
+        .ok_or_else(|| WireError::new(format!("{message} is not known in protobuf")))?;
+    encode::encode(descriptor, value)
+}

@@ -132,6 +132,12 @@ impl Selector {
         })
     }
 
+    /// What `matchLabels` asked for.
+    pub fn match_labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let equal = self.requirements().iter().filter(|r| r.operator == Operator::Equals);
+        equal.filter_map(|r| Some((&*r.key, &**r.values.first()?)))
+    }
+
     /// This selector, which also requires that `key` is `value`, in place of what `matchLabels` said of `key`.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {

@@ -6,6 +6,8 @@
 mod affinity;
 mod config;
 mod container;
+mod controller_revision;
+mod daemon_set;
 mod deployment;
 mod disruption;
 mod job;
@@ -20,6 +22,7 @@ mod replication_controller;
 mod resource_claim;
 mod resource_quota;
 mod service;
+mod stateful_set;
 mod volume;
 
 #[cfg(test)]
@@ -34,6 +37,11 @@ pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
     Container, ContainerPort, ContainerResizePolicy, ContainerState, ContainerStateRunning,
     ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe, ResourceRequirements,
+};
+pub use controller_revision::ControllerRevision;
+pub use daemon_set::{
+    DaemonSet, DaemonSetCondition, DaemonSetSpec, DaemonSetStatus, DaemonSetUpdateStrategy,
+    RollingUpdateDaemonSet,
 };
 pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
@@ -75,6 +83,11 @@ pub use resource_quota::{
 pub use service::{
     ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServicePort,
     ServiceSpec, ServiceStatus, SessionAffinityConfig,
+};
+pub use stateful_set::{
+    RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetCondition, StatefulSetOrdinals,
+    StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetStatus,
+    StatefulSetUpdateStrategy,
 };
 pub use volume::{
     AwsElasticBlockStoreVolumeSource, ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource,

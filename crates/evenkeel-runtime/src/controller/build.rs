@@ -33,6 +33,7 @@ pub struct Builder {
     workers: usize,
     max_retries: Option<u32>,
     component: Option<String>,
+    event_source: Option<String>,
     stale_skips: Option<&'static str>,
     passes: Option<&'static str>,
     batch: Duration,
@@ -81,6 +82,7 @@ impl Builder {
             workers: 1,
             max_retries: None,
             component: None,
+            event_source: None,
             stale_skips: None,
             passes: None,
             batch: Duration::ZERO,
@@ -120,6 +122,12 @@ impl Builder {
     /// The component that its events and user agent name, if not the controller's name.
     pub fn component(mut self, name: &str) -> Self {
         self.component = Some(name.to_owned());
+        self
+    }
+
+    /// The component that its events name, where that is another than its user agent's.
+    pub fn event_source(mut self, name: &str) -> Self {
+        self.event_source = Some(name.to_owned());
         self
     }
 
@@ -268,6 +276,7 @@ impl Builder {
             workers,
             max_retries,
             component,
+            event_source,
             stale_skips,
             passes,
             batch,
@@ -284,7 +293,8 @@ impl Builder {
         let queue = Queue::with_backoff(queue, &env.metrics.queues, backoff);
         let barrier = Arc::new(Barrier::new(queue.clone()));
         let client = env.client.with_user_agent(component);
-        let events = Recorder::new(client.clone(), component, env.clock.clone());
+        let source = event_source.as_deref().unwrap_or(component);
+        let events = Recorder::new(client.clone(), source, env.clock.clone());
         let executor = Executor { client, events: events.clone(), barrier: Arc::clone(&barrier) };
         let subscribe = subscriptions
             .into_iter()

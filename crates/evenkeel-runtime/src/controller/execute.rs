@@ -201,6 +201,9 @@ impl Executor {
 
     async fn rewrite(&self, key: &Key, change: &Rewrite, report: &mut Report) {
         let answer = rewrite(&self.client, change).await;
+        if let (Err(failure), Some(note)) = (&answer, &change.failed) {
+            self.tell(Some(note), "{error}", &failure.message);
+        }
         let outcome = self.changed(key, &change.target, change.done.as_ref(), answer);
         report.add(outcome, change.on_error);
     }
@@ -274,7 +277,9 @@ impl Executor {
 /// (`patched` so far) that need no look at their owner first.
 fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
-        Action::Create(_) => matches!(next, Action::Create(_)),
+        Action::Create(_) => {
+            matches!(next, Action::Create(create) if !create.apart || std::ptr::eq(first, next))
+        }
         Action::Delete(_) => matches!(next, Action::Delete(_)),
         Action::Patch(Patch { if_live: None, .. }) => match next {
             Action::Patch(next) => next.if_live.is_none() && patched.insert(&next.target),

@@ -65,6 +65,7 @@ impl Create {
             namespace: Arc::from(namespace),
             body: body.into(),
             count: 1,
+            apart: false,
             done: None,
             failed: None,
             on_error: OnError::Continue,
@@ -120,6 +121,26 @@ impl Update {
     /// Replaces the status sub-resource of `target`.
     pub fn status(target: Target, body: impl Into<Bytes>) -> Self {
         Self { subresource: "status", ..Self::new(target, body) }
+    }
+}
+
+impl Rewrite {
+    /// Changes `target` if it is still of this version, without events.
+    pub fn new(
+        target: Target,
+        resource_version: &str,
+        form: PatchForm,
+        body: impl Into<Bytes>,
+    ) -> Self {
+        Self {
+            target,
+            resource_version: Arc::from(resource_version),
+            form,
+            body: body.into(),
+            done: None,
+            failed: None,
+            on_error: OnError::Continue,
+        }
     }
 }
 

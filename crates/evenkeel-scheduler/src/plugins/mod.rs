@@ -11,7 +11,6 @@ mod node_selector;
 mod node_unschedulable;
 mod scheduling_gates;
 mod taint_toleration;
-mod taints;
 #[cfg(test)]
 mod tests;
 

@@ -11,7 +11,10 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
-use evenkeel_api::views::{Pod, PreferredSchedulingTerm};
+use evenkeel_api::{
+    placement,
+    views::{Pod, PreferredSchedulingTerm},
+};
 
 /// Matches pods' node selectors and node affinities.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +28,7 @@ impl Plugin for NodeAffinity {
     fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
         match change {
             Change::NodeAdded(node) | Change::NodeUpdated(node, _) => {
-                Hint::when(node_selector::required(&pod.pod, node.node()))
+                Hint::when(placement::required(&pod.pod.spec, node.node()))
             }
             // While a pod is gated its selectors may change.
             Change::OwnUpdate => Hint::Queue,
@@ -74,7 +77,7 @@ impl PreFilter for NodeAffinity {
 
 impl Filter for NodeAffinity {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
-        if node_selector::required(&pod.pod, node.node()) {
+        if placement::required(&pod.pod.spec, node.node()) {
             return Ok(());
         }
         Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
@@ -90,9 +93,8 @@ impl PreScore for NodeAffinity {
 impl Score for NodeAffinity {
     fn score(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
         let terms = preferred(&pod.pod).iter();
-        let matching = terms.filter(|term| {
-            term.weight != 0 && node_selector::matches(&term.preference, node.node())
-        });
+        let matching = terms
+            .filter(|term| term.weight != 0 && placement::matches(&term.preference, node.node()));
         matching.map(|term| i64::from(term.weight)).sum()
     }
 

@@ -1,8 +1,7 @@
 //! NodeUnschedulable: cordoned nodes take no new pods.
 
-use evenkeel_api::views::Taint;
+use evenkeel_api::{placement::tolerated, views::Taint};
 
-use super::taints::tolerated;
 use crate::{
     framework::{Change, CycleState, Filter, Filtered, Hint, Plugin, Rejection},
     nodes::NodeRef,

@@ -2,13 +2,13 @@
 //!
 //! Nodes share a few distinct lists of taints, so that each is judged once for each pod and the rest is looking up.
 
-use evenkeel_api::views::{Taint, Toleration};
+use evenkeel_api::{
+    placement::{forbidding, tolerates},
+    views::{Taint, Toleration},
+};
 use std::sync::Arc;
 
-use super::{
-    normalise,
-    taints::{forbidding, tolerates},
-};
+use super::normalise;
 use crate::{
     framework::{
         Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, PreScore,

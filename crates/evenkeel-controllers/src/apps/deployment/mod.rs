@@ -23,6 +23,7 @@ mod tests;
 pub use options::Options;
 
 use crate::{
+    children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     owned::ByController,
 };
@@ -66,7 +67,16 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES);
     let owners = deployments.clone();
     let builder = builder.watches(&sets, move |event, enqueue| {
-        events::on_set(&owners, event, |key| enqueue.add(key));
+        on_child(
+            &owners,
+            event,
+            |deployment, set| {
+                let selector = &deployment.spec.selector;
+                !selector.is_empty() && selector.matches(&set.meta.labels)
+            },
+            |_, _| true,
+            |key| enqueue.add(key),
+        );
     });
     let of_pods = sets.clone();
     let builder = builder.watches(&pods, move |event, enqueue| {

@@ -73,13 +73,11 @@ fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
         let template = without_hash(&set.spec.template);
         changes.push(json!({ "op": "replace", "path": "/spec/template", "value": template }));
     }
+    let (target, version) = (pass.target.clone(), &meta.resource_version);
     pass.rewrite = Some(Rewrite {
-        target: pass.target.clone(),
-        resource_version: (&*meta.resource_version).into(),
-        form: PatchForm::Json,
-        body: wire::json(&changes),
         done,
         on_error: OnError::Abort,
+        ..Rewrite::new(target, version, PatchForm::Json, wire::json(&changes))
     });
 }
 

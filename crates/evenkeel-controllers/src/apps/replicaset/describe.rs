@@ -5,7 +5,7 @@ use super::{
     set::{REPLICA_FAILURE, Set},
 };
 use crate::{pods, wire, words};
-use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
 /// Pods that are named one by one.
@@ -34,7 +34,7 @@ pub(crate) fn describe<S: Set>(seen: &Seen<S>, now: Timestamp) -> Description {
     for pod in unavailable().take(NAMED) {
         let why = match pods::until_available(pod, min_ready_seconds, now) {
             Some(left) => format!("becomes available in {}", words::time(left)),
-            None => unready(pod),
+            None => pods::unready(pod),
         };
         told.waits(format!("pod {} {why}", pod.meta.name));
     }
@@ -68,19 +68,4 @@ fn counts<S: Set>(seen: &Seen<S>, now: Timestamp, told: &mut Description) {
             format!("{released} that it does not select any more, to be released"),
         );
     }
-}
-
-/// Why a pod is not ready: what its conditions or containers say, else its phase.
-fn unready(pod: &Pod) -> String {
-    let conditions = &pod.status.conditions;
-    let failed = |name: &str| conditions.iter().find(|c| &*c.type_ == name && &*c.status != "True");
-    if let Some(condition) = failed("PodScheduled") {
-        return format!("is not scheduled: {}: {}", condition.reason, condition.message);
-    }
-    if pod.spec.node_name.is_empty() {
-        return "is not scheduled yet".to_owned();
-    }
-    let condition = failed("Ready").filter(|c| !c.reason.is_empty());
-    let why = condition.map(|c| format!(": {} {}", c.reason, c.message)).unwrap_or_default();
-    format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }

@@ -3,7 +3,6 @@
 //! Upstream: `pkg/controller/replicaset`.
 
 mod describe;
-mod events;
 mod metrics;
 mod options;
 mod plan;
@@ -15,8 +14,10 @@ mod tests;
 pub use options::Options;
 
 use crate::{
+    children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     owned::ByController,
+    pods,
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -68,15 +69,21 @@ fn run<S: Set>(
     sets: Cache<S>,
     deletion_age: DeletionAge,
 ) {
-    let pods = context.env.caches.of::<Pod>();
+    let cache = context.env.caches.of::<Pod>();
     let planner = Sets {
-        pods: ByController::of(&pods),
+        pods: ByController::of(&cache),
         siblings: ByController::of(&sets),
         deletion_age,
         sets: sets.clone(),
     };
-    let builder = builder.watches(&pods, move |event, enqueue| {
-        events::on_pod(&sets, event, |key| enqueue.add(key));
+    let builder = builder.watches(&cache, move |event, enqueue| {
+        on_child(
+            &sets,
+            event,
+            |set, pod| set.could_take(&pod.meta.labels),
+            pods::counts_otherwise,
+            |key| enqueue.add(key),
+        );
     });
     context.run(builder.planned(planner));
 }

@@ -1,0 +1,72 @@
+//! Whether a node is one that a pod asks for, and bears.
+//!
+//! Upstream: `k8s.io/component-helpers/scheduling/corev1`.
+
+use crate::views::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
+
+/// Whether the node has what `spec.nodeSelector` and the required affinity ask for.
+pub fn required(spec: &PodSpec, node: &Node) -> bool {
+    let labels = &node.meta.labels;
+    if !spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
+    match affinity.and_then(|affinity| {
+        affinity.required_during_scheduling_ignored_during_execution.as_deref()
+    }) {
+        Some(selector) => selector.node_selector_terms.iter().any(|term| matches(term, node)),
+        None => true,
+    }
+}
+
+/// Whether a node satisfies a term; an empty one is satisfied by none.
+pub fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let (labels, fields) = (&term.match_expressions, &term.match_fields);
+    if labels.is_empty() && fields.is_empty() {
+        return false;
+    }
+    labels.iter().all(|requirement| holds(requirement, node.meta.labels.get(&requirement.key)))
+        && fields.iter().all(|requirement| {
+            &*requirement.key == "metadata.name" && holds(requirement, Some(&node.meta.name))
+        })
+}
+
+fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let among = |value: &str| requirement.values.iter().any(|wanted| **wanted == *value);
+    let compare = |holds: fn(i64, i64) -> bool| {
+        let wanted = requirement.values.first().and_then(|wanted| wanted.parse().ok());
+        let found = value.and_then(|value| value.parse().ok());
+        matches!((found, wanted), (Some(found), Some(wanted)) if holds(found, wanted))
+    };
+    match &*requirement.operator {
+        "In" => value.is_some_and(among),
+        "NotIn" => !value.is_some_and(among),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compare(|found, wanted| found > wanted),
+        "Lt" => compare(|found, wanted| found < wanted),
+        _ => false,
+    }
+}
+
+/// Whether the toleration is for this taint.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    (toleration.effect.is_empty() || toleration.effect == taint.effect)
+        && (toleration.key.is_empty() || toleration.key == taint.key)
+        && match &*toleration.operator {
+            "" | "Equal" => toleration.value == taint.value,
+            "Exists" => true,
+            _ => false,
+        }
+}
+
+/// Whether one of them is.
+pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| tolerates(toleration, taint))
+}
+
+/// The first taint that keeps a pod with these tolerations off the node.
+pub fn forbidding<'a>(tolerations: &[Toleration], taints: &'a [Taint]) -> Option<&'a Taint> {
+    let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
+    taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
+}

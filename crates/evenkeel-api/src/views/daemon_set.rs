@@ -1,0 +1,100 @@
+//! DaemonSets.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::int_or_string::IntOrString;
+use crate::selector::Selector;
+use crate::template::Template;
+use crate::time::Timestamp;
+
+message! {
+    /// A DaemonSet.
+    pub struct DaemonSet("k8s.io.api.apps.v1.DaemonSet") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: DaemonSetSpec = 2 "spec",
+        /// What is.
+        status: DaemonSetStatus = 3 "status",
+    }
+}
+
+view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", true);
+
+message! {
+    /// What should be.
+    pub struct DaemonSetSpec("k8s.io.api.apps.v1.DaemonSetSpec") {
+        /// Which pods are its.
+        selector: Selector = 1 "selector",
+        /// What pods are made from.
+        template: Template = 2 "template",
+        /// How old pods give way to new ones.
+        update_strategy: DaemonSetUpdateStrategy = 3 "updateStrategy",
+        /// How long a pod is ready before it counts as available.
+        min_ready_seconds: i32 = 4 "minReadySeconds",
+        /// How many old revisions are kept.
+        revision_history_limit: Option<i32> = 6 "revisionHistoryLimit",
+    }
+}
+
+message! {
+    /// How old pods give way to new ones.
+    pub struct DaemonSetUpdateStrategy("k8s.io.api.apps.v1.DaemonSetUpdateStrategy") {
+        /// `RollingUpdate` or `OnDelete`.
+        type_: Box<str> = 1 "type",
+        /// For `RollingUpdate`.
+        rolling_update: Option<Box<RollingUpdateDaemonSet>> = 2 "rollingUpdate",
+    }
+}
+
+message! {
+    /// Limits of a rolling update.
+    pub struct RollingUpdateDaemonSet("k8s.io.api.apps.v1.RollingUpdateDaemonSet") {
+        /// On how many nodes the pod may be missing.
+        max_unavailable: Option<IntOrString> = 1 "maxUnavailable",
+        /// On how many nodes there may be two.
+        max_surge: Option<IntOrString> = 2 "maxSurge",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct DaemonSetStatus("k8s.io.api.apps.v1.DaemonSetStatus") {
+        /// Nodes that have a pod and should.
+        current_number_scheduled: i32 = 1 "currentNumberScheduled",
+        /// Nodes that have a pod and should not.
+        number_misscheduled: i32 = 2 "numberMisscheduled",
+        /// Nodes that should have a pod.
+        desired_number_scheduled: i32 = 3 "desiredNumberScheduled",
+        /// Nodes that should have a pod and have a ready one.
+        number_ready: i32 = 4 "numberReady",
+        /// Generation of the spec that this status is of.
+        observed_generation: i64 = 5 "observedGeneration",
+        /// Nodes that have a pod of the present template.
+        updated_number_scheduled: i32 = 6 "updatedNumberScheduled",
+        /// Nodes that should have a pod and have an available one.
+        number_available: i32 = 7 "numberAvailable",
+        /// Nodes that should have a pod and have no available one.
+        number_unavailable: i32 = 8 "numberUnavailable",
+        /// How often a revision's name was taken by another.
+        collision_count: Option<i32> = 9 "collisionCount",
+        /// Conditions; nobody sets any yet, but they are kept.
+        conditions: Box<[DaemonSetCondition]> = 10 "conditions",
+    }
+}
+
+message! {
+    /// One condition.
+    pub struct DaemonSetCondition("k8s.io.api.apps.v1.DaemonSetCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 4 "reason",
+        /// Why, for people.
+        message: Box<str> = 5 "message",
+    }
+}

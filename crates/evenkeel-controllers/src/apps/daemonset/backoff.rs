@@ -1,0 +1,71 @@
+//! How long a failed pod is left alone, so that a set and a node that refuses its pods do not wear each other out.
+
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use std::{collections::HashMap, time::Duration};
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// A set (by uid), the generation of it that was acted upon, and a node.
+pub(crate) type Place = (Box<str>, i64, Box<str>);
+
+/// Since when, and for how long, failed pods of a place are left alone. It doubles each time, and is forgotten after
+/// twice the longest time.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(HashMap<Place, (Timestamp, Duration)>);
+
+impl Backoff {
+    /// How long the place is still left alone.
+    pub(crate) fn left(&self, place: &Place, now: Timestamp) -> Option<Duration> {
+        let (since, delay) = self.0.get(place)?;
+        delay.checked_sub(age(*since, now)).filter(|left| !left.is_zero())
+    }
+
+    /// A failed pod is deleted now.
+    pub(crate) fn note(&mut self, place: Place, now: Timestamp) {
+        self.0.retain(|_, (since, _)| age(*since, now) <= 2 * LONGEST);
+        let entry = self.0.entry(place).or_insert((now, Duration::ZERO));
+        let delay = if entry.1.is_zero() { FIRST } else { (2 * entry.1).min(LONGEST) };
+        *entry = (now, delay);
+    }
+}
+
+fn age(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since).max(SignedDuration::ZERO)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at};
+
+    fn place() -> Place {
+        ("uid".into(), 1, "node".into())
+    }
+
+    #[test]
+    fn it_doubles_up_to_a_quarter_of_an_hour() {
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.left(&place(), T0), None);
+        let mut now = T0;
+        let mut delays = Vec::new();
+        for _ in 0..12 {
+            backoff.note(place(), now);
+            let left = backoff.left(&place(), now).unwrap();
+            delays.push(left.as_secs());
+            now += SignedDuration::try_from(left).unwrap();
+            assert_eq!(backoff.left(&place(), now), None);
+        }
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
+    }
+
+    #[test]
+    fn it_is_forgotten() {
+        let mut backoff = Backoff::default();
+        for _ in 0..5 {
+            backoff.note(place(), T0);
+        }
+        backoff.note(place(), at(1801));
+        assert_eq!(backoff.left(&place(), at(1801)), Some(FIRST));
+    }
+}

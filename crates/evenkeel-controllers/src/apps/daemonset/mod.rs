@@ -1,0 +1,143 @@
+//! Keeps a pod on each node that a DaemonSet asks for.
+//!
+//! Upstream: `pkg/controller/daemon`.
+
+mod backoff;
+mod budget;
+mod describe;
+mod mold;
+mod nodes;
+mod options;
+mod plan;
+mod rolling;
+mod seen;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+
+use crate::{
+    children::on_child,
+    descriptor::{ControllerContext, Descriptor, StartError},
+    owned::ByController,
+    pods,
+};
+use backoff::Backoff;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{ControllerRevision, DaemonSet, Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use seen::Seen;
+use std::sync::{Mutex, PoisonError};
+
+/// The controller of DaemonSets.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "daemonset-controller",
+    aliases: &["daemonset"],
+    queue: "daemonset",
+    client: "daemon-set-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let sets = caches.of::<DaemonSet>();
+    let revisions = caches.of::<ControllerRevision>();
+    let pods = caches.of::<Pod>();
+    let nodes = caches.of::<Node>();
+    let planner = Sets {
+        sets: sets.clone(),
+        pods: ByController::of(&pods),
+        owned_revisions: ByController::of(&revisions),
+        revisions: revisions.clone(),
+        nodes: nodes.clone(),
+        backoff: Mutex::default(),
+    };
+    let (of_pods, of_revisions) = (sets.clone(), sets.clone());
+    let on_node = nodes::Watch::new(&sets, &pods);
+    let builder = context
+        .builder(&DESCRIPTOR, &sets)
+        .event_source("daemonset-controller")
+        .workers(context.options.daemonset.concurrent_syncs)
+        .stale_skips_metric("daemonset_controller_stale_sync_skips_total")
+        .watches(&revisions, move |event, enqueue| {
+            on_child(
+                &of_revisions,
+                event,
+                |set, revision| could_take(set, &revision.meta.labels),
+                |_, _| true,
+                |key| enqueue.add(key),
+            );
+        })
+        .watches(&pods, move |event, enqueue| {
+            on_child(
+                &of_pods,
+                event,
+                |set, pod| could_take(set, &pod.meta.labels),
+                |old, new| {
+                    old.spec.node_name != new.spec.node_name
+                        || old.status.phase != new.status.phase
+                        || pods::counts_otherwise(old, new)
+                },
+                |key| enqueue.add(key),
+            );
+        })
+        .watches(&nodes, move |event, enqueue| on_node.on_node(event, |key| enqueue.add(key)));
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+fn could_take(set: &DaemonSet, labels: &evenkeel_api::StrMap) -> bool {
+    let selector = &set.spec.selector;
+    !selector.is_empty() && selector.matches(labels)
+}
+
+struct Sets {
+    sets: Cache<DaemonSet>,
+    pods: ByController<Pod>,
+    owned_revisions: ByController<ControllerRevision>,
+    revisions: Cache<ControllerRevision>,
+    nodes: Cache<Node>,
+    backoff: Mutex<Backoff>,
+}
+
+impl Planner for Sets {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let set = self.sets.get(&key.namespace, &key.name)?;
+        let pods = self.pods.owned_and_orphans(&set.meta.uid, &key.namespace);
+        let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, &key.namespace);
+        let named = |name: &str| self.revisions.get(&key.namespace, name);
+        Some(Seen::new(set, pods, revisions, self.nodes.list(), named))
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        let (plan, failed) = plan::plan(seen, &backoff, now);
+        for place in failed {
+            backoff.note(place, now);
+        }
+        plan
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(seen, outcomes, now)
+    }
+
+    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
+        let backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        plan::plan(seen, &backoff, now).0
+    }
+
+    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
+        describe::describe(seen, now)
+    }
+}

@@ -1,0 +1,292 @@
+//! On which nodes a set makes and deletes pods.
+//!
+//! Each node that the template asks for, and that it bears, has one pod. When all have, pods of old revisions give way
+//! ([`super::rolling`]).
+
+use super::{
+    backoff::{Backoff, Place},
+    budget,
+    mold::is_updated,
+    rolling,
+    seen::{Seen, hash},
+};
+use crate::{
+    apps::revisions,
+    pods::{self, REVISION_LABEL, revision_of},
+    wire,
+};
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{Node, Pod},
+};
+use evenkeel_runtime::plan::{
+    Action, Create, Delete, Note, OnError, Patch, PatchForm, Plan, Target,
+};
+use serde_json::json;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The most pods made, and the most deleted, in one pass (upstream's `BurstReplicas`).
+const BURST: usize = 250;
+
+/// What to do, and where failed pods are deleted, which next time is done later.
+pub(crate) fn plan(seen: &Seen, backoff: &Backoff, now: Timestamp) -> (Plan, Vec<Place>) {
+    let pass = Pass::decide(seen, backoff, now);
+    (Plan { actions: pass.actions, requeue: pass.requeue }, pass.failed)
+}
+
+/// One pass over a set, as far as it is decided.
+pub(crate) struct Pass<'a> {
+    /// What is looked at.
+    pub(crate) seen: &'a Seen,
+    /// When.
+    pub(crate) now: Timestamp,
+    /// The set, for events and owner references.
+    pub(crate) target: Target,
+    /// Pods by node.
+    pub(crate) by_node: BTreeMap<&'a str, Vec<&'a Arc<Pod>>>,
+    /// Nodes that get a pod.
+    pub(crate) wanted: Vec<&'a str>,
+    /// Pods that go.
+    pub(crate) unwanted: Vec<&'a Arc<Pod>>,
+    actions: Vec<Action>,
+    requeue: Option<Duration>,
+    failed: Vec<Place>,
+}
+
+impl<'a> Pass<'a> {
+    fn decide(seen: &'a Seen, backoff: &Backoff, now: Timestamp) -> Self {
+        let mut pass = Self::begin(seen, now);
+        let selector = &seen.set.spec.selector;
+        if selector.is_everything() {
+            let text = "This daemon set is selecting all pods. A non-empty selector is required.";
+            pass.actions.push(Note::warning(pass.target.clone(), "SelectingAll", text).into());
+            return pass;
+        }
+        if selector.error().is_some() || seen.set.meta.deleting() {
+            return pass;
+        }
+        pass.actions.extend(seen.revisions.actions(&pass.target));
+        pass.actions.extend(seen.pods.actions(&pass.target));
+        // What is only just being adopted is changed and deleted when it is seen as the set's own.
+        if seen.revisions.adopt + seen.pods.adopt > 0 {
+            return pass;
+        }
+        pass.keep_history();
+        for node in seen.nodes.values() {
+            pass.see_to(node, backoff);
+        }
+        pass.drop_homeless();
+        if pass.wanted.is_empty() && pass.unwanted.is_empty() {
+            rolling::roll_out(&mut pass);
+        }
+        pass.make_and_delete();
+        pass
+    }
+
+    /// Sorts pods by node.
+    pub(crate) fn begin(seen: &'a Seen, now: Timestamp) -> Self {
+        Self {
+            seen,
+            now,
+            target: wire::target(&*seen.set),
+            by_node: seen.by_node(),
+            wanted: Vec::new(),
+            unwanted: Vec::new(),
+            actions: Vec::new(),
+            requeue: None,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Every revision has its hash as a label, the set's template has one revision, and that is the newest.
+    fn keep_history(&mut self) {
+        let (seen, history) = (self.seen, &self.seen.history);
+        let set = &*seen.set;
+        for revision in history.old.iter().chain(&history.duplicates) {
+            self.label(revision, None);
+        }
+        if let Some(draft) = history.draft.clone().filter(|draft| draft.present.is_none()) {
+            let labels = &set.spec.template.labels;
+            let create =
+                draft.create(&self.target, &set.meta, labels, REVISION_LABEL, history.number);
+            self.actions.push(create.into());
+        }
+        let Some(current) = &history.current else { return };
+        self.label(current, Some(history.number).filter(|number| current.revision < *number));
+        if history.duplicates.is_empty() {
+            return;
+        }
+        for pod in seen.pods.owned.iter().filter(|pod| revision_of(pod) != hash(current)) {
+            let body = json!({ "metadata": { "labels": { REVISION_LABEL: hash(current) } } });
+            let patch = Patch::new(wire::target(&**pod), PatchForm::Merge, body.to_string());
+            self.actions.push(Patch { on_error: OnError::Abort, ..patch }.into());
+        }
+        self.actions.extend(history.duplicates.iter().map(|revision| {
+            let delete = Delete::new(wire::target(&**revision));
+            Delete { on_error: OnError::Abort, ..delete }.into()
+        }));
+    }
+
+    /// Gives a revision its hash as a label, and another number.
+    fn label(&mut self, revision: &evenkeel_api::views::ControllerRevision, number: Option<i64>) {
+        let mut change = json!({});
+        if !revision.meta.labels.contains(REVISION_LABEL) {
+            change["metadata"]["labels"][REVISION_LABEL] = hash(revision).into();
+        }
+        if let Some(number) = number {
+            change["revision"] = number.into();
+        }
+        if change != json!({}) {
+            self.actions.push(revisions::change(revision, &change).into());
+        }
+    }
+
+    /// One pod where there should be one, none where there should not.
+    fn see_to(&mut self, node: &'a Arc<Node>, backoff: &Backoff) {
+        let fit = self.seen.mold.fit(node);
+        let name = &*node.meta.name;
+        let pods = self.by_node.get(name).cloned();
+        match pods {
+            None if fit.runs => self.wanted.push(name),
+            None => {}
+            Some(pods) if fit.stays => {
+                let running = self.living(name, pods, backoff);
+                self.prune(name, &running, fit.runs);
+            }
+            Some(pods) => self.unwanted.extend(pods.into_iter().filter(|pod| !pod.meta.deleting())),
+        }
+    }
+
+    /// Pods of a node that neither ended nor are on their way out. Those that ended go, failed ones not at once.
+    fn living(
+        &mut self,
+        node: &str,
+        pods: Vec<&'a Arc<Pod>>,
+        backoff: &Backoff,
+    ) -> Vec<&'a Arc<Pod>> {
+        let set = &self.seen.set;
+        let mut living = Vec::new();
+        for pod in pods.into_iter().filter(|pod| !pod.meta.deleting()) {
+            let of = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
+            let note = match &*pod.status.phase {
+                "Failed" => {
+                    let place = (set.meta.uid.clone(), set.status.observed_generation, node.into());
+                    if let Some(left) = backoff.left(&place, self.now) {
+                        self.requeue = Some(self.requeue.map_or(left, |other| other.min(left)));
+                        continue;
+                    }
+                    self.failed.push(place);
+                    let text = format!("Found failed daemon pod {}, will try to kill it", of());
+                    Note::warning(self.target.clone(), "FailedDaemonPod", text)
+                }
+                "Succeeded" => {
+                    let text =
+                        format!("Found succeeded daemon pod {}, will try to delete it", of());
+                    Note::normal(self.target.clone(), "SucceededDaemonPod", text)
+                }
+                _ => {
+                    living.push(pod);
+                    continue;
+                }
+            };
+            self.actions.push(note.into());
+            self.unwanted.push(pod);
+        }
+        living
+    }
+
+    /// The oldest pod stays. With surge, the oldest of the set's template and the oldest other, until the first is
+    /// available or the second is not ready.
+    fn prune(&mut self, node: &'a str, running: &[&'a Arc<Pod>], runs: bool) {
+        if !budget::allows_surge(&self.seen.set) {
+            self.unwanted.extend(running.iter().skip(1));
+            return;
+        }
+        match running {
+            [] if runs => self.wanted.push(node),
+            [] | [_] => {}
+            _ => {
+                let hash = self.seen.history.hash();
+                let is_new = |pod: &&&Arc<Pod>| revision_of(pod) == hash;
+                let new = running.iter().find(|pod| is_new(pod));
+                let old = running.iter().find(|pod| !is_new(pod));
+                let kept = |pod: &Arc<Pod>| {
+                    [new, old].into_iter().flatten().any(|kept| Arc::ptr_eq(kept, pod))
+                };
+                self.unwanted.extend(running.iter().copied().filter(|pod| !kept(pod)));
+                if let (Some(new), Some(old)) = (new, old)
+                    && (!pods::is_ready(old) || self.is_available(new))
+                {
+                    self.unwanted.push(old);
+                }
+            }
+        }
+    }
+
+    /// Pods that wait for a node that is gone: no scheduler and no kubelet will ever have them.
+    fn drop_homeless(&mut self) {
+        let nodes = &self.seen.nodes;
+        let homeless = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
+        let pods = homeless.flat_map(|(_, pods)| pods.iter().copied());
+        let unscheduled = pods.filter(|pod| pod.spec.node_name.is_empty() && !pod.meta.deleting());
+        self.unwanted.extend(unscheduled);
+    }
+
+    fn make_and_delete(&mut self) {
+        let (seen, target) = (self.seen, &self.target);
+        let set = &*seen.set;
+        let owner = wire::controller_reference(target);
+        for (n, node) in self.wanted.iter().take(BURST).enumerate() {
+            let body = seen.mold.pod_json(set, node, seen.history.hash(), &owner);
+            self.actions.push(
+                Create {
+                    // After the revision that it is of.
+                    apart: n == 0,
+                    done: Some(Note::normal(
+                        target.clone(),
+                        "SuccessfulCreate",
+                        "Created pod: {name}",
+                    )),
+                    failed: Some(Note::warning(
+                        target.clone(),
+                        "FailedCreate",
+                        "Error creating: {error}",
+                    )),
+                    ..Create::new(Pod::kind(), &set.meta.namespace, body)
+                }
+                .into(),
+            );
+        }
+        for pod in self.unwanted.iter().take(BURST) {
+            let done = format!("Deleted pod: {}", pod.meta.name);
+            self.actions.push(
+                Delete {
+                    done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
+                    failed: Some(Note::warning(
+                        target.clone(),
+                        "FailedDelete",
+                        "Error deleting: {error}",
+                    )),
+                    ..Delete::new(wire::target(&***pod))
+                }
+                .into(),
+            );
+        }
+    }
+
+    /// Whether the pod is ready for long enough.
+    pub(crate) fn is_available(&self, pod: &Pod) -> bool {
+        pods::is_available(pod, self.seen.set.spec.min_ready_seconds, self.now)
+    }
+
+    /// Whether the pod is of the set's template.
+    pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
+        is_updated(&self.seen.set, pod, self.seen.history.hash())
+    }
+
+    /// How many nodes should have a pod.
+    pub(crate) fn desired(&self) -> usize {
+        self.seen.nodes.values().filter(|node| self.seen.mold.fit(node).runs).count()
+    }
+}

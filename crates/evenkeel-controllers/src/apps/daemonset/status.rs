@@ -1,0 +1,107 @@
+//! The status of a set: counts of nodes and of their pods.
+
+use super::{plan::Pass, seen::Seen};
+use crate::{apps::revisions, conditions::Condition, pods, wire};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What follows from the nodes and pods that were seen and from how the actions went.
+pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let set = &*seen.set;
+    let selector = &set.spec.selector;
+    if selector.is_everything() || selector.error().is_some() || set.meta.deleting() {
+        return plan;
+    }
+    let status = counted(&Pass::begin(seen, now));
+    if is_changed(seen, &status) {
+        let body = wire::status_body(set, &set.meta.annotations, &status);
+        plan.push(Update::status(wire::target(set), body));
+    }
+    if outcomes.first_error().is_none_or(|error| error.namespace_terminating) {
+        plan.actions.extend(forgotten(seen));
+    }
+    if set.spec.min_ready_seconds > 0 && status.number_ready != status.number_available {
+        plan.requeue_after(next_check(seen, now));
+    }
+    plan
+}
+
+fn counted(pass: &Pass<'_>) -> Status {
+    let set = &*pass.seen.set;
+    let mut status = Status {
+        observed_generation: set.meta.generation,
+        conditions: set.status.conditions.iter().map(Condition::from).collect(),
+        collision_count: set.status.collision_count,
+        ..Status::default()
+    };
+    if let Some(draft) = pass.seen.history.draft.as_ref().filter(|draft| draft.collisions > 0) {
+        status.collision_count = Some(draft.collisions);
+    }
+    for (name, node) in &pass.seen.nodes {
+        let oldest = pass.by_node.get(&**name).and_then(|pods| pods.first());
+        if !pass.seen.mold.fit(node).runs {
+            status.number_misscheduled += i32::from(oldest.is_some());
+            continue;
+        }
+        status.desired_number_scheduled += 1;
+        let Some(pod) = oldest else { continue };
+        status.current_number_scheduled += 1;
+        status.number_ready += i32::from(pods::is_ready(pod));
+        status.number_available += i32::from(pass.is_available(pod));
+        status.updated_number_scheduled += i32::from(pass.is_updated(pod));
+    }
+    status.number_unavailable = status.desired_number_scheduled - status.number_available;
+    status
+}
+
+fn is_changed(seen: &Seen, status: &Status) -> bool {
+    let present = &seen.set.status;
+    status.desired_number_scheduled != present.desired_number_scheduled
+        || status.current_number_scheduled != present.current_number_scheduled
+        || status.number_misscheduled != present.number_misscheduled
+        || status.number_ready != present.number_ready
+        || status.updated_number_scheduled != present.updated_number_scheduled
+        || status.number_available != present.number_available
+        || status.number_unavailable != present.number_unavailable
+        || status.collision_count != present.collision_count
+        || status.observed_generation > present.observed_generation
+}
+
+/// The oldest revisions that no pod is of, as many as there are more old ones than the set wants kept.
+fn forgotten(seen: &Seen) -> impl Iterator<Item = Action> {
+    let in_use = revisions::in_use(&seen.pods.owned);
+    let old = &seen.history.old;
+    let surplus = old.len().saturating_sub(revisions::kept(seen.set.spec.revision_history_limit));
+    let unused = old.iter().filter(|revision| !in_use.contains(super::seen::hash(revision)));
+    revisions::delete(unused.collect::<Vec<_>>().into_iter(), surplus)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// When the first pod becomes available that is only ready now.
+fn next_check(seen: &Seen, now: Timestamp) -> Duration {
+    let min_ready_seconds = seen.set.spec.min_ready_seconds;
+    let waits =
+        seen.pods.owned.iter().filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
+    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    current_number_scheduled: i32,
+    number_misscheduled: i32,
+    desired_number_scheduled: i32,
+    number_ready: i32,
+    observed_generation: i64,
+    updated_number_scheduled: i32,
+    number_available: i32,
+    number_unavailable: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collision_count: Option<i32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+}

@@ -1,0 +1,811 @@
+//! Stories of single sets, and properties of whole rollouts on a model of the world.
+
+use super::{
+    backoff::Backoff,
+    mold::{Mold, is_updated, target_node},
+    plan::plan,
+    seen::Seen,
+    status::status,
+};
+use crate::{
+    fixtures::{T0, at, object, owned_by},
+    pods,
+};
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::{ControllerRevision, DaemonSet, Node, Pod},
+};
+use evenkeel_runtime::plan::{Action, Note, Outcome, Outcomes, Target};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn set(rolling: &Value) -> DaemonSet {
+    object(&json!({
+        "metadata": { "name": "log", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1,
+            "annotations": { "deprecated.daemonset.template.generation": "1" } },
+        "spec": { "selector": { "matchLabels": { "app": "log" } }, "revisionHistoryLimit": 10,
+            "template": template("one", &json!({})), "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling } },
+    }))
+}
+
+fn template(image: &str, spec: &Value) -> Value {
+    let mut template = json!({ "metadata": { "labels": { "app": "log" } }, "spec": spec });
+    template["spec"]["containers"] = json!([{ "name": "c", "image": image }]);
+    template
+}
+
+fn one_by_one() -> Value {
+    json!({ "maxUnavailable": 1, "maxSurge": 0 })
+}
+
+fn surging(surge: &Value) -> Value {
+    json!({ "maxUnavailable": 0, "maxSurge": surge })
+}
+
+fn node(name: &str, more: &Value) -> Node {
+    let mut node = json!({ "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } } });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        node[key] = value.clone();
+    }
+    object(&node)
+}
+
+fn tainted(effect: &str) -> Value {
+    json!({ "spec": { "taints": [{ "key": "k", "effect": effect }] } })
+}
+
+/// A set, nodes, and what controller and kubelets make of it.
+#[derive(Debug, Clone)]
+struct World {
+    set: DaemonSet,
+    nodes: Vec<Node>,
+    pods: Vec<Pod>,
+    revisions: Vec<ControllerRevision>,
+    now: Timestamp,
+    story: Vec<String>,
+    n_made: i64,
+}
+
+impl World {
+    fn new(set: DaemonSet, nodes: usize) -> Self {
+        let nodes = (0..nodes).map(|n| node(&format!("n{n}"), &json!({}))).collect();
+        Self {
+            set,
+            nodes,
+            pods: Vec::new(),
+            revisions: Vec::new(),
+            now: T0,
+            story: Vec::new(),
+            n_made: 0,
+        }
+    }
+
+    fn settled(set: DaemonSet, nodes: usize) -> Self {
+        let mut world = Self::new(set, nodes);
+        world.settle();
+        world.story.clear();
+        world
+    }
+
+    fn seen(&self) -> Seen {
+        let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
+        Seen::new(
+            Arc::new(self.set.clone()),
+            self.pods.iter().cloned().map(Arc::new),
+            self.revisions.iter().map(shared),
+            self.nodes.iter().cloned().map(Arc::new),
+            |name| self.revisions.iter().find(|r| *r.meta.name == *name).map(shared),
+        )
+    }
+
+    fn pass(&mut self) -> bool {
+        self.pass_with(&mut Backoff::default())
+    }
+
+    /// One pass of the controller; whether it wrote anything.
+    fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
+        let seen = self.seen();
+        let (next, failed) = plan(&seen, backoff, self.now);
+        failed.into_iter().for_each(|place| backoff.note(place, self.now));
+        assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
+        let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
+        let told = status(&seen, &outcomes, self.now);
+        for action in &told.actions {
+            self.apply(action);
+        }
+        let is_write = |action: &Action| !matches!(action, Action::Event(_));
+        next.actions.iter().chain(&told.actions).any(is_write)
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        match action {
+            Action::Create(create) => {
+                let body: Value = serde_json::from_slice(&create.body).unwrap();
+                let name = self.made(&create.kind.kind, &body);
+                self.tell(format!("create {name}"), create.done.as_ref());
+            }
+            Action::Delete(delete) => {
+                self.deleted(&delete.target);
+                self.tell(format!("delete {}", delete.target.name), delete.done.as_ref());
+            }
+            Action::Patch(patch) => {
+                let name = patch.target.name.clone();
+                let body: Value = serde_json::from_slice(&patch.body).unwrap();
+                let owned =
+                    if patch.if_live.is_some() { owned_by(&self.set) } else { Box::default() };
+                let revision = self.revisions.iter_mut().find(|r| *r.meta.name == *name);
+                match (revision, &body["metadata"]["labels"]) {
+                    (Some(revision), _) => revision.meta.owners = owned,
+                    (None, Value::Null) => self.pod(&name).meta.owners = owned,
+                    (None, labels) => relabel(&mut self.pod(&name).meta, labels),
+                }
+                self.tell(format!("patch {name}"), None);
+            }
+            Action::Update(update) => {
+                let written: DaemonSet = object(&serde_json::from_slice(&update.body).unwrap());
+                self.set.status = written.status;
+                self.story.push("status".into());
+            }
+            Action::Rewrite(rewrite) => {
+                let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
+                let name = rewrite.target.name.clone();
+                let revision = self.revisions.iter_mut().find(|r| *r.meta.name == *name).unwrap();
+                revision.revision = body["revision"].as_i64().unwrap_or(revision.revision);
+                relabel(&mut revision.meta, &body["metadata"]["labels"]);
+                self.tell(format!("rewrite {name}"), None);
+            }
+            Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
+        }
+        Outcome::success()
+    }
+
+    fn tell(&mut self, what: String, done: Option<&Note>) {
+        self.story.push(what);
+        self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
+    }
+
+    fn made(&mut self, kind: &str, body: &Value) -> String {
+        self.n_made += 1;
+        let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
+        if kind == "Pod" {
+            let mut pod: Pod = object(body);
+            // By node, so that stories can be read.
+            let name =
+                format!("{}{}-{}", pod.meta.generate_name, target_node(&pod).unwrap(), self.n_made);
+            (pod.meta.name, pod.meta.uid, pod.meta.creation) =
+                (name.as_str().into(), uid, creation);
+            pod.status.phase = "Pending".into();
+            self.pods.push(pod);
+            return name;
+        }
+        let mut revision: ControllerRevision = object(body);
+        (revision.meta.uid, revision.meta.creation) = (uid, creation);
+        let name = revision.meta.name.to_string();
+        self.revisions.push(revision);
+        name
+    }
+
+    fn deleted(&mut self, target: &Target) {
+        match &*target.kind.kind {
+            "Pod" => self.pod(&target.name).meta.deletion = Some(T0),
+            _ => self.revisions.retain(|revision| *revision.meta.name != *target.name),
+        }
+    }
+
+    fn pod(&mut self, name: &str) -> &mut Pod {
+        self.pods.iter_mut().find(|pod| *pod.meta.name == *name).unwrap()
+    }
+
+    fn on(&mut self, node: &str) -> &mut Pod {
+        self.pods.iter_mut().find(|pod| target_node(pod) == Some(node)).unwrap()
+    }
+
+    /// Scheduler and kubelets do what they are asked to; whether there was anything.
+    fn kubelets(&mut self) -> bool {
+        let n_pods = self.pods.len();
+        self.pods.retain(|pod| !pod.meta.deleting());
+        let mut moved = self.pods.len() != n_pods;
+        for pod in &mut self.pods {
+            let node = target_node(pod).unwrap_or_default().to_owned();
+            let there = self.nodes.iter().any(|other| *other.meta.name == *node);
+            if there && !pods::is_ready(pod) && !pods::is_terminal(pod) {
+                pod.spec.node_name = node.into();
+                let status = json!({ "status": { "phase": "Running",
+                    "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": T0.to_string() }] } });
+                pod.status = object::<Pod>(&status).status;
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..300 {
+            if !self.pass() && !self.kubelets() {
+                return;
+            }
+        }
+        panic!("it never settles: {:#?}", &self.story[self.story.len().saturating_sub(20)..]);
+    }
+
+    fn roll(&mut self, template: &Value) {
+        let spec = json!({ "spec": { "template": template } });
+        self.set.spec.template = object::<DaemonSet>(&spec).spec.template;
+        self.set.meta.generation += 1;
+        // As the API server counts templates.
+        let generation = self.set.meta.generation.to_string();
+        let key = "deprecated.daemonset.template.generation";
+        self.set.meta.annotations = self.set.meta.annotations.with(key, &generation);
+    }
+
+    fn images(&self) -> Vec<String> {
+        let mut images: Vec<_> = self
+            .pods
+            .iter()
+            .map(|pod| format!("{} {}", target_node(pod).unwrap(), pod.spec.containers[0].image))
+            .collect();
+        images.sort();
+        images
+    }
+
+    /// What was done, with revisions by number.
+    fn told(&self) -> String {
+        let mut told: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+        for (n, revision) in self.revisions.iter().enumerate() {
+            told = told.replace(&*revision.meta.name, &format!("revision {n}"));
+        }
+        told
+    }
+}
+
+fn relabel(meta: &mut evenkeel_api::Meta, labels: &Value) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        meta.labels = meta.labels.with(key, value.as_str().unwrap());
+    }
+}
+
+#[track_caller]
+fn check(world: &World, golden: &Expect) {
+    golden.assert_eq(&world.told());
+}
+
+#[test]
+fn each_node_gets_a_pod() {
+    let mut world = World::new(set(&one_by_one()), 2);
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 0
+        create log-n0-2
+          SuccessfulCreate: Created pod: {name}
+        create log-n1-3
+          SuccessfulCreate: Created pod: {name}
+        status
+        status
+        status
+    "#]],
+    );
+    let status = &world.set.status;
+    assert_eq!((status.desired_number_scheduled, status.current_number_scheduled), (2, 2));
+    assert_eq!(
+        (status.number_ready, status.number_available, status.updated_number_scheduled),
+        (2, 2, 2)
+    );
+    assert_eq!(
+        (status.number_unavailable, status.number_misscheduled, status.observed_generation),
+        (0, 0, 1)
+    );
+}
+
+#[test]
+fn a_pod_is_made_for_its_node_and_bears_much() {
+    let mut given = set(&one_by_one());
+    let spec = json!({ "hostNetwork": true, "nodeSelector": { "a": "b" },
+        "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5 }],
+        "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+            { "matchExpressions": [{ "key": "c", "operator": "Exists" }] }] } } } });
+    given.spec.template =
+        object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
+            .spec
+            .template;
+    let owner = owned_by(&given)[0].clone();
+    let body: Value =
+        serde_json::from_str(&Mold::new(&given).pod_json(&given, "n0", "hash", &owner)).unwrap();
+    expect![[r#"
+        {
+          "apiVersion": "v1",
+          "kind": "Pod",
+          "metadata": {
+            "generateName": "log-",
+            "labels": {
+              "app": "log",
+              "controller-revision-hash": "hash",
+              "pod-template-generation": "1"
+            },
+            "namespace": "ns",
+            "ownerReferences": [
+              {
+                "apiVersion": "apps/v1",
+                "blockOwnerDeletion": true,
+                "controller": true,
+                "kind": "DaemonSet",
+                "name": "log",
+                "uid": "set"
+              }
+            ]
+          },
+          "spec": {
+            "affinity": {
+              "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                  "nodeSelectorTerms": [
+                    {
+                      "matchFields": [
+                        {
+                          "key": "metadata.name",
+                          "operator": "In",
+                          "values": [
+                            "n0"
+                          ]
+                        }
+                      ]
+                    }
+                  ]
+                }
+              }
+            },
+            "containers": [
+              {
+                "image": "one",
+                "name": "c"
+              }
+            ],
+            "hostNetwork": true,
+            "nodeSelector": {
+              "a": "b"
+            },
+            "tolerations": [
+              {
+                "effect": "NoExecute",
+                "key": "node.kubernetes.io/not-ready",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoExecute",
+                "key": "node.kubernetes.io/unreachable",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoSchedule",
+                "key": "node.kubernetes.io/disk-pressure",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoSchedule",
+                "key": "node.kubernetes.io/memory-pressure",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoSchedule",
+                "key": "node.kubernetes.io/pid-pressure",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoSchedule",
+                "key": "node.kubernetes.io/unschedulable",
+                "operator": "Exists"
+              },
+              {
+                "effect": "NoSchedule",
+                "key": "node.kubernetes.io/network-unavailable",
+                "operator": "Exists"
+              }
+            ]
+          }
+        }"#]]
+    .assert_eq(&format!("{body:#}"));
+}
+
+#[test]
+fn nodes_are_chosen_as_the_template_says() {
+    let affinity = json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+        { "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["ssd"] }] }] } } } });
+    let labelled = json!({ "metadata": { "name": "n", "labels": { "disk": "ssd" } } });
+    let borne = json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] });
+    let cordoned = json!({ "spec": { "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] } });
+    let table = [
+        (json!({}), json!({}), (true, true)),
+        (json!({ "nodeName": "n" }), json!({}), (true, true)),
+        (json!({ "nodeName": "m" }), json!({}), (false, false)),
+        (json!({ "nodeSelector": { "disk": "ssd" } }), json!({}), (false, false)),
+        (json!({ "nodeSelector": { "disk": "ssd" } }), labelled.clone(), (true, true)),
+        (affinity.clone(), json!({}), (false, false)),
+        (affinity, labelled, (true, true)),
+        (json!({}), tainted("NoSchedule"), (false, true)),
+        (json!({}), tainted("NoExecute"), (false, false)),
+        (json!({}), tainted("PreferNoSchedule"), (true, true)),
+        (borne.clone(), tainted("NoSchedule"), (true, true)),
+        (borne, tainted("NoExecute"), (true, true)),
+        (json!({}), cordoned, (true, true)),
+    ];
+    for (spec, more, (runs, stays)) in table {
+        let mut given = set(&one_by_one());
+        given.spec.template =
+            object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
+                .spec
+                .template;
+        let fit = Mold::new(&given).fit(&node("n", &more));
+        assert_eq!((fit.runs, fit.stays), (runs, stays), "{spec} on {more}");
+    }
+}
+
+#[test]
+fn a_taint_keeps_new_pods_off_and_one_kind_ends_those_there() {
+    let mut world = World::settled(set(&one_by_one()), 3);
+    world.nodes[0] = node("n0", &tainted("NoSchedule"));
+    world.nodes[1] = node("n1", &tainted("NoExecute"));
+    world.settle();
+    assert_eq!(world.images(), ["n0 one", "n2 one"]);
+    assert_eq!(
+        (world.set.status.desired_number_scheduled, world.set.status.number_misscheduled),
+        (1, 1)
+    );
+}
+
+#[test]
+fn an_update_goes_node_by_node() {
+    let mut world = World::settled(set(&one_by_one()), 2);
+    world.roll(&template("two", &json!({})));
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+            create revision 1
+            delete log-n0-2
+              SuccessfulDelete: Deleted pod: log-n0-2
+            status
+            create log-n0-5
+              SuccessfulCreate: Created pod: {name}
+            status
+            status
+            delete log-n1-3
+              SuccessfulDelete: Deleted pod: log-n1-3
+            status
+            create log-n1-6
+              SuccessfulCreate: Created pod: {name}
+            status
+            status
+            status
+        "#]],
+    );
+    assert_eq!(world.images(), ["n0 two", "n1 two"]);
+    world.roll(&template("one", &json!({})));
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        rewrite revision 0
+        delete log-n0-5
+          SuccessfulDelete: Deleted pod: log-n0-5
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn with_surge_the_new_pod_comes_first() {
+    let mut world = World::settled(set(&surging(&json!(1))), 2);
+    world.roll(&template("two", &json!({})));
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+            create revision 1
+            create log-n0-5
+              SuccessfulCreate: Created pod: {name}
+            status
+            delete log-n0-2
+              SuccessfulDelete: Deleted pod: log-n0-2
+            create log-n1-6
+              SuccessfulCreate: Created pod: {name}
+            delete log-n1-3
+              SuccessfulDelete: Deleted pod: log-n1-3
+            status
+            status
+        "#]],
+    );
+    assert_eq!(world.images(), ["n0 two", "n1 two"]);
+}
+
+#[test]
+fn an_old_pod_that_is_not_available_costs_nothing() {
+    for rolling in [one_by_one(), surging(&json!("10%"))] {
+        let mut world = World::settled(set(&rolling), 4);
+        for node in ["n1", "n2"] {
+            world.on(node).status.conditions = Box::default();
+        }
+        world.roll(&template("two", &json!({})));
+        world.pass();
+        let touched: Vec<_> = world
+            .pods
+            .iter()
+            .filter(|pod| pod.meta.deleting() || &*pod.spec.containers[0].image == "two")
+            .map(|pod| target_node(pod).unwrap())
+            .collect();
+        let surges = rolling["maxSurge"] != 0;
+        assert_eq!(touched, if surges { vec!["n1", "n2", "n0"] } else { vec!["n1", "n2"] });
+    }
+}
+
+#[test]
+fn on_delete_replaces_nothing() {
+    let mut given = set(&one_by_one());
+    given.spec.update_strategy.type_ = "OnDelete".into();
+    let mut world = World::settled(given, 2);
+    world.roll(&template("two", &json!({})));
+    world.settle();
+    assert_eq!(world.images(), ["n0 one", "n1 one"]);
+    assert_eq!(world.set.status.updated_number_scheduled, 0);
+    world.on("n1").meta.deletion = Some(T0);
+    world.settle();
+    assert_eq!(world.images(), ["n0 one", "n1 two"]);
+}
+
+#[test]
+fn failed_pods_go_ever_more_slowly() {
+    let mut world = World::settled(set(&one_by_one()), 1);
+    let mut backoff = Backoff::default();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        world.on("n0").status.phase = "Failed".into();
+        let (next, _) = plan(&world.seen(), &backoff, world.now);
+        waits.push(next.requeue.map_or(0, |left| left.as_secs()));
+        world.now += SignedDuration::try_from(next.requeue.unwrap_or_default()).unwrap();
+        world.story.clear();
+        world.pass_with(&mut backoff);
+        let name = &world.pods[0].meta.name;
+        let event = format!(
+            "  FailedDaemonPod: Found failed daemon pod ns/{name} on node n0, will try to kill it"
+        );
+        assert_eq!(world.story[..2], [event, format!("delete {name}")]);
+        world.pods.clear();
+        world.pass_with(&mut backoff);
+        world.kubelets();
+    }
+    assert_eq!(waits, [0, 1, 2, 4]);
+}
+
+#[test]
+fn of_two_pods_on_a_node_the_older_stays() {
+    let mut world = World::settled(set(&one_by_one()), 1);
+    let mut twin = world.pods[0].clone();
+    (twin.meta.name, twin.meta.uid, twin.meta.creation) =
+        ("twin".into(), "twin".into(), Some(at(-5)));
+    world.pods.push(twin);
+    world.settle();
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(&*world.pods[0].meta.name, "twin");
+}
+
+#[test]
+fn a_pod_without_a_node_goes() {
+    let mut world = World::new(set(&one_by_one()), 2);
+    world.pass();
+    world.nodes.pop();
+    world.settle();
+    assert_eq!(world.images(), ["n0 one"]);
+}
+
+#[test]
+fn of_revisions_of_one_template_one_stays() {
+    let mut world = World::settled(set(&one_by_one()), 2);
+    let mut twin = world.revisions[0].clone();
+    (twin.meta.name, twin.meta.uid, twin.revision) = ("log-twin".into(), "twin".into(), 7);
+    twin.meta.labels = crate::fixtures::label("app", "log");
+    world.revisions.push(twin);
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        rewrite revision 0
+        patch log-n0-2
+        patch log-n1-3
+        delete log-5d67b7984d
+    "#]],
+    );
+    assert!(world.pods.iter().all(|pod| pods::revision_of(pod) == "log-twin"));
+}
+
+#[test]
+fn history_is_kept_as_long_as_asked() {
+    let mut given = set(&one_by_one());
+    given.spec.revision_history_limit = Some(1);
+    let mut world = World::settled(given, 1);
+    for image in ["two", "three", "four"] {
+        world.roll(&template(image, &json!({})));
+        world.settle();
+    }
+    let numbers: Vec<_> = world.revisions.iter().map(|revision| revision.revision).collect();
+    assert_eq!(numbers, [3, 4]);
+}
+
+#[test]
+fn what_another_program_wrote_is_found_by_its_meaning() {
+    let mut world = World::settled(set(&one_by_one()), 2);
+    let patch = json!({ "metadata": { "name": "log-0123", "labels": { "app": "log", "controller-revision-hash": "0123" } },
+        "revision": 4, "data": { "spec": { "template": { "$patch": "replace",
+        "metadata": { "creationTimestamp": null, "labels": { "app": "log" } },
+        "spec": { "containers": [{ "resources": {}, "name": "c", "image": "one" }] } } } } });
+    let mut written: ControllerRevision = object(&patch);
+    written.meta.owners = owned_by(&world.set);
+    world.revisions = vec![written];
+    for pod in &mut world.pods {
+        pod.meta.labels = pod.meta.labels.with(pods::REVISION_LABEL, "0123");
+    }
+    assert!(!world.pass(), "{}", world.told());
+}
+
+#[test]
+fn pods_of_old_are_known_by_generation() {
+    let mut world = World::settled(set(&one_by_one()), 1);
+    let pod = world.on("n0").clone();
+    assert!(is_updated(&world.set, &pod, "another"));
+    world.set.meta.annotations =
+        crate::fixtures::label("deprecated.daemonset.template.generation", "9");
+    assert!(!is_updated(&world.set, &pod, "another"));
+}
+
+#[test]
+fn pods_become_available_by_time() {
+    let mut given = set(&one_by_one());
+    given.spec.min_ready_seconds = 30;
+    let mut world = World::new(given, 1);
+    world.pass();
+    world.kubelets();
+    world.now = at(10);
+    world.pass();
+    assert_eq!((world.set.status.number_ready, world.set.status.number_available), (1, 0));
+    let after = status(&world.seen(), &Outcomes::default(), world.now);
+    assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
+    world.now = at(31);
+    world.pass();
+    assert_eq!(world.set.status.number_available, 1);
+}
+
+#[test]
+fn a_set_that_selects_all_or_goes_is_left_alone() {
+    let mut world = World::new(set(&one_by_one()), 1);
+    world.set.spec.selector = evenkeel_api::selector::Selector::everything();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+              SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.
+        "#]],
+    );
+    let mut world = World::new(set(&one_by_one()), 1);
+    world.set.meta.deletion = Some(T0);
+    assert!(!world.pass());
+}
+
+#[test]
+fn no_more_than_a_burst_at_once() {
+    let mut world = World::new(set(&one_by_one()), 300);
+    world.pass();
+    assert_eq!(world.pods.len(), 250);
+    world.pass();
+    assert_eq!(world.pods.len(), 300);
+}
+
+/// A world in any state that a crash, a user or another controller might have left.
+fn any_world() -> impl Strategy<Value = World> {
+    let pod = (
+        0..5usize,
+        0..3usize,
+        0..5u8,
+        proptest::bool::weighted(0.1),
+        proptest::bool::weighted(0.2),
+    );
+    (
+        1..5usize,
+        0..3u8,
+        1..3i32,
+        proptest::collection::vec(pod, 0..8),
+        proptest::collection::vec(0..4u8, 5),
+    )
+        .prop_map(|(nodes, strategy, limit, pods, taints)| {
+            let rolling = match strategy {
+                0 => json!({ "maxUnavailable": limit, "maxSurge": 0 }),
+                1 => surging(&json!(limit)),
+                _ => json!({ "maxUnavailable": "50%", "maxSurge": 0 }),
+            };
+            let mut world = World::new(set(&rolling), 0);
+            for image in ["zero", "two", "one"] {
+                world.roll(&template(image, &json!({})));
+                world.pass();
+            }
+            world.nodes = (0..nodes)
+                .map(|n| {
+                    let taint = match taints[n] {
+                        0 => tainted("NoSchedule"),
+                        1 => tainted("NoExecute"),
+                        _ => json!({}),
+                    };
+                    node(&format!("n{n}"), &taint)
+                })
+                .collect();
+            for (n, (node, revision, phase, deleting, orphan)) in pods.into_iter().enumerate() {
+                scatter(&mut world, n, (node, revision, phase), deleting, orphan);
+            }
+            world.story.clear();
+            world
+        })
+}
+
+fn scatter(
+    world: &mut World,
+    n: usize,
+    (node, revision, phase): (usize, usize, u8),
+    deleting: bool,
+    orphan: bool,
+) {
+    let hash = super::seen::hash(&world.revisions[revision % world.revisions.len()]).to_owned();
+    let owner = owned_by(&world.set)[0].clone();
+    let body = Mold::new(&world.set).pod_json(&world.set, &format!("n{node}"), &hash, &owner);
+    world.made("Pod", &serde_json::from_str(&body).unwrap());
+    let pod = world.pods.last_mut().unwrap();
+    pod.meta.name = format!("start-{n}").into();
+    if orphan {
+        pod.meta.owners = Box::default();
+    }
+    pod.meta.deletion = deleting.then_some(T0);
+    pod.status.phase =
+        ["Pending", "Running", "Running", "Failed", "Succeeded"][usize::from(phase)].into();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn from_any_start_it_ends_as_it_should(start in any_world()) {
+        let mut world = start;
+        world.settle();
+        let mold = Mold::new(&world.set);
+        for node in &world.nodes {
+            let here: Vec<_> = world.pods.iter().filter(|pod| target_node(pod) == Some(&node.meta.name)).collect();
+            let fit = mold.fit(node);
+            prop_assert!(here.len() <= 1, "{}", world.told());
+            prop_assert!(!fit.runs || here.len() == 1, "{}: {}", node.meta.name, world.told());
+            prop_assert!(fit.stays || here.is_empty(), "{}: {}", node.meta.name, world.told());
+            for pod in here.iter().filter(|_| fit.runs) {
+                prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
+                                prop_assert!(is_updated(&world.set, pod, super::seen::hash(world.revisions.last().unwrap())));
+            }
+        }
+        prop_assert!(!world.pass(), "{}", world.told());
+    }
+
+    #[test]
+    fn no_more_nodes_are_without_a_pod_than_may_be(start in any_world()) {
+        let mut world = start;
+        world.settle();
+        world.roll(&template("next", &json!({})));
+        let mold = Mold::new(&world.set);
+        let desired = world.nodes.iter().filter(|node| mold.fit(node).runs).count();
+        let budget = super::budget::Budget::of(&world.set, desired);
+        for _ in 0..40 {
+            world.pass();
+            let with = world.nodes.iter().filter(|node| {
+                let here = |pod: &&Pod| target_node(pod) == Some(&node.meta.name);
+                let there = world.pods.iter().filter(here).any(|pod| pods::is_ready(pod) && !pod.meta.deleting());
+                mold.fit(node).runs && there
+            });
+            prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.told());
+            world.kubelets();
+        }
+    }
+}

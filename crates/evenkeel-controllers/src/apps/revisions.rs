@@ -1,0 +1,147 @@
+//! Revisions: the templates that a StatefulSet or a DaemonSet had, kept as ControllerRevisions.
+//!
+//! Upstream: `pkg/controller/history`.
+
+use crate::{pods::revision_of, wire};
+use evenkeel_api::{
+    Meta, OwnerReference, StrMap, View,
+    hash::{fnv32, safe},
+    template::Template,
+    views::{ControllerRevision, Pod},
+};
+use evenkeel_runtime::plan::{Action, Create, Delete, OnError, PatchForm, Rewrite, Target};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::{collections::HashSet, sync::Arc};
+
+/// The longest part of a name before the hash.
+const MAX_PREFIX: usize = 223;
+
+/// By number; of equal ones the older first.
+pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
+    revisions.sort_by(|a, b| {
+        let key = |r: &ControllerRevision| (r.revision, r.meta.creation);
+        key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
+    });
+}
+
+/// A revision that a template needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Draft {
+    /// Its name: the owner's and the hash.
+    pub(crate) name: String,
+    /// Hash of the data and of how often that was taken.
+    pub(crate) hash: String,
+    /// How often a name was taken by another revision.
+    pub(crate) collisions: i32,
+    /// The patch that restores the template.
+    pub(crate) data: String,
+    /// The one of that name that holds this template already, whoever owns it.
+    pub(crate) present: Option<Arc<ControllerRevision>>,
+}
+
+impl Draft {
+    /// Finds a name: the hash is upstream's for StatefulSets, so that both find each other's revisions. What `named` finds
+    /// under it with another template is a collision and calls for another hash.
+    pub(crate) fn new(
+        owner: &str,
+        template: &Template,
+        mut collisions: i32,
+        named: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
+    ) -> Self {
+        let data = template.patch_json();
+        let mut end = owner.len().min(MAX_PREFIX);
+        while !owner.is_char_boundary(end) {
+            end -= 1;
+        }
+        loop {
+            let sum = fnv32(format!("{data}{collisions}").as_bytes());
+            let hash = safe(&sum.to_string());
+            let name = format!("{}-{hash}", &owner[..end]);
+            let present = named(&name);
+            if present.as_ref().is_none_or(|present| present.data.is(template)) {
+                return Self { name, hash, collisions, data, present };
+            }
+            collisions = collisions.saturating_add(1);
+        }
+    }
+
+    /// Makes it, with the template's labels and the hash under `hash_label`.
+    pub(crate) fn create(
+        self,
+        owner: &Target,
+        meta: &Meta,
+        labels: &StrMap,
+        hash_label: &str,
+        number: i64,
+    ) -> Create {
+        let kind = ControllerRevision::kind();
+        let labels = labels.with(hash_label, &self.hash);
+        let owners = [wire::controller_reference(owner)];
+        let body = wire::json(&Whole {
+            api_version: &kind.api_version(),
+            kind: &kind.kind,
+            metadata: Fresh {
+                name: &self.name,
+                namespace: &meta.namespace,
+                labels: &labels,
+                annotations: &meta.annotations,
+                owner_references: &owners,
+            },
+            // Given word for word: the name is made of it.
+            data: RawValue::from_string(self.data).unwrap_or_default(),
+            revision: number,
+        });
+        Create { on_error: OnError::Abort, ..Create::new(kind, &meta.namespace, body) }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Fresh<'a>,
+    data: Box<RawValue>,
+    revision: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fresh<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    #[serde(serialize_with = "wire::map")]
+    labels: &'a StrMap,
+    #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
+    annotations: &'a StrMap,
+    #[serde(serialize_with = "wire::owners")]
+    owner_references: &'a [OwnerReference],
+}
+
+/// Changes a revision: the body is a merge patch. The pass ends if that fails.
+pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) -> Rewrite {
+    let version = &revision.meta.resource_version;
+    Rewrite {
+        on_error: OnError::Abort,
+        ..Rewrite::new(wire::target(revision), version, PatchForm::Merge, body.to_string())
+    }
+}
+
+/// How many revisions are kept that nobody uses: 10 where nobody said, all where the number makes no sense.
+pub(crate) fn kept(limit: Option<i32>) -> usize {
+    usize::try_from(limit.unwrap_or(10)).unwrap_or(usize::MAX)
+}
+
+/// Deletes the first `count` of these revisions.
+pub(crate) fn delete<'a>(
+    unused: impl Iterator<Item = &'a Arc<ControllerRevision>>,
+    count: usize,
+) -> impl Iterator<Item = Action> {
+    unused.take(count).map(|revision| Delete::new(wire::target(&**revision)).into())
+}
+
+/// What pods say that they were made from.
+pub(crate) fn in_use(pods: &[Arc<Pod>]) -> HashSet<&str> {
+    pods.iter().map(|pod| revision_of(pod)).collect()
+}

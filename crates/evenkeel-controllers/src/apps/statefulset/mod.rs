@@ -1,0 +1,156 @@
+//! Keeps pods that are someone: each with a number, a name, and claims of its own.
+//!
+//! Upstream: `pkg/controller/statefulset`.
+
+mod budget;
+mod describe;
+mod identity;
+mod metrics;
+mod options;
+mod plan;
+mod retention;
+mod rolling;
+mod seen;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+
+use crate::{
+    children::on_child,
+    descriptor::{ControllerContext, Descriptor, StartError},
+    owned::ByController,
+    pods,
+};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use metrics::Gauges;
+use seen::Seen;
+
+/// The controller of StatefulSets.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "statefulset-controller",
+    aliases: &["statefulset"],
+    queue: "statefulset",
+    client: "statefulset-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let sets = caches.of::<StatefulSet>();
+    let revisions = caches.of::<ControllerRevision>();
+    let claims = caches.of::<PersistentVolumeClaim>();
+    let pods = caches.of::<Pod>();
+    let planner = Sets {
+        sets: sets.clone(),
+        pods: ByController::of(&pods),
+        owned_revisions: ByController::of(&revisions),
+        revisions: revisions.clone(),
+        claims: claims.clone(),
+        gauges: Gauges::register(&context.registry),
+    };
+    let (of_pods, of_claims, of_revisions) = (sets.clone(), sets.clone(), sets.clone());
+    let builder = context
+        .builder(&DESCRIPTOR, &sets)
+        .workers(context.options.statefulset.concurrent_syncs)
+        .stale_skips_metric("statefulset_controller_stale_sync_skips_total")
+        .watches(&revisions, move |event, enqueue| {
+            on_child(
+                &of_revisions,
+                event,
+                |set, revision| set.spec.selector.matches(&revision.meta.labels),
+                |_, _| false,
+                |key| enqueue.add(key),
+            );
+        })
+        .watches(&pods, move |event, enqueue| {
+            on_child(
+                &of_pods,
+                event,
+                |set, pod| set.spec.selector.matches(&pod.meta.labels),
+                |old, new| old.status.phase != new.status.phase || pods::counts_otherwise(old, new),
+                |key| enqueue.add(key),
+            );
+        })
+        .watches(&claims, move |event, enqueue| {
+            on_claim(&of_claims, event, |key| enqueue.add(key));
+        });
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+/// A claim that is gone makes room for another of its name: sets wait for that.
+fn on_claim(
+    sets: &Cache<StatefulSet>,
+    event: &CacheEvent<PersistentVolumeClaim>,
+    mut enqueue: impl FnMut(Key),
+) {
+    let CacheEvent::Deleted(claim) = event else { return };
+    let Some((name, _)) = identity::parse(&claim.meta.name) else { return };
+    for set in sets.namespace(&claim.meta.namespace) {
+        let is_its = |template: &str| {
+            name.strip_prefix(template).and_then(|rest| rest.strip_prefix('-'))
+                == Some(&set.meta.name)
+        };
+        if set.spec.volume_claim_templates.iter().any(|template| is_its(&template.name)) {
+            enqueue(Key::of(&set.meta));
+        }
+    }
+}
+
+struct Sets {
+    sets: Cache<StatefulSet>,
+    pods: ByController<Pod>,
+    owned_revisions: ByController<ControllerRevision>,
+    revisions: Cache<ControllerRevision>,
+    claims: Cache<PersistentVolumeClaim>,
+    gauges: Gauges,
+}
+
+impl Planner for Sets {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let namespace = &*key.namespace;
+        let Some(set) = self.sets.get(namespace, &key.name) else {
+            self.gauges.forget(namespace, &key.name);
+            return None;
+        };
+        let pods = self.pods.owned_and_orphans(&set.meta.uid, namespace);
+        let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, namespace);
+        Some(Seen::new(
+            set,
+            pods,
+            revisions,
+            |name| self.revisions.get(namespace, name),
+            |name| self.claims.get(namespace, name),
+        ))
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        self.gauges.observe(seen, now);
+        plan::plan(seen, now)
+    }
+
+    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, now)
+    }
+
+    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
+        describe::describe(seen, now)
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(seen, outcomes, now)
+    }
+}

@@ -1,0 +1,157 @@
+//! The status of a set: counts of its pods, its revisions, and what is told of failures.
+
+use super::{
+    identity,
+    plan::{Made, Pass, failed, is_running_and_ready},
+    seen::{Seen, Update},
+};
+use crate::{
+    apps::revisions,
+    conditions::Condition,
+    pods::{self, revision_of},
+    wire,
+};
+use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_runtime::plan::{Action, Note, Outcomes, Plan, Update as Write};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What follows from the pods that were seen and from how the actions went.
+pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    if seen.set.spec.selector.error().is_some() {
+        return plan;
+    }
+    let pass = Pass::decide(seen, now);
+    plan.actions.extend(failures(&pass, outcomes).map(Action::Event));
+    let status = counted(&pass, outcomes);
+    if is_changed(seen, &status) {
+        let body = wire::status_body(&*seen.set, &seen.set.meta.annotations, &status);
+        plan.push(Write::status(wire::target(&*seen.set), body));
+    }
+    plan.actions.extend(forgotten(seen));
+    if seen.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas {
+        plan.requeue_after(next_check(seen, now));
+    }
+    plan
+}
+
+/// What is told of pods and claims that could not be made. That one of the name is there already is a matter of caches.
+fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = Note> {
+    let told = pass.made.iter().flat_map(|(at, made)| {
+        let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;
+        if error.is_already_exists() || error.namespace_terminating {
+            return None;
+        }
+        let set = &pass.seen.set.meta.name;
+        Some(match made {
+            Made::Pod(pod) => vec![failed(&pass.target, "Create", pod, &error.message)],
+            Made::Claim { claim, pod } => {
+                let text = format!(
+                    "Create Claim {claim} for Pod {pod} in StatefulSet {set} failed error: {error}"
+                );
+                let of_pod = format!("failed to create PVC {claim}: {error}");
+                vec![
+                    Note::warning(pass.target.clone(), "FailedCreate", text),
+                    failed(&pass.target, "Create", pod, &of_pod),
+                ]
+            }
+        })
+    });
+    told.flatten().collect::<Vec<_>>().into_iter()
+}
+
+fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
+    let seen = pass.seen;
+    let set = &*seen.set;
+    let (current, update) = (seen.current_name(), seen.update.name());
+    let pods: Vec<&Pod> = seen
+        .pods
+        .owned
+        .iter()
+        .map(|pod| &**pod)
+        .filter(|pod| identity::ordinal(pod).is_some() && !pod.status.phase.is_empty())
+        .collect();
+    let count = |counts: &dyn Fn(&Pod) -> bool| {
+        i32::try_from(pods.iter().filter(|pod| counts(pod)).count()).unwrap_or(i32::MAX)
+    };
+    let of = |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
+    let replaced = pass.replaced.iter().filter(|at| {
+        outcomes.0.get(**at).is_some_and(|outcome| outcome.error.is_none() && outcome.succeeded > 0)
+    });
+    let mut status = Status {
+        observed_generation: set.meta.generation,
+        replicas: count(&|_| true),
+        ready_replicas: count(&is_running_and_ready),
+        current_replicas: of(current) - i32::try_from(replaced.count()).unwrap_or(i32::MAX),
+        updated_replicas: of(update),
+        current_revision: current.into(),
+        update_revision: update.into(),
+        collision_count: match &seen.update {
+            Update::Made(draft, _) => draft.collisions,
+            _ => set.status.collision_count.unwrap_or(0),
+        },
+        conditions: set.status.conditions.iter().map(Condition::from).collect(),
+        available_replicas: count(&|pod| is_running_and_ready(pod) && pass.is_available(pod)),
+    };
+    // The update is complete: from now on it is what pods had before the next.
+    let wanted = identity::replicas(set);
+    if [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3] {
+        status.current_replicas = status.updated_replicas;
+        status.current_revision = status.update_revision.clone();
+    }
+    status
+}
+
+fn is_changed(seen: &Seen, status: &Status) -> bool {
+    let present = &seen.set.status;
+    status.observed_generation > present.observed_generation
+        || status.replicas != present.replicas
+        || status.current_replicas != present.current_replicas
+        || status.ready_replicas != present.ready_replicas
+        || status.updated_replicas != present.updated_replicas
+        || status.available_replicas != present.available_replicas
+        || status.current_revision != present.current_revision
+        || status.update_revision != present.update_revision
+}
+
+/// The oldest revisions that neither the set nor a pod is of, beyond how many the set wants kept.
+fn forgotten(seen: &Seen) -> impl Iterator<Item = Action> {
+    let in_use = revisions::in_use(&seen.pods.owned);
+    let (current, update) = (seen.current_name(), seen.update.name());
+    let unused: Vec<_> = seen
+        .history
+        .iter()
+        .filter(|revision| {
+            let name = &*revision.meta.name;
+            name != current && name != update && !in_use.contains(name)
+        })
+        .collect();
+    let surplus =
+        unused.len().saturating_sub(revisions::kept(seen.set.spec.revision_history_limit));
+    revisions::delete(unused.into_iter(), surplus)
+}
+
+/// When the first pod becomes available that is only ready now.
+fn next_check(seen: &Seen, now: Timestamp) -> Duration {
+    let min_ready_seconds = seen.set.spec.min_ready_seconds;
+    let waits =
+        seen.pods.owned.iter().filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
+    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    observed_generation: i64,
+    replicas: i32,
+    ready_replicas: i32,
+    current_replicas: i32,
+    updated_replicas: i32,
+    current_revision: Box<str>,
+    update_revision: Box<str>,
+    collision_count: i32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+    available_replicas: i32,
+}

@@ -1,0 +1,863 @@
+//! Stories of single sets, and properties of whole rollouts on a model of the world.
+
+use super::{identity, plan::plan, seen::Seen, status::status};
+use crate::{
+    fixtures::{T0, at, object, owned_by},
+    pods,
+};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet},
+};
+use evenkeel_runtime::plan::{Action, Failure, Note, Outcome, Outcomes, Target};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn template(image: &str) -> Value {
+    json!({ "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": image }] } })
+}
+
+fn set(replicas: i32, more: &Value) -> StatefulSet {
+    let mut set = json!({
+        "metadata": { "name": "db", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1 },
+        "spec": { "replicas": replicas, "serviceName": "dbs", "selector": { "matchLabels": { "app": "db" } },
+            "template": template("one"), "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
+            "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } } },
+    });
+    json_patch_merge(&mut set, more);
+    object(&set)
+}
+
+/// RFC 7386, as far as tests need it.
+fn json_patch_merge(into: &mut Value, change: &Value) {
+    let Value::Object(fields) = change else {
+        *into = change.clone();
+        return;
+    };
+    for (key, value) in fields {
+        json_patch_merge(&mut into[key.as_str()], value);
+    }
+}
+
+fn parallel() -> Value {
+    json!({ "spec": { "podManagementPolicy": "Parallel" } })
+}
+
+fn with_claims(retention: &Value) -> Value {
+    json!({ "spec": {
+        "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": { "accessModes": ["ReadWriteOnce"] } }],
+        "persistentVolumeClaimRetentionPolicy": retention,
+    } })
+}
+
+/// A set, and what controller and kubelets make of it.
+#[derive(Debug, Clone)]
+struct World {
+    set: StatefulSet,
+    pods: Vec<Pod>,
+    revisions: Vec<ControllerRevision>,
+    claims: Vec<PersistentVolumeClaim>,
+    now: Timestamp,
+    story: Vec<String>,
+    /// The create of a name with this in it fails.
+    refused: &'static str,
+    n_made: i64,
+}
+
+impl World {
+    fn new(set: StatefulSet) -> Self {
+        Self {
+            set,
+            pods: Vec::new(),
+            revisions: Vec::new(),
+            claims: Vec::new(),
+            now: T0,
+            story: Vec::new(),
+            refused: "nobody",
+            n_made: 0,
+        }
+    }
+
+    fn settled(set: StatefulSet) -> Self {
+        let mut world = Self::new(set);
+        world.settle();
+        world.story.clear();
+        world
+    }
+
+    fn seen(&self) -> Seen {
+        let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
+        Seen::new(
+            Arc::new(self.set.clone()),
+            self.pods.iter().cloned().map(Arc::new),
+            self.revisions.iter().map(shared),
+            |name| self.revisions.iter().find(|r| *r.meta.name == *name).map(shared),
+            |name| self.claims.iter().find(|c| *c.meta.name == *name).cloned().map(Arc::new),
+        )
+    }
+
+    /// One pass of the controller; whether it wrote anything.
+    fn pass(&mut self) -> bool {
+        let seen = self.seen();
+        let next = plan(&seen, self.now);
+        assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
+        let mut outcomes = Outcomes::default();
+        for action in &next.actions {
+            let outcome = self.apply(action);
+            let failed = outcome.error.is_some();
+            outcomes.0.push(outcome);
+            if failed {
+                break;
+            }
+        }
+        let told = status(&seen, &outcomes, self.now);
+        for action in &told.actions {
+            self.apply(action);
+        }
+        let is_write = |action: &Action| !matches!(action, Action::Event(_));
+        let attempted = next.actions.iter().zip(&outcomes.0);
+        let done =
+            attempted.filter(|(_, outcome)| outcome.error.is_none()).map(|(action, _)| action);
+        done.chain(&told.actions).any(is_write)
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        match action {
+            Action::Create(create) => {
+                let body: Value = serde_json::from_slice(&create.body).unwrap();
+                let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                // A pod that is not the set's may be in the way, on its way out.
+                let taken = &*create.kind.kind == "Pod"
+                    && self.pods.iter().any(|other| *other.meta.name == *name);
+                if taken || name.contains(self.refused) {
+                    let (code, reason) =
+                        if taken { (409, "AlreadyExists") } else { (403, "Forbidden") };
+                    return Outcome::failure(Failure {
+                        code,
+                        reason: reason.into(),
+                        message: "no room".into(),
+                        namespace_terminating: false,
+                    });
+                }
+                self.made(&create.kind.kind, &body);
+                self.tell(format!("create {name}"), create.done.as_ref());
+            }
+            Action::Delete(delete) => {
+                self.deleted(&delete.target);
+                self.tell(format!("delete {}", delete.target.name), delete.done.as_ref());
+            }
+            Action::Patch(patch) => {
+                let owners =
+                    if patch.if_live.is_some() { owned_by(&self.set) } else { Box::default() };
+                let name = &patch.target.name;
+                let revision = self.revisions.iter_mut().find(|r| *r.meta.name == **name);
+                match revision {
+                    Some(revision) => revision.meta.owners = owners,
+                    None => self.pod(name).meta.owners = owners,
+                }
+                self.tell(format!("patch {name}"), None);
+            }
+            Action::Update(update) => {
+                let written: StatefulSet = object(&serde_json::from_slice(&update.body).unwrap());
+                self.set.status = written.status;
+                self.story.push("status".into());
+            }
+            Action::Rewrite(rewrite) => {
+                let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
+                let name = rewrite.target.name.clone();
+                self.rewritten(&rewrite.target, &body);
+                self.tell(format!("rewrite {name}"), rewrite.done.as_ref());
+            }
+            Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
+        }
+        Outcome::success()
+    }
+
+    fn tell(&mut self, what: String, done: Option<&Note>) {
+        self.story.push(what);
+        self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
+    }
+
+    fn made(&mut self, kind: &str, body: &Value) {
+        self.n_made += 1;
+        let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
+        match kind {
+            "Pod" => {
+                let mut pod: Pod = object(body);
+                (pod.meta.uid, pod.meta.creation) = (uid, creation);
+                pod.status.phase = "Pending".into();
+                self.pods.push(pod);
+            }
+            "PersistentVolumeClaim" => {
+                let mut claim: PersistentVolumeClaim = object(body);
+                (claim.meta.uid, claim.meta.creation) = (uid, creation);
+                self.claims.push(claim);
+            }
+            _ => {
+                let mut revision: ControllerRevision = object(body);
+                (revision.meta.uid, revision.meta.creation) = (uid, creation);
+                self.revisions.push(revision);
+            }
+        }
+    }
+
+    fn deleted(&mut self, target: &Target) {
+        match &*target.kind.kind {
+            "Pod" => self.pod(&target.name).meta.deletion = Some(T0),
+            _ => self.revisions.retain(|revision| *revision.meta.name != *target.name),
+        }
+    }
+
+    fn rewritten(&mut self, target: &Target, body: &Value) {
+        match &*target.kind.kind {
+            "PersistentVolumeClaim" => {
+                let owners = object::<PersistentVolumeClaim>(body).meta.owners;
+                let claim = self.claims.iter_mut().find(|c| *c.meta.name == *target.name).unwrap();
+                claim.meta.owners = owners;
+            }
+            "Pod" => {
+                let pod = self.pod(&target.name);
+                for change in body.as_array().unwrap() {
+                    let label =
+                        change["path"].as_str().unwrap().strip_prefix("/metadata/labels/").unwrap();
+                    let value = change["value"].as_str().unwrap();
+                    pod.meta.labels = pod.meta.labels.with(&label.replace("~1", "/"), value);
+                }
+            }
+            _ => {
+                let revision =
+                    self.revisions.iter_mut().find(|r| *r.meta.name == *target.name).unwrap();
+                revision.revision = body["revision"].as_i64().unwrap();
+            }
+        }
+    }
+
+    fn pod(&mut self, name: &str) -> &mut Pod {
+        self.pods.iter_mut().find(|pod| *pod.meta.name == *name).unwrap()
+    }
+
+    /// Kubelets do what they are asked to; whether there was anything.
+    fn kubelets(&mut self) -> bool {
+        let n_pods = self.pods.len();
+        // The garbage collector takes claims with their pods.
+        let gone: Vec<_> =
+            self.pods.iter().filter(|p| p.meta.deleting()).map(|p| p.meta.uid.clone()).collect();
+        self.claims
+            .retain(|claim| claim.meta.owners.iter().all(|owner| !gone.contains(&owner.uid)));
+        self.pods.retain(|pod| !pod.meta.deleting());
+        let mut moved = self.pods.len() != n_pods;
+        for pod in &mut self.pods {
+            if !pods::is_ready(pod) && !pods::is_terminal(pod) {
+                *pod = ready(pod.clone());
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..300 {
+            if !self.pass() && !self.kubelets() {
+                return;
+            }
+        }
+        panic!("it never settles: {:#?}", &self.story[self.story.len().saturating_sub(20)..]);
+    }
+
+    fn roll(&mut self, image: &str) {
+        let spec = json!({ "spec": { "template": template(image) } });
+        self.set.spec.template = object::<StatefulSet>(&spec).spec.template;
+        self.set.meta.generation += 1;
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut StatefulSet)) {
+        change(&mut self.set);
+        self.set.meta.generation += 1;
+    }
+
+    fn images(&self) -> Vec<String> {
+        let mut images: Vec<_> = self
+            .pods
+            .iter()
+            .map(|pod| format!("{} {}", pod.meta.name, pod.spec.containers[0].image))
+            .collect();
+        images.sort();
+        images
+    }
+
+    /// What was done, with revisions by number.
+    fn told(&self) -> String {
+        let mut told: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+        let mut revisions: Vec<_> = self.revisions.iter().collect();
+        revisions.sort_by_key(|revision| revision.meta.creation);
+        for (n, revision) in revisions.iter().enumerate() {
+            told = told.replace(&*revision.meta.name, &format!("revision {n}"));
+        }
+        told
+    }
+}
+
+fn ready(mut pod: Pod) -> Pod {
+    let status = json!({ "status": { "phase": "Running",
+        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": T0.to_string() }] } });
+    pod.status = object::<Pod>(&status).status;
+    pod
+}
+
+#[track_caller]
+fn check(world: &World, golden: &Expect) {
+    golden.assert_eq(&world.told());
+}
+
+#[test]
+fn pods_come_one_after_another() {
+    let mut world = World::new(set(2, &json!({})));
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 0
+        create db-0
+          SuccessfulCreate: Create Pod db-0 in StatefulSet db successful
+        status
+        status
+        create db-1
+          SuccessfulCreate: Create Pod db-1 in StatefulSet db successful
+        status
+        status
+        status
+    "#]],
+    );
+    let status = &world.set.status;
+    assert_eq!((status.replicas, status.ready_replicas, status.current_replicas), (2, 2, 2));
+    assert_eq!((status.updated_replicas, status.available_replicas), (2, 2));
+    assert_eq!(
+        (&status.current_revision, status.collision_count),
+        (&status.update_revision, Some(0))
+    );
+    let seen = world.seen();
+    assert!(plan(&seen, T0).is_nothing() && status_is_silent(&seen));
+}
+
+fn status_is_silent(seen: &Seen) -> bool {
+    status(seen, &Outcomes::default(), T0).is_nothing()
+}
+
+#[test]
+fn a_pod_is_made_with_its_identity() {
+    let mut world = World::new(set(1, &with_claims(&Value::Null)));
+    world.set.spec.ordinals =
+        object::<StatefulSet>(&json!({ "spec": { "ordinals": { "start": 7 } } })).spec.ordinals;
+    let plan = plan(&world.seen(), T0);
+    let bodies: Vec<String> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Create(create) => String::from_utf8_lossy(&create.body).into_owned() + "\n",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    expect![[r#"
+        {"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"db-774477d5b4","namespace":"ns","labels":{"app":"db","controller.kubernetes.io/hash":"774477d5b4"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set","controller":true,"blockOwnerDeletion":true}]},"data":{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"db"}},"spec":{"containers":[{"image":"one","name":"c","resources":{}}]}}}},"revision":1}
+        {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"labels":{"app":"db"},"name":"data-db-7","namespace":"ns"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{}},"status":{}}
+        {"apiVersion":"v1","kind":"Pod","metadata":{"name":"db-7","generateName":"db-","namespace":"ns","labels":{"app":"db","apps.kubernetes.io/pod-index":"7","controller-revision-hash":"db-774477d5b4","statefulset.kubernetes.io/pod-name":"db-7"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set","controller":true,"blockOwnerDeletion":true}]},"spec":{"containers":[{"image":"one","name":"c"}],"hostname":"db-7","subdomain":"dbs","volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data-db-7"}}]}}
+    "#]].assert_eq(&bodies.concat());
+    world.settle();
+    assert_eq!(world.images(), ["db-7 one"]);
+}
+
+#[test]
+fn an_update_goes_from_the_last_to_the_first_and_back_again() {
+    let mut world = World::settled(set(3, &json!({})));
+    world.roll("two");
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 1
+        delete db-2
+          SuccessfulDelete: Delete Pod db-2 in StatefulSet db successful
+        status
+        create db-2
+          SuccessfulCreate: Create Pod db-2 in StatefulSet db successful
+        status
+        status
+        delete db-1
+          SuccessfulDelete: Delete Pod db-1 in StatefulSet db successful
+        status
+        create db-1
+          SuccessfulCreate: Create Pod db-1 in StatefulSet db successful
+        status
+        status
+        delete db-0
+          SuccessfulDelete: Delete Pod db-0 in StatefulSet db successful
+        status
+        create db-0
+          SuccessfulCreate: Create Pod db-0 in StatefulSet db successful
+        status
+        status
+        status
+    "#]],
+    );
+    world.roll("one");
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        rewrite revision 0
+        delete db-2
+          SuccessfulDelete: Delete Pod db-2 in StatefulSet db successful
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn a_partition_keeps_the_first_pods_as_they_were() {
+    let mut world = World::settled(set(3, &json!({})));
+    let two = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 2 } } } });
+    world.set.spec.update_strategy = object::<StatefulSet>(&two).spec.update_strategy;
+    world.roll("two");
+    world.settle();
+    assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 two"]);
+    assert_ne!(world.set.status.current_revision, world.set.status.update_revision);
+    // One that is lost comes back as it was.
+    world.pod("db-1").meta.deletion = Some(T0);
+    world.settle();
+    assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 two"]);
+}
+
+#[test]
+fn as_many_may_be_unavailable_as_is_said() {
+    let rolling =
+        json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } } });
+    let mut world = World::settled(set(5, &rolling));
+    world.roll("two");
+    world.pass();
+    let ending: Vec<_> =
+        world.pods.iter().filter(|p| p.meta.deleting()).map(|p| &*p.meta.name).collect();
+    assert_eq!(ending, ["db-3", "db-4"]);
+    assert_eq!(world.set.status.current_replicas, 3);
+    world.pass();
+    assert_eq!(world.pods.iter().filter(|p| p.meta.deleting()).count(), 2);
+}
+
+#[test]
+fn all_at_once_means_so() {
+    let mut world = World::settled(set(3, &parallel()));
+    assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 one"]);
+    world.roll("bad");
+    world.pass();
+    world.kubelets();
+    world.pass();
+    world.pod("db-2").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
+    // The budget is spent on a pod that never starts: only its replacement helps, and costs nothing.
+    world.story.clear();
+    world.roll("good");
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 2
+        delete db-2
+          SuccessfulDelete: Delete Pod db-2 in StatefulSet db successful
+        status
+    "#]],
+    );
+    world.settle();
+    assert_eq!(world.images(), ["db-0 good", "db-1 good", "db-2 good"]);
+    world.change(|set| set.spec.replicas = Some(1));
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        delete db-2
+          SuccessfulDelete: Delete Pod db-2 in StatefulSet db successful
+        delete db-1
+          SuccessfulDelete: Delete Pod db-1 in StatefulSet db successful
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn a_smaller_set_loses_its_last_pods_one_by_one() {
+    let mut world = World::settled(set(3, &json!({})));
+    world.change(|set| set.spec.replicas = Some(1));
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        delete db-2
+          SuccessfulDelete: Delete Pod db-2 in StatefulSet db successful
+        status
+        status
+        delete db-1
+          SuccessfulDelete: Delete Pod db-1 in StatefulSet db successful
+        status
+        status
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn pods_that_ended_are_made_anew() {
+    for phase in ["Failed", "Succeeded"] {
+        let mut world = World::settled(set(2, &json!({})));
+        let uid = world.pod("db-0").meta.uid.clone();
+        world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": phase } })).status;
+        world.settle();
+        assert_eq!(world.images(), ["db-0 one", "db-1 one"]);
+        assert_ne!(world.pod("db-0").meta.uid, uid);
+    }
+}
+
+#[test]
+fn claims_come_before_pods_and_what_fails_is_told() {
+    let mut world = World::new(set(1, &with_claims(&Value::Null)));
+    world.refused = "data-db";
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 0
+          FailedCreate: Create Claim data-db-0 for Pod db-0 in StatefulSet db failed error: no room
+          FailedCreate: Create Pod db-0 in StatefulSet db failed error: failed to create PVC data-db-0: no room
+        status
+    "#]],
+    );
+    world.refused = "nobody";
+    world.settle();
+    assert_eq!(world.images(), ["db-0 one"]);
+    // A pod cannot start without a claim that somebody deleted.
+    world.claims.clear();
+    world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create data-db-0
+          SuccessfulCreate: Create Claim data-db-0 Pod db-0 in StatefulSet db success
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn a_claim_on_its_way_out_is_waited_for() {
+    let mut world = World::settled(set(1, &with_claims(&Value::Null)));
+    world.pods.clear();
+    world.claims[0].meta.deletion = Some(T0);
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+          FailedCreate: Create Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn claims_are_owned_as_the_policy_says() {
+    let owners = |world: &World| -> Vec<String> {
+        let owners = |claim: &PersistentVolumeClaim| {
+            claim
+                .meta
+                .owners
+                .iter()
+                .map(|owner| format!("{}/{}", owner.kind, owner.name))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        world.claims.iter().map(|claim| format!("{}: {}", claim.meta.name, owners(claim))).collect()
+    };
+    for (deleted, scaled, all, in_range, condemned) in [
+        ("Retain", "Retain", 2, "", Some("")),
+        ("Delete", "Retain", 2, "StatefulSet/db", Some("StatefulSet/db")),
+        ("Retain", "Delete", 2, "", None),
+        ("Delete", "Delete", 2, "StatefulSet/db", None),
+    ] {
+        let policy = json!({ "whenDeleted": deleted, "whenScaled": scaled });
+        let mut world = World::settled(set(all, &with_claims(&policy)));
+        assert_eq!(
+            owners(&world),
+            [format!("data-db-0: {in_range}"), format!("data-db-1: {in_range}")]
+        );
+        world.change(|set| set.spec.replicas = Some(1));
+        world.settle();
+        let mut wanted = vec![format!("data-db-0: {in_range}")];
+        wanted.extend(condemned.map(|owner| format!("data-db-1: {owner}")));
+        assert_eq!(owners(&world), wanted, "{deleted}, {scaled}");
+        world.change(|set| set.spec.replicas = Some(2));
+        world.settle();
+        assert_eq!(owners(&world).len(), 2);
+    }
+}
+
+#[test]
+fn a_claim_of_an_earlier_pod_holds_up_the_next() {
+    let policy = json!({ "whenDeleted": "Retain", "whenScaled": "Delete" });
+    let mut world = World::settled(set(1, &with_claims(&policy)));
+    let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "before", "controller": true }] } });
+    world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
+    world.pods.clear();
+    world.pass();
+    assert!(world.pods.is_empty());
+    world.claims.clear();
+    world.settle();
+    assert_eq!(world.images(), ["db-0 one"]);
+}
+
+#[test]
+fn somebody_elses_claim_is_left_alone() {
+    let policy = json!({ "whenDeleted": "Delete", "whenScaled": "Retain" });
+    let mut world = World::settled(set(1, &with_claims(&policy)));
+    let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true }] } });
+    world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
+    world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+          ConflictingController: PersistentVolumeClaim data-db-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn what_another_program_wrote_is_found_by_its_meaning() {
+    let mut world = World::settled(set(2, &json!({})));
+    let revision = &mut world.revisions[0];
+    let patch = json!({ "metadata": { "name": "db-0123" }, "revision": 4, "data": { "spec": { "template": {
+        "$patch": "replace", "metadata": { "creationTimestamp": null, "labels": { "app": "db" } },
+        "spec": { "containers": [{ "resources": {}, "name": "c", "image": "one" }] } } } } });
+    let written: ControllerRevision = object(&patch);
+    (revision.meta.name, revision.data, revision.revision) = (written.meta.name, written.data, 4);
+    for pod in &mut world.pods {
+        pod.meta.labels = pod.meta.labels.with(pods::REVISION_LABEL, "db-0123");
+    }
+    world.set.status.current_revision = "db-0123".into();
+    world.set.status.update_revision = "db-0123".into();
+    assert!(!world.pass(), "{}", world.told());
+    // Of a set that did not change the revision stays, whatever it holds.
+    world.revisions[0].data = Default::default();
+    assert!(!world.pass(), "{}", world.told());
+}
+
+#[test]
+fn a_name_that_is_taken_is_counted() {
+    let mut world = World::new(set(1, &json!({})));
+    world.pass();
+    let mut taken = world.revisions[0].clone();
+    taken.meta.owners = Box::default();
+    taken.meta.labels = Default::default();
+    taken.data = Default::default();
+    let mut world = World::new(set(1, &json!({})));
+    world.revisions.push(taken.clone());
+    world.settle();
+    assert_eq!(world.set.status.collision_count, Some(1));
+    assert_eq!(world.revisions.len(), 2);
+    assert_ne!(world.revisions[1].meta.name, taken.meta.name);
+}
+
+#[test]
+fn history_is_kept_as_long_as_asked() {
+    let mut world = World::settled(set(1, &json!({ "spec": { "revisionHistoryLimit": 2 } })));
+    for image in ["two", "three", "four", "five"] {
+        world.roll(image);
+        world.settle();
+    }
+    let numbers: Vec<_> = world.revisions.iter().map(|revision| revision.revision).collect();
+    assert_eq!(numbers, [3, 4, 5]);
+}
+
+#[test]
+fn pods_and_revisions_without_owner_are_adopted() {
+    let mut world = World::settled(set(2, &json!({})));
+    for pod in &mut world.pods {
+        pod.meta.owners = Box::default();
+    }
+    world.revisions[0].meta.owners = Box::default();
+    world.pod("db-1").meta.labels = crate::fixtures::label("app", "db");
+    world.story.clear();
+    world.settle();
+    check(
+        &world,
+        &expect![[r#"
+        patch revision 0
+        patch db-0
+        patch db-1
+        status
+        rewrite db-1
+          SuccessfulUpdate: Update Pod db-1 in StatefulSet db successful
+        delete db-1
+          SuccessfulDelete: Delete Pod db-1 in StatefulSet db successful
+        status
+        status
+        create db-1
+          SuccessfulCreate: Create Pod db-1 in StatefulSet db successful
+        status
+        status
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn pods_become_available_by_time() {
+    let mut world = World::new(set(2, &json!({ "spec": { "minReadySeconds": 30 } })));
+    world.pass();
+    world.kubelets();
+    world.now = at(10);
+    world.pass();
+    assert_eq!(world.pods.len(), 1);
+    let seen = world.seen();
+    let after = status(&seen, &Outcomes::default(), world.now);
+    assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
+    world.now = at(31);
+    world.pass();
+    assert_eq!(world.pods.len(), 2);
+}
+
+#[test]
+fn a_set_that_goes_leaves_its_pods_alone() {
+    let mut world = World::settled(set(2, &json!({})));
+    world.set.meta.deletion = Some(T0);
+    world.revisions.clear();
+    world.pods.pop();
+    world.story.clear();
+    world.pass();
+    assert_eq!(world.told(), "status\n");
+}
+
+/// A world in any state that a crash, a user or another controller might have left.
+fn any_world() -> impl Strategy<Value = World> {
+    let pod =
+        (0..7i32, 0..3u8, 0..5u8, proptest::bool::weighted(0.1), proptest::bool::weighted(0.2));
+    (
+        0..5i32,
+        proptest::bool::ANY,
+        0..3i32,
+        1..3i32,
+        proptest::collection::vec(pod, 0..6),
+        0..3usize,
+        proptest::sample::select(vec!["Retain", "Delete"]),
+        proptest::bool::ANY,
+    )
+        .prop_map(|(replicas, ordered, partition, unavailable, pods, images, scaled, claims)| {
+            let mut more = json!({ "spec": {
+                "podManagementPolicy": if ordered { "OrderedReady" } else { "Parallel" },
+                "updateStrategy": { "rollingUpdate": { "partition": partition, "maxUnavailable": unavailable } },
+            } });
+            if claims {
+                let policy = json!({ "whenDeleted": "Delete", "whenScaled": scaled });
+                json_patch_merge(&mut more, &with_claims(&policy));
+            }
+            let mut world = World::new(set(replicas, &more));
+            for image in ["zero", "two", "three"].into_iter().take(images) {
+                world.roll(image);
+                world.pass();
+            }
+            world.roll("one");
+            world.pass();
+            world.pods.clear();
+            for (ordinal, revision, phase, deleting, orphan) in pods {
+                scatter(&mut world, ordinal, revision, phase, deleting, orphan);
+            }
+            world.story.clear();
+            world
+        })
+}
+
+fn scatter(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: bool, orphan: bool) {
+    let name = identity::pod_name(&world.set, ordinal);
+    if world.pods.iter().any(|pod| *pod.meta.name == *name) {
+        return;
+    }
+    let revision = world.revisions[usize::from(revision) % world.revisions.len()].clone();
+    let template = revision.data.0.clone().unwrap();
+    let owner = owned_by(&world.set)[0].clone();
+    let body = identity::pod_json(&world.set, &template, &revision.meta.name, ordinal, &owner);
+    world.made("Pod", &serde_json::from_str(&body).unwrap());
+    let pod = world.pods.last_mut().unwrap();
+    if orphan {
+        pod.meta.owners = Box::default();
+    }
+    pod.meta.deletion = deleting.then_some(T0);
+    match ["Pending", "Running", "Ready", "Failed", "Succeeded"][usize::from(phase)] {
+        "Ready" => *pod = ready(pod.clone()),
+        phase => pod.status.phase = phase.into(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn from_any_start_it_ends_as_it_should(start in any_world()) {
+        let mut world = start;
+        world.settle();
+        let (start, replicas) = (identity::start(&world.set), identity::replicas(&world.set));
+        let partition = world.set.spec.update_strategy.rolling_update.as_ref().unwrap().partition.unwrap();
+        let mut names: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
+        names.sort();
+        let wanted: Vec<_> = (start..start + replicas).map(|n| format!("db-{n}")).collect();
+        prop_assert_eq!(names, wanted);
+        for pod in &world.pods {
+            prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
+            if identity::ordinal(pod).unwrap() >= partition {
+                prop_assert_eq!(&*pod.spec.containers[0].image, "one");
+                prop_assert_eq!(pods::revision_of(pod), &*world.set.status.update_revision);
+            }
+        }
+        prop_assert!(!world.pass(), "{}", world.told());
+        prop_assert_eq!(world.set.status.ready_replicas, replicas);
+    }
+
+    #[test]
+    fn in_order_no_pod_comes_before_those_before_it(start in any_world()) {
+        let mut world = start;
+        prop_assume!(world.seen().is_ordered());
+        for _ in 0..60 {
+            let before: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.clone()).collect();
+            let available = |world: &World, n: i32| {
+                let name = identity::pod_name(&world.set, n);
+                world.pods.iter().any(|pod| *pod.meta.name == *name && pods::is_ready(pod) && !pod.meta.deleting())
+            };
+            let moment = world.clone();
+            world.pass();
+            let made: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
+            prop_assert!(made.len() <= 1);
+            for pod in made {
+                let ordinal = identity::ordinal(pod).unwrap();
+                prop_assert!((0..ordinal).all(|n| available(&moment, n)), "{}", pod.meta.name);
+            }
+            world.kubelets();
+        }
+    }
+
+    #[test]
+    fn no_more_become_unavailable_than_may(start in any_world()) {
+        let mut world = start;
+        world.settle();
+        world.roll("next");
+        let max = super::budget::max_unavailable(&world.set);
+        for _ in 0..60 {
+            world.pass();
+            let there = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
+            let missing = identity::replicas(&world.set) - i32::try_from(there).unwrap();
+            prop_assert!(missing <= max, "{missing} of {max}: {}", world.told());
+            world.kubelets();
+        }
+    }
+}

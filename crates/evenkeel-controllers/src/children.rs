@@ -1,0 +1,74 @@
+//! Which owners a change of a child concerns.
+
+use crate::owned::resolve;
+use evenkeel_api::{Meta, View};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    plan::Key,
+};
+
+/// Names the owners: the child's own, before and after; for one that nobody controls, those that may adopt it, which
+/// `could_take` tells. Of an update that changes neither hands nor labels the owner hears only if it `matters`.
+pub(crate) fn on_child<O: View, C: View>(
+    owners: &Cache<O>,
+    event: &CacheEvent<C>,
+    could_take: impl Fn(&O, &C) -> bool,
+    matters: impl Fn(&C, &C) -> bool,
+    mut enqueue: impl FnMut(Key),
+) {
+    match event {
+        CacheEvent::Added { object: child, .. } => {
+            if !enqueue_owner(owners, child.meta(), &mut enqueue) {
+                enqueue_takers(owners, &**child, could_take, enqueue);
+            }
+        }
+        CacheEvent::Updated { old, new } => {
+            let (before, after) = (old.meta(), new.meta());
+            if before.resource_version == after.resource_version {
+                return;
+            }
+            let changed_hands = before.controller() != after.controller();
+            if changed_hands {
+                enqueue_owner(owners, before, &mut enqueue);
+            }
+            let relabelled = before.labels != after.labels;
+            if after.controller().is_some() {
+                if changed_hands || relabelled || matters(old, new) {
+                    enqueue_owner(owners, after, &mut enqueue);
+                }
+            } else if changed_hands || relabelled {
+                enqueue_takers(owners, &**new, could_take, enqueue);
+            }
+        }
+        // Nobody misses a child that nobody had.
+        CacheEvent::Deleted(child) => {
+            enqueue_owner(owners, child.meta(), &mut enqueue);
+        }
+    }
+}
+
+/// Whether the child has a controller, of whichever kind.
+fn enqueue_owner<O: View>(owners: &Cache<O>, child: &Meta, enqueue: &mut impl FnMut(Key)) -> bool {
+    let Some(controller) = child.controller() else { return false };
+    if let Some(owner) = resolve(owners, &child.namespace, controller) {
+        enqueue(Key::of(owner.meta()));
+    }
+    true
+}
+
+fn enqueue_takers<O: View, C: View>(
+    owners: &Cache<O>,
+    child: &C,
+    could_take: impl Fn(&O, &C) -> bool,
+    mut enqueue: impl FnMut(Key),
+) {
+    let meta = child.meta();
+    if meta.labels.is_empty() || meta.deleting() {
+        return;
+    }
+    let takers = owners.namespace(&meta.namespace);
+    takers
+        .iter()
+        .filter(|owner| could_take(owner, child))
+        .for_each(|owner| enqueue(Key::of(owner.meta())));
+}
