@@ -1,4 +1,5 @@
-//! Where the processor's time goes.
+//! Where the processor's time goes. Stacks are walked by the tables of the program itself (framehop): the C library's own way
+//! does not get past a signal's handler in a static program.
 
 use super::{
     file, plain,
