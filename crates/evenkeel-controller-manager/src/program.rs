@@ -10,7 +10,8 @@ use crate::{
 use anyhow::{Context, Result};
 use evenkeel_component::{
     connection::Connection,
-    features, logging,
+    features,
+    logging::{self, Log},
     metrics::{self, Exposition, RunningControllers},
     serving::{self, Described, Pages},
     version,
@@ -22,9 +23,10 @@ use evenkeel_runtime::{
     lease::{self, Candidacy, Candidate},
     manager::{Group, Manager, shutdown_signal},
     serve::Routes,
+    tasks::Tasks,
 };
 use prometheus::Registry;
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, sync::Arc, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
@@ -49,7 +51,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
         Ok(options) => options,
         Err(code) => return code,
     };
-    logging::start(&options.logging);
+    let log = logging::start(&options.logging);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
@@ -63,30 +65,25 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     if planned {
         return runtime.block_on(plan::run(options)).unwrap_or_else(|error| failed(&error));
     }
-    match runtime.block_on(run(options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+    let ended = runtime.block_on(run(options, &log));
+    if let Err(error) = &ended {
+        failed(error);
     }
+    log.flush();
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    tracing::error!("{error:#}");
-    #[expect(
-        clippy::print_stderr,
-        reason = "the log may not have started yet, and a user must see why it ended"
-    )]
-    {
-        eprintln!("Error: {error:#}");
-    }
+    tracing::error!(error = format!("{error:#}"), "command failed");
     ExitCode::FAILURE
 }
 
-async fn run(options: Options) -> Result<()> {
-    for warning in &options.warnings {
-        tracing::warn!("{warning}");
-    }
+async fn run(options: Options, log: &Log) -> Result<()> {
+    options::tell(&options, log);
     let chosen = controllers::chosen(&options);
     let (clock, registry) = (Clock::system(), Registry::new());
+    let around = Tasks::new();
+    log.keep_flushed(&around, &clock);
     metrics::register_process(&registry)?;
     metrics::register_build(&registry, options.gates.versions());
     options.gates.register(&registry)?;
@@ -109,7 +106,7 @@ async fn run(options: Options) -> Result<()> {
         let exposition = Exposition::new(&registry, METRICS, &options.metrics);
         exposition.follow(manager.health());
         let routes = exposition.routes(Routes::new());
-        let pages = pages(&options, &manager, &clock);
+        let pages = pages(&options, &manager, log, &clock);
         serving::add(&manager, NAME, &options.serving, routes, pages, &clock).await?;
     }
     if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
@@ -139,6 +136,8 @@ async fn run(options: Options) -> Result<()> {
         |running| async move { Ok(leader.run(&running).await?) },
     );
     manager.run(shutdown_signal()).await?;
+    around.token().cancel();
+    around.join().await;
     Ok(())
 }
 
@@ -150,7 +149,8 @@ fn gates(options: &Options) -> Gates {
 }
 
 /// What the program tells of itself on its secure port.
-fn pages(options: &Options, manager: &Manager, clock: &Clock) -> Pages {
+fn pages(options: &Options, manager: &Manager, log: &Log, clock: &Clock) -> Pages {
+    let log = log.clone();
     let on = |gate: &str| options.gates.enabled(gate);
     Pages {
         described: Described {
@@ -163,7 +163,7 @@ fn pages(options: &Options, manager: &Manager, clock: &Clock) -> Pages {
         flagz: on("ComponentFlagz").then(|| options::flagz(options).into_iter().collect()),
         statusz: on("ComponentStatusz"),
         profiling: options.profiling,
-        set_verbosity: None,
+        set_verbosity: Some(Arc::new(move |verbosity| log.set_verbosity(verbosity))),
         controllers: Some(manager.env().introspection.clone()),
     }
 }

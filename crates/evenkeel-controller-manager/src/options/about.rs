@@ -1,11 +1,12 @@
 //! The command line as a whole: what it asks for, the help text, and the version.
 
-use super::{Choice, NAME, Options, flags};
+use super::{Choice, NAME, Options, flags, flagz};
 use anyhow::Error;
 use clap::Command;
 use evenkeel_component::{
     features::{self, Versions},
     flags::{self, About, Asked},
+    logging::Log,
     options::TlsOptions,
     version,
 };
@@ -33,6 +34,18 @@ pub fn from_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Opt
         }
     };
     Options::check(given).map_err(|problems| refuse(&format!("{:#}", Error::from(problems))))
+}
+
+/// Tells the log what there is to say of what was given; all flags, too, where it tells more than usual.
+pub fn tell(options: &Options, log: &Log) {
+    if log.verbosity() > 0 {
+        for (name, value) in flagz(options) {
+            tracing::info!("FLAG: --{name}={value:?}");
+        }
+    }
+    for warning in &options.warnings {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// The flags for what writes man pages and completion scripts.

@@ -5,7 +5,7 @@ mod choice;
 mod configz;
 mod limits;
 
-pub use about::{command, from_arguments, help};
+pub use about::{command, from_arguments, help, tell};
 pub use choice::{Choice, Known, known};
 pub use configz::{configz, flagz};
 

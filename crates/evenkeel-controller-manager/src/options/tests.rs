@@ -135,3 +135,165 @@ fn controllers_are_chosen_by_name_alias_and_star() {
         Ok((vec!["deployment-controller", "job-controller", "token-cleaner-controller"], 1))
     );
 }
+
+/// Section, name, type and default of each flag that a help text shows.
+fn shown(help: &str) -> Vec<[String; 4]> {
+    let (mut section, mut flags) = (String::new(), Vec::new());
+    for line in help.lines() {
+        if let Some(name) = line.strip_suffix(" flags:") {
+            section = name.to_owned();
+        }
+        // Further lines of a flag's words begin further right.
+        let head = match (line.strip_prefix("      --"), line.trim_start().split_once(", --")) {
+            (Some(head), _) => head,
+            (None, Some((letter, head))) if letter.len() == 2 && line.starts_with("  -") => head,
+            _ => continue,
+        };
+        let (head, words) = head.split_once("   ").unwrap_or((head, ""));
+        let (name, kind) = head.split_once(' ').unwrap_or((head, "bool"));
+        let default = words.rsplit_once("(default ").and_then(|(_, rest)| rest.strip_suffix(')'));
+        flags.push([&section, name, kind, default.unwrap_or_default()].map(str::to_owned));
+    }
+    flags
+}
+
+#[test]
+fn the_help_text_shows_what_upstreams_does() {
+    let recorded = include_str!("../../data/flags.tsv").lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        [cells[0], cells[1], cells[2], cells[3]].map(str::to_owned)
+    });
+    let (ours, recorded) = (shown(&help()), recorded.collect::<Vec<_>>());
+    assert_eq!(ours, recorded);
+}
+
+#[test]
+fn every_flag_has_words_of_ours() {
+    for flag in flags().iter() {
+        assert!(!flag.words.is_empty(), "{}", flag.name);
+    }
+    let names: Vec<&str> = include_str!("../../data/words.tsv")
+        .lines()
+        .filter_map(|line| line.split_once('\t').map(|(name, _)| name))
+        .collect();
+    for name in &names {
+        assert!(flags().get(name).is_some(), "there is no flag {name}");
+    }
+}
+
+/// What kubeadm writes into `kube-controller-manager.yaml` for every cluster.
+const KUBEADM: [&str; 14] = [
+    "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
+    "--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf",
+    "--bind-address=127.0.0.1",
+    "--client-ca-file=/etc/kubernetes/pki/ca.crt",
+    "--cluster-name=kubernetes",
+    "--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt",
+    "--cluster-signing-key-file=/etc/kubernetes/pki/ca.key",
+    "--controllers=*,bootstrapsigner,tokencleaner",
+    "--kubeconfig=/etc/kubernetes/controller-manager.conf",
+    "--leader-elect=true",
+    "--requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
+    "--root-ca-file=/etc/kubernetes/pki/ca.crt",
+    "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+    "--use-service-account-credentials=true",
+];
+
+#[test]
+fn what_kubeadm_writes_is_taken() {
+    let variants: [&[&str]; 8] = [
+        &[],
+        // A pod network.
+        &[
+            "--allocate-node-cidrs=true",
+            "--cluster-cidr=10.244.0.0/16",
+            "--service-cluster-ip-range=10.96.0.0/12",
+        ],
+        // Two families.
+        &[
+            "--allocate-node-cidrs=true",
+            "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+            "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+            "--node-cidr-mask-size-ipv4=24",
+            "--node-cidr-mask-size-ipv6=64",
+        ],
+        // A cloud of its own.
+        &["--cloud-provider=external", "--configure-cloud-routes=false"],
+        // An external CA: nothing to sign with.
+        &["--cluster-signing-cert-file=", "--cluster-signing-key-file="],
+        // Feature gates of the cluster's configuration, and present names of controllers.
+        &["--feature-gates=MutablePVNodeAffinity=true", "--controllers=*,token-cleaner-controller"],
+        // Keys of other kinds and lifetimes (certificateValidityPeriod, encryptionAlgorithm).
+        &["--cluster-signing-duration=8760h0m0s"],
+        // extraArgs that are often given.
+        &[
+            "--bind-address=0.0.0.0",
+            "--profiling=false",
+            "--terminated-pod-gc-threshold=1000",
+            "--v=2",
+        ],
+    ];
+    for variant in variants {
+        let arguments: Vec<&str> = KUBEADM.iter().chain(variant).copied().collect();
+        let options = options(&arguments).unwrap_or_else(|error| panic!("{variant:?}: {error}"));
+        let controllers =
+            options.choice.enabled(known().iter().map(|known| (known.name, known.on_by_default)));
+        assert!(controllers.contains(&"token-cleaner-controller"), "{variant:?}");
+        assert!(options.client.own_credentials && options.leader.elect, "{variant:?}");
+        assert_eq!(options.root_ca.as_deref(), Some("/etc/kubernetes/pki/ca.crt"));
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_told_once() {
+    let warnings = options(&["--external-cloud-volume-plugin=a", "--node-sync-period=1s", "--v=2"])
+        .expect("valid")
+        .warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("Flag --node-sync-period has been deprecated"), "{warnings:?}");
+    assert!(warnings[1].starts_with("--external-cloud-volume-plugin is accepted"), "{warnings:?}");
+}
+
+#[test]
+fn flagz_is_upstreams_by_default() {
+    // Upstream was recorded with these on its command line.
+    let options = options(&["--v=1", "--kubeconfig=/nope"]).expect("valid");
+    let recorded: Vec<(String, String)> = include_str!("../../data/recorded-flagz.tsv")
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    assert_eq!(flagz(&options), recorded);
+}
+
+#[test]
+fn values_are_printed_as_upstream_was_recorded_to() {
+    for (given, printed) in [
+        ("--allow-metric-labels=metric1,label1=v1", "[\"metric1,label1=v1\"]"),
+        ("--bind-address=::1", "::1"),
+        ("--controller-start-interval=1500ms", "1.5s"),
+        ("--controllers=*,-job", "[*,-job]"),
+        ("--emulated-version=kube=1.37", "[kube=1.37]"),
+        (
+            "--feature-gates=kube:LoggingAlphaOptions=true,kube:GenericWorkload=true",
+            "kube:LoggingAlphaOptions=true,kube:GenericWorkload=true",
+        ),
+        ("--horizontal-pod-autoscaler-tolerance=1e-3", "0.001"),
+        ("--kube-api-burst=0x10", "16"),
+        ("--kube-api-content-type=a b", "a b"),
+        ("--kube-api-qps=1000000", "1e+06"),
+        ("--min-resync-period=90m", "1h30m0s"),
+        ("--node-eviction-rate=0.25", "0.25"),
+        ("--requestheader-allowed-names=\"a,b\",c", "[\"a,b\",c]"),
+        ("--secondary-node-eviction-rate=1e-7", "1e-07"),
+        ("--show-hidden-metrics-for-version=1.36", "1.36"),
+        ("--tls-curve-preferences=29,23", "[29,23]"),
+        ("--tls-sni-cert-key=a.crt,a.key:*.a.com,a.com", "[a.crt,a.key:*.a.com,a.com]"),
+        ("--vmodule=a=1,b*=2", "a=1,b*=2"),
+    ] {
+        let name = given.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let values = flagz(&options(&[given]).unwrap_or_else(|error| panic!("{given}: {error}")));
+        let value = values.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
+        assert_eq!(value, Some(printed), "{given}");
+    }
+}

@@ -1,0 +1,32 @@
+//! component-base's JSON format: `{"ts":…,"caller":"folder/file.rs:42","msg":"Message","v":0,"key":"value"}`.
+
+use super::{Line, fields::Value, short};
+use serde_json::json;
+use tracing::Level;
+
+/// The line, with its end.
+pub(super) fn line(line: &Line<'_>) -> String {
+    // Milliseconds with a fraction.
+    let time = line.time.as_nanosecond() as f64 / 1e6;
+    let caller = json!(format!("{}:{}", short(line.file, true), line.number));
+    let message = json!(line.fields.message);
+    let mut text = format!("{{\"ts\":{time},\"caller\":{caller},\"msg\":{message}");
+    if line.level != Level::ERROR {
+        text.push_str(&format!(",\"v\":{}", line.verbosity));
+    }
+    for (name, value) in &line.fields.values {
+        let value = match value {
+            Value::Text(value) => json!(value),
+            Value::Bool(value) => json!(value),
+            Value::Int(value) => i64::try_from(*value)
+                .map_or_else(|_| json!(value.to_string()), |value| json!(value)),
+            Value::Float(value) => json!(value),
+        };
+        // Names of the line itself stay its own.
+        let taken = matches!(*name, "ts" | "caller" | "msg" | "v");
+        let name = json!(if taken { format!("{name}_") } else { (*name).to_owned() });
+        text.push_str(&format!(",{name}:{value}"));
+    }
+    text.push_str("}\n");
+    text
+}

@@ -1,0 +1,113 @@
+//! How much is told, by whom, and in which files.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+
+/// How much is told; may be changed while the program runs.
+#[derive(Debug)]
+pub struct Levels {
+    verbosity: AtomicU32,
+    /// `--vmodule`: a pattern of a file's name, and how much it tells at least.
+    by_file: Vec<(String, u32)>,
+}
+
+/// What no verbosity shows.
+const NEVER: u32 = u32::MAX;
+
+impl Levels {
+    pub(super) fn new(verbosity: u32, by_file: Vec<(String, u32)>) -> Self {
+        Self { verbosity: AtomicU32::new(verbosity), by_file }
+    }
+
+    pub(super) fn verbosity(&self) -> u32 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, verbosity: u32) {
+        self.verbosity.store(verbosity, Ordering::Relaxed);
+    }
+
+    /// Whether an event, or a span, is told.
+    pub(super) fn tells(&self, metadata: &Metadata<'_>) -> bool {
+        let needed = verbosity_of(metadata);
+        if needed <= self.verbosity() {
+            return true;
+        }
+        let file = metadata.file().unwrap_or_default();
+        needed != NEVER
+            && self
+                .by_file
+                .iter()
+                .any(|(pattern, level)| needed <= *level && matches(pattern, file))
+    }
+
+    /// No event beyond this one is told.
+    pub(super) fn most(&self) -> LevelFilter {
+        let by_file = self.by_file.iter().map(|(_, level)| *level).max().unwrap_or_default();
+        match self.verbosity().max(by_file) {
+            0..=3 => LevelFilter::INFO,
+            4..=5 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// klog's level of an event.
+pub(super) fn verbosity_of(metadata: &Metadata<'_>) -> u32 {
+    let (target, level) = (metadata.target(), *metadata.level());
+    let ours = target.starts_with("evenkeel") || target == "kube_controller_manager";
+    // It warns with the whole answer when it cannot read one.
+    let tells_bodies = target.starts_with("kube_client::client");
+    match level {
+        Level::ERROR => 0,
+        Level::WARN if tells_bodies => NEVER,
+        Level::WARN => 0,
+        Level::INFO if ours => 0,
+        Level::DEBUG if ours => 4,
+        Level::TRACE if ours => 6,
+        Level::INFO if !tells_bodies => 6,
+        _ => NEVER,
+    }
+}
+
+/// Whether a file's name, without its ending, is like the pattern, in which `*` is any text and `?` any letter. A pattern
+/// with a slash is compared with as many folders as it has; a `mod.rs` goes by its folder's name.
+fn matches(pattern: &str, path: &str) -> bool {
+    let path = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).unwrap_or(path);
+    let depth = pattern.matches('/').count();
+    let start = path.rmatch_indices('/').nth(depth).map_or(0, |(at, _)| at + 1);
+    like(pattern.strip_suffix(".rs").unwrap_or(pattern).as_bytes(), &path.as_bytes()[start..])
+}
+
+fn like(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => {
+            like(rest, text) || (!text.is_empty() && like(pattern, &text[1..]))
+        }
+        ([b'?', rest @ ..], [_, text @ ..]) => like(rest, text),
+        ([letter, rest @ ..], [first, text @ ..]) => letter == first && like(rest, text),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn files_go_by_their_names() {
+        for (pattern, path, want) in [
+            ("plan", "crates/a/src/apps/deployment/plan.rs", true),
+            ("deployment/plan", "crates/a/src/apps/deployment/plan.rs", true),
+            ("deployment/*", "crates/a/src/apps/deployment/plan.rs", true),
+            ("deployment", "crates/a/src/apps/deployment/mod.rs", true),
+            ("depl*", "crates/a/src/apps/deployment/mod.rs", true),
+            ("deploymen?", "crates/a/src/apps/deployment/mod.rs", true),
+            ("plan", "crates/a/src/apps/deployment/planner.rs", false),
+            ("replicaset/plan", "crates/a/src/apps/deployment/plan.rs", false),
+        ] {
+            assert_eq!(matches(pattern, path), want, "{pattern} {path}");
+        }
+    }
+}

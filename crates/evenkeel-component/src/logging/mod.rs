@@ -1,0 +1,178 @@
+//! The log: one line an event, in klog's text format or as component-base's JSON, as upstream's programs write it.
+//!
+//! Levels of `tracing` are klog's so: errors `E`, warnings `W`, `info` is `-v=0`, `debug` is `-v=4`, `trace` is `-v=6`.
+//! Fields of the spans around an event are told with it, its own over theirs. Libraries tell their warnings, and what they
+//! call info from `-v=6` on; never more, because what comes next is headers and bodies, where secrets are.
+
+mod fields;
+mod json;
+mod level;
+mod sink;
+mod text;
+
+pub use level::Levels;
+
+use crate::options::{Format, LoggingOptions};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
+use fields::Fields;
+use sink::Sink;
+use std::{sync::Arc, time::Duration};
+use tracing::{
+    Event, Level, Metadata, Subscriber, level_filters::LevelFilter, span, subscriber::Interest,
+};
+use tracing_subscriber::{
+    layer::{Context, Layer, SubscriberExt},
+    registry::LookupSpan,
+    util::SubscriberInitExt,
+};
+
+/// A log that has started: what may still be changed, or has to be done, about it.
+#[derive(Debug, Clone)]
+pub struct Log {
+    levels: Arc<Levels>,
+    sink: Arc<Sink>,
+    flush: Duration,
+}
+
+/// Starts the log of this process. A second start (in a test) keeps the first one's.
+pub fn start(options: &LoggingOptions) -> Log {
+    let log = Log {
+        levels: Arc::new(Levels::new(options.verbosity, options.by_file.clone())),
+        sink: Arc::new(Sink::of_process(options.split, options.buffer)),
+        flush: options.flush,
+    };
+    let lines = Lines {
+        levels: log.levels.clone(),
+        sink: log.sink.clone(),
+        format: options.format,
+        clock: Clock::system(),
+        process: std::process::id(),
+    };
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+    log
+}
+
+impl Log {
+    /// How much is told.
+    pub fn verbosity(&self) -> u32 {
+        self.levels.verbosity()
+    }
+
+    /// Changes how much is told, at once and everywhere (`PUT /debug/flags/v`).
+    pub fn set_verbosity(&self, verbosity: u32) {
+        self.levels.set(verbosity);
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&self) {
+        self.sink.flush();
+    }
+
+    /// Writes out what is buffered, again and again for as long as these tasks run. Nothing is done without a buffer.
+    pub fn keep_flushed(&self, tasks: &Tasks, clock: &Clock) {
+        if !self.sink.is_buffered() || self.flush.is_zero() {
+            return;
+        }
+        let (log, clock) = (self.clone(), clock.clone());
+        tasks.spawn_until_cancelled("log", async move {
+            loop {
+                clock.sleep(log.flush).await;
+                log.flush();
+            }
+        });
+    }
+}
+
+/// What there is to tell of an event.
+struct Line<'a> {
+    time: Timestamp,
+    process: u32,
+    level: Level,
+    /// As klog counts.
+    verbosity: u32,
+    file: &'a str,
+    number: u32,
+    fields: &'a Fields,
+}
+
+/// Makes lines of events.
+struct Lines {
+    levels: Arc<Levels>,
+    sink: Arc<Sink>,
+    format: Format,
+    clock: Clock,
+    process: u32,
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.levels.tells(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.levels.tells(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.levels.most())
+    }
+
+    fn on_new_span(
+        &self,
+        attributes: &span::Attributes<'_>,
+        id: &span::Id,
+        context: Context<'_, S>,
+    ) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        span.extensions_mut().insert(fields);
+    }
+
+    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(fields) = span.extensions_mut().get_mut::<Fields>() {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(outer) = span.extensions().get::<Fields>() {
+                fields.add_outer(outer);
+            }
+        }
+        let metadata = event.metadata();
+        let line = Line {
+            time: self.clock.now(),
+            process: self.process,
+            level: *metadata.level(),
+            verbosity: level::verbosity_of(metadata),
+            file: metadata.file().unwrap_or("unknown"),
+            number: metadata.line().unwrap_or_default(),
+            fields: &fields,
+        };
+        let text = match self.format {
+            Format::Text => text::line(&line),
+            Format::Json => json::line(&line),
+        };
+        self.sink.write(line.level == Level::ERROR, &text);
+    }
+}
+
+/// The end of a path: the file, and the folder that it is in where that is wanted or the file alone says nothing.
+fn short(path: &str, with_folder: bool) -> &str {
+    let Some(slash) = path.rfind('/') else { return path };
+    let (folders, file) = (&path[..slash], &path[slash + 1..]);
+    if !with_folder && file != "mod.rs" {
+        return file;
+    }
+    folders.rfind('/').map_or(path, |slash| &path[slash + 1..])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use super::*;
+use std::{
+    io::Write,
+    sync::{Mutex, PoisonError},
+};
+
+/// A stream that a test can look into.
+#[derive(Clone, Default)]
+struct Stream(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+/// What `tell` says, with these options: on standard error and on standard output.
+fn told(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String) {
+    // Time stands still.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let _inside = runtime.enter();
+    let (errors, others) = (Stream::default(), Stream::default());
+    let split = options.split.then(|| Box::new(others.clone()) as Box<dyn Write + Send>);
+    let log = Log {
+        levels: Arc::new(Levels::new(options.verbosity, options.by_file.clone())),
+        sink: Arc::new(Sink::new(Box::new(errors.clone()), split, options.buffer)),
+        flush: options.flush,
+    };
+    let lines = Lines {
+        levels: log.levels.clone(),
+        sink: log.sink.clone(),
+        format: options.format,
+        clock: Clock::starting_at("2026-11-21T12:00:00.00025Z".parse().expect("a time")),
+        process: 321,
+    };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || tell(&log));
+    (errors.text(), others.text())
+}
+
+fn speak(_: &Log) {
+    tracing::info!(target: "evenkeel", pods = 3, name = "a \"b\"", "Scaled");
+    tracing::debug!(target: "evenkeel", "decided");
+    tracing::warn!(target: "evenkeel", slow = true, "Slow");
+    let outer =
+        tracing::info_span!(target: "evenkeel", "reconcile", controller = "job", name = "outer");
+    outer.in_scope(|| {
+        let error = std::io::Error::other("line 1\nline 2");
+        tracing::error!(target: "evenkeel", error = %error, name = "inner", "Failed");
+    });
+}
+
+/// Lines without their numbers in the file.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let line = match line.split_once("tests.rs:") {
+            Some((before, after)) => {
+                let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{before}tests.rs:N{after}")
+            }
+            None => line.to_owned(),
+        };
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn text_is_klogs() {
+    let (errors, _) = told(&LoggingOptions::default(), speak);
+    assert_eq!(
+        without_numbers(&errors),
+        "I1121 12:00:00.000250     321 tests.rs:N] \"Scaled\" pods=3 name=\"a \\\"b\\\"\"\n\
+         W1121 12:00:00.000250     321 tests.rs:N] \"Slow\" slow=true\n\
+         E1121 12:00:00.000250     321 tests.rs:N] \"Failed\" err=<\n\tline 1\n\tline 2\n > name=\"inner\" controller=\"job\"\n"
+    );
+}
+
+#[test]
+fn json_is_component_bases() {
+    let options =
+        LoggingOptions { format: Format::Json, verbosity: 4, ..LoggingOptions::default() };
+    let (errors, _) = told(&options, speak);
+    assert_eq!(
+        without_numbers(&errors),
+        "{\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"Scaled\",\"v\":0,\"pods\":3,\"name\":\"a \\\"b\\\"\"}\n\
+         {\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"decided\",\"v\":4}\n\
+         {\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"Slow\",\"v\":0,\"slow\":true}\n\
+         {\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"Failed\",\"err\":\"line 1\\nline 2\",\"name\":\"inner\",\"controller\":\"job\"}\n"
+    );
+}
+
+#[test]
+fn how_much_is_told_can_be_changed_while_it_runs() {
+    let say = || tracing::debug!(target: "evenkeel", "decided");
+    let (errors, _) = told(&LoggingOptions::default(), |log| {
+        say();
+        log.set_verbosity(4);
+        assert_eq!(log.verbosity(), 4);
+        say();
+        log.set_verbosity(0);
+        say();
+    });
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn one_file_can_tell_more() {
+    let say = |_: &Log| tracing::trace!(target: "evenkeel", "sent");
+    let by_file = |pattern: &str| LoggingOptions {
+        by_file: vec![(pattern.to_owned(), 6)],
+        ..LoggingOptions::default()
+    };
+    assert_eq!(told(&by_file("test*"), say).0.lines().count(), 1);
+    assert_eq!(told(&by_file("other"), say).0, "");
+}
+
+#[test]
+fn streams_can_be_split_and_buffered() {
+    let options = LoggingOptions { split: true, buffer: 4096, ..LoggingOptions::default() };
+    let (errors, others) = (Stream::default(), Stream::default());
+    let sink = Sink::new(Box::new(errors.clone()), Some(Box::new(others.clone())), options.buffer);
+    sink.write(false, "one\n");
+    sink.write(true, "two\n");
+    assert_eq!((errors.text().as_str(), others.text().as_str()), ("two\n", ""));
+    sink.flush();
+    assert_eq!(others.text(), "one\n");
+    let (errors, others) = told(&LoggingOptions { buffer: 0, ..options }, speak);
+    assert!(errors.contains("Failed") && !errors.contains("Slow"), "{errors}");
+    assert!(others.contains("Slow") && !others.contains("Failed"), "{others}");
+}
+
+/// Libraries print requests and answers when asked for more; there are tokens and Secrets in them.
+#[test]
+fn what_libraries_know_of_bodies_is_never_told() {
+    let options = LoggingOptions { verbosity: 10, ..LoggingOptions::default() };
+    let (errors, _) = told(&options, |_| {
+        tracing::warn!(target: "kube_client::client", "{{\"data\": secret}}, cannot be read");
+        tracing::debug!(target: "h2::codec", "frame with a token");
+        tracing::trace!(target: "hyper::proto", "bytes");
+        tracing::info!(target: "hyper::proto", "told");
+        tracing::warn!(target: "kube_client::config", "told");
+    });
+    assert_eq!(errors.lines().count(), 2, "{errors}");
+    assert!(errors.lines().all(|line| line.contains("told")), "{errors}");
+}
