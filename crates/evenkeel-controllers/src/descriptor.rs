@@ -194,6 +194,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::legacy_token_cleaner::DESCRIPTOR,
         core::namespace::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
+        core::pod_gc::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         core::resource_quota::DESCRIPTOR,
@@ -201,7 +202,9 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::service_account::DESCRIPTOR,
         core::service_account_token::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,
+        core::taint_eviction::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,
+        core::ttl::DESCRIPTOR,
     ]
 }
 

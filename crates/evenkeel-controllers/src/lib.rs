@@ -11,6 +11,7 @@ pub mod options;
 mod children;
 mod claim;
 mod conditions;
+mod disruption;
 #[cfg(test)]
 mod fixtures;
 mod owned;

@@ -48,6 +48,8 @@ pub struct Options {
     pub legacy_token_cleaner: core::legacy_token_cleaner::Options,
     /// Of the namespace controller.
     pub namespace: core::namespace::Options,
+    /// Of the collector of pods.
+    pub pod_gc: core::pod_gc::Options,
     /// Of the replicaset controller.
     pub replicaset: apps::replicaset::Options,
     /// Of the replicationcontroller controller.
@@ -74,6 +76,7 @@ impl Options {
             job: batch::job::Options::read(flags),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
             namespace: core::namespace::Options::read(flags),
+            pod_gc: core::pod_gc::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),
             resource_quota: core::resource_quota::Options::read(flags),

@@ -86,7 +86,7 @@ cases! {
     ];
     malformed: [annotations_of_controllers_are_not_trusted, selectors_that_overlap_do_no_harm];
     namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
-    nodes: [taints_follow_conditions];
+    nodes: [taints_follow_conditions, that_are_tainted_or_lost_lose_their_pods];
     quotas: [
         count_what_there_is,
         are_filled_and_told,

@@ -1,0 +1,258 @@
+//! Which pods go.
+
+use crate::{
+    disruption::{Why, marked},
+    pods::is_terminal,
+    wire,
+};
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::{Node, Pod},
+};
+use evenkeel_runtime::plan::{Delete, Plan};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// How long a node must have been missed before its pods go.
+const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
+
+const ORPHANED: Why = Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+
+/// All that there is.
+pub(super) struct Seen {
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) nodes: Vec<Arc<Node>>,
+}
+
+/// A pod that goes.
+pub(super) struct Doomed {
+    pub(super) pod: Arc<Pod>,
+    /// As the metrics name it.
+    pub(super) reason: &'static str,
+    pub(super) plan: Plan,
+}
+
+/// Nodes that pods name and that are not there, each with since when it is missed.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine(BTreeMap<Box<str>, Timestamp>);
+
+impl Quarantine {
+    /// Notes which nodes are missed now, and gives those that have been for long enough.
+    pub(super) fn missed(&mut self, seen: &Seen, now: Timestamp) -> Vec<Box<str>> {
+        let there: BTreeSet<&str> = seen.nodes.iter().map(|node| &*node.meta.name).collect();
+        let named = seen.pods.iter().map(|pod| &*pod.spec.node_name);
+        let missing: BTreeSet<&str> =
+            named.filter(|name| !name.is_empty() && !there.contains(name)).collect();
+        self.0.retain(|name, _| missing.contains(&**name));
+        for name in missing {
+            self.0.entry(name.into()).or_insert(now);
+        }
+        let long = self.0.iter().filter(|(_, since)| now.duration_since(**since) >= QUARANTINE);
+        long.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// The pods that go, each once, in upstream's order: of those that have ended what is over the threshold (0 or less: none),
+/// what is stuck on nodes out of service, what was on nodes that are lost, what never had a node.
+pub(super) fn plan(
+    seen: &Seen,
+    lost: &BTreeSet<Box<str>>,
+    threshold: i64,
+    now: Timestamp,
+) -> Vec<Doomed> {
+    let nodes: BTreeMap<&str, &Node> =
+        seen.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
+    let mut taken = BTreeSet::new();
+    let mut doomed = Vec::new();
+    let mut take = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
+        if !taken.insert(pod.meta.uid.clone()) {
+            return;
+        }
+        let mut plan = Plan::nothing();
+        if let Some(patch) = marked(pod, why.filter(|_| !is_terminal(pod)), true, now) {
+            plan.push(patch);
+        }
+        plan.push(Delete { grace_seconds: Some(0), ..Delete::new(wire::target(&**pod)) });
+        doomed.push(Doomed { pod: pod.clone(), reason, plan });
+    };
+    for pod in superfluous(&seen.pods, threshold) {
+        take(pod, "terminated", None);
+    }
+    let stuck = seen.pods.iter().filter(|pod| {
+        let node = nodes.get(&*pod.spec.node_name);
+        pod.meta.deleting() && node.is_some_and(|node| is_out_of_service(node))
+    });
+    for pod in in_order(stuck.collect()) {
+        take(pod, "out-of-service", None);
+    }
+    for pod in seen.pods.iter().filter(|pod| lost.contains(&pod.spec.node_name)) {
+        take(pod, "orphaned", Some(ORPHANED));
+    }
+    for pod in seen.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
+        take(pod, "unscheduled", None);
+    }
+    doomed
+}
+
+/// The oldest of those that have ended, as many as are over the threshold.
+fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
+    let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
+    let has_ended =
+        |pod: &&Arc<Pod>| !matches!(&*pod.status.phase, "Pending" | "Running" | "Unknown");
+    let ended: Vec<&Arc<Pod>> = pods.iter().filter(has_ended).collect();
+    if threshold == 0 || ended.len() <= threshold {
+        return Vec::new();
+    }
+    let over = ended.len() - threshold;
+    let mut ended = in_order(ended);
+    ended.truncate(over);
+    ended
+}
+
+/// Those that were evicted first, since nobody counts on them, then by age.
+fn in_order(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
+    let evicted = |pod: &Pod| &*pod.status.phase == "Failed" && &*pod.status.reason == "Evicted";
+    pods.sort_by(|a, b| {
+        let key = |pod: &Pod| (!evicted(pod), pod.meta.creation);
+        key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
+    });
+    pods
+}
+
+fn is_out_of_service(node: &Node) -> bool {
+    let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
+    ready.is_none_or(|ready| &*ready.status != "True")
+        && node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, meta, pod};
+    use evenkeel_api::views::{NodeCondition, Taint};
+    use evenkeel_runtime::plan::{Action, lint};
+    use proptest::prelude::*;
+
+    fn on(name: &str, node: &str, phase: &str) -> Pod {
+        let mut pod = pod(name, None);
+        pod.spec.node_name = node.into();
+        pod.status.phase = phase.into();
+        pod
+    }
+
+    fn deleting(mut pod: Pod) -> Pod {
+        pod.meta.deletion = Some(T0);
+        pod
+    }
+
+    fn node(name: &str, ready: &str, taints: &[&str]) -> Arc<Node> {
+        let mut node = Node { meta: meta(name), ..Node::default() };
+        node.status.conditions = Box::new([NodeCondition {
+            type_: "Ready".into(),
+            status: ready.into(),
+            ..NodeCondition::default()
+        }]);
+        let taint = |key: &&str| Taint { key: (*key).into(), ..Taint::default() };
+        node.spec.taints = taints.iter().map(taint).collect();
+        Arc::new(node)
+    }
+
+    fn seen(pods: Vec<Pod>, nodes: Vec<Arc<Node>>) -> Seen {
+        Seen { pods: pods.into_iter().map(Arc::new).collect(), nodes }
+    }
+
+    /// Names and reasons of the pods that go.
+    fn gone(seen: &Seen, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
+        let lost = lost.iter().map(|name| (*name).into()).collect();
+        let doomed = plan(seen, &lost, threshold, T0);
+        assert!(doomed.iter().all(|doomed| lint(&doomed.plan).is_empty()));
+        doomed.iter().map(|doomed| (doomed.pod.meta.name.to_string(), doomed.reason)).collect()
+    }
+
+    #[test]
+    fn of_those_that_have_ended_the_evicted_and_the_oldest_go() {
+        let mut pods =
+            vec![on("c", "n", "Succeeded"), on("b", "n", "Failed"), on("r", "n", "Running")];
+        let mut old = on("o", "n", "Succeeded");
+        old.meta.creation = Some(at(-5));
+        let mut evicted = on("e", "n", "Failed");
+        evicted.status.reason = "Evicted".into();
+        pods.extend([old, evicted]);
+        let seen = seen(pods, vec![node("n", "True", &[])]);
+        let names = |threshold| {
+            gone(&seen, &[], threshold).into_iter().map(|(name, _)| name).collect::<String>()
+        };
+        assert_eq!(names(4), "");
+        assert_eq!(names(3), "e");
+        assert_eq!(names(1), "eob");
+        assert_eq!(names(0), "");
+        assert_eq!(names(-1), "");
+    }
+
+    #[test]
+    fn what_nobody_else_deletes() {
+        let nodes = vec![
+            node("well", "True", &[OUT_OF_SERVICE]),
+            node("down", "Unknown", &[]),
+            node("out", "False", &[OUT_OF_SERVICE]),
+        ];
+        let pods = vec![
+            deleting(on("a", "well", "Running")),
+            deleting(on("b", "down", "Running")),
+            deleting(on("c", "out", "Running")),
+            on("d", "out", "Running"),
+            on("e", "lost", "Running"),
+            on("f", "", "Pending"),
+            deleting(on("g", "", "Pending")),
+            deleting(on("h", "lost", "Succeeded")),
+        ];
+        let want =
+            [("c", "out-of-service"), ("e", "orphaned"), ("h", "orphaned"), ("g", "unscheduled")];
+        let want: Vec<_> = want.map(|(name, reason)| (name.to_owned(), reason)).into();
+        assert_eq!(gone(&seen(pods, nodes), &["lost"], 100), want);
+    }
+
+    #[test]
+    fn a_pod_that_runs_fails_first_and_one_that_has_ended_does_not() {
+        let seen = seen(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
+        let doomed = plan(&seen, &BTreeSet::from(["lost".into()]), 0, T0);
+        let [Action::Patch(patch), Action::Delete(delete)] = &doomed[0].plan.actions[..] else {
+            panic!("{:?}", doomed[0].plan)
+        };
+        let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
+        assert_eq!(body["status"]["phase"], "Failed");
+        assert_eq!(body["status"]["conditions"][0]["reason"], "DeletionByPodGC");
+        assert_eq!(delete.grace_seconds, Some(0));
+        assert!(matches!(&doomed[1].plan.actions[..], [Action::Delete(_)]));
+    }
+
+    #[test]
+    fn a_node_is_missed_for_a_while_before_it_is_lost() {
+        let mut quarantine = Quarantine::default();
+        let lost = seen(vec![on("a", "n", "Running")], Vec::new());
+        let back = seen(vec![on("a", "n", "Running")], vec![node("n", "True", &[])]);
+        assert!(quarantine.missed(&lost, at(0)).is_empty());
+        assert!(quarantine.missed(&lost, at(39)).is_empty());
+        assert_eq!(quarantine.missed(&lost, at(40)), ["n".into()]);
+        assert!(quarantine.missed(&back, at(41)).is_empty());
+        assert!(quarantine.missed(&lost, at(42)).is_empty(), "it begins anew");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn exactly_the_threshold_stays(ended in 0usize..30, running in 0usize..10, threshold in 1i64..30) {
+            let done = (0..ended).map(|n| on(&format!("e{n}"), "n", "Succeeded"));
+            let busy = (0..running).map(|n| on(&format!("r{n}"), "n", "Running"));
+            let seen = seen(done.chain(busy).collect(), vec![node("n", "True", &[])]);
+            let gone = gone(&seen, &[], threshold);
+            prop_assert_eq!(gone.len(), ended.saturating_sub(usize::try_from(threshold).unwrap()));
+            prop_assert!(gone.iter().all(|(name, _)| name.starts_with('e')));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Takes pods off nodes whose taints they do not bear, or no longer.
+//!
+//! Upstream: `pkg/controller/tainteviction`.
+
+mod plan;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Node, Pod, Taint},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    metrics,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use plan::{Pending, Seen, Verdict};
+use prometheus::{Histogram, HistogramOpts, IntCounter};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Workers of upstream's controller; no flag changes them.
+const WORKERS: usize = 8;
+
+/// Upstream's bounds.
+const SECONDS: [f64; 12] =
+    [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
+
+/// The controller of evictions by taint.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "taint-eviction-controller",
+    queue: "noexec_taint_pod",
+    client: "taint-eviction-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
+    let on_node = pods.index("node", |pod, key| {
+        if !pod.spec.node_name.is_empty() {
+            key(&pod.spec.node_name);
+        }
+    });
+    let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
+    let opts = HistogramOpts::new("taint_eviction_controller_pod_deletion_duration_seconds", help)
+        .buckets(SECONDS.to_vec());
+    let late = Histogram::with_opts(opts).expect("name and buckets are constants that are allowed");
+    let deletions = IntCounter::new(
+        "taint_eviction_controller_pod_deletions_total",
+        "Total number of Pods deleted by TaintEvictionController since its start.",
+    )
+    .expect("the name is a valid literal");
+    let planner = Evictions {
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        pending: Mutex::default(),
+        late: metrics::register(&context.registry, late),
+        deletions: metrics::register(&context.registry, deletions),
+    };
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
+            if let CacheEvent::Updated { old, new } = event
+                && old.spec.node_name == new.spec.node_name
+                && old.spec.tolerations == new.spec.tolerations
+            {
+                return;
+            }
+            let pod = event.object();
+            if !pod.spec.node_name.is_empty() {
+                enqueue.add(Key::of(&pod.meta));
+            }
+        })
+        .watches(&nodes, move |event, enqueue| {
+            for pod in pods_of(event, &on_node) {
+                enqueue.add(Key::of(&pod.meta));
+            }
+        })
+        .workers(WORKERS);
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+/// The pods that an event of their node may concern.
+fn pods_of(event: &CacheEvent<Node>, on_node: &Index<Pod>) -> Vec<Arc<Pod>> {
+    let concerns = match event {
+        CacheEvent::Added { object, .. } => plan::evicting(&object.spec.taints).next().is_some(),
+        CacheEvent::Updated { old, new } => {
+            plan::evicting(&old.spec.taints).ne(plan::evicting(&new.spec.taints))
+        }
+        CacheEvent::Deleted(_) => false,
+    };
+    if concerns { on_node.get(&event.object().meta.name) } else { Vec::new() }
+}
+
+struct Evictions {
+    pods: Cache<Pod>,
+    nodes: Cache<Node>,
+    /// Pods that go at some time, each with when.
+    pending: Mutex<HashMap<Key, Pending>>,
+    late: Histogram,
+    deletions: IntCounter,
+}
+
+impl Evictions {
+    fn pending(&self) -> MutexGuard<'_, HashMap<Key, Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Planner for Evictions {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let pending = self.pending().get(key).copied();
+        let pod = self.pods.get(&key.namespace, &key.name);
+        if pod.is_none() && pending.is_none() {
+            return None;
+        }
+        let taints: Option<Box<[Taint]>> = pod.as_ref().and_then(|pod| {
+            let node = self.nodes.get("", &pod.spec.node_name)?;
+            Some(plan::evicting(&node.spec.taints).cloned().collect())
+        });
+        Some(Seen { key: key.clone(), pod, taints, pending })
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        let verdict = plan::verdict(seen, now);
+        match verdict {
+            // Whoever goes is forgotten once it does.
+            Verdict::Wait(pending) | Verdict::Evict(pending) => {
+                self.pending().insert(seen.key.clone(), pending);
+            }
+            Verdict::Stay => drop(self.pending().remove(&seen.key)),
+        }
+        plan::plan(seen, verdict, now)
+    }
+
+    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, plan::verdict(seen, now), now)
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        if let Verdict::Evict(pending) = plan::verdict(seen, now)
+            && outcomes.first_error().is_none()
+        {
+            self.pending().remove(&seen.key);
+            self.deletions.inc();
+            self.late.observe(now.duration_since(pending.due).as_secs_f64());
+        }
+        Plan::nothing()
+    }
+}

@@ -1,0 +1,110 @@
+//! How long, by the cluster's size.
+
+use crate::wire;
+use evenkeel_api::views::Node;
+use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
+use serde_json::json;
+
+const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
+
+/// From and to how many nodes each time holds; steps overlap, so that a cluster at a boundary does not swing.
+const STEPS: [(usize, usize, u32); 5] =
+    [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
+
+/// How large the cluster is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    nodes: usize,
+    step: usize,
+}
+
+impl Size {
+    /// There is one node more. Whether that changes the time.
+    pub(super) fn grow(&mut self) -> bool {
+        self.nodes += 1;
+        let more = self.nodes > STEPS[self.step].1;
+        self.step += usize::from(more);
+        more
+    }
+
+    /// There is one node less. Whether that changes the time.
+    pub(super) fn shrink(&mut self) -> bool {
+        self.nodes = self.nodes.saturating_sub(1);
+        let less = self.nodes < STEPS[self.step].0;
+        self.step -= usize::from(less);
+        less
+    }
+
+    fn seconds(self) -> u32 {
+        STEPS[self.step].2
+    }
+}
+
+/// Annotates the node, where it does not say so yet.
+pub(super) fn plan(node: &Node, size: Size) -> Plan {
+    let mut plan = Plan::nothing();
+    let told = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());
+    if told != Some(i64::from(size.seconds())) {
+        let body = json!({"metadata": {"annotations": {ANNOTATION: size.seconds().to_string()}}});
+        plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body.to_string()));
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{label, meta};
+    use evenkeel_api::Meta;
+    use proptest::prelude::*;
+
+    fn sized(nodes: usize) -> Size {
+        let mut size = Size::default();
+        for _ in 0..nodes {
+            size.grow();
+        }
+        size
+    }
+
+    #[test]
+    fn times_by_size_with_room_at_the_boundaries() {
+        for (nodes, seconds) in
+            [(0, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1001, 60), (2000, 60), (2001, 300)]
+        {
+            assert_eq!(sized(nodes).seconds(), seconds, "{nodes}");
+        }
+        let mut size = sized(101);
+        for _ in 0..11 {
+            assert_eq!(size.seconds(), 15);
+            assert!(!size.shrink());
+        }
+        assert!(size.shrink());
+        assert_eq!((size.nodes, size.seconds()), (89, 0));
+    }
+
+    #[test]
+    fn nothing_is_written_that_is_so_already() {
+        let node = |told: &str| Node {
+            meta: Meta { annotations: label(ANNOTATION, told), ..meta("n") },
+            ..Node::default()
+        };
+        assert!(plan(&node("0"), sized(3)).is_nothing());
+        for told in ["15", "x", ""] {
+            assert_eq!(plan(&node(told), sized(3)).actions.len(), 1, "{told:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_step_always_holds_the_size(changes in proptest::collection::vec(any::<bool>(), 0..3000)) {
+            let mut size = sized(400);
+            for grows in changes {
+                if grows { size.grow(); } else { size.shrink(); }
+                let (least, most, _) = STEPS[size.step];
+                prop_assert!((least..=most).contains(&size.nodes));
+            }
+        }
+    }
+}

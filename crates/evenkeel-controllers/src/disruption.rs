@@ -1,0 +1,91 @@
+//! Pods that are taken away tell why (KEP-3329).
+
+use crate::wire;
+use evenkeel_api::{
+    time::{Timestamp, seconds},
+    views::Pod,
+};
+use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
+use serde_json::{Value, json};
+
+const CONDITION: &str = "DisruptionTarget";
+
+/// Why a pod is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Why {
+    /// In one word.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) message: &'static str,
+}
+
+/// The patch after which the pod tells why it goes, and has failed if that is asked for and it has not ended; `None` when
+/// it says so already. Where the patch fails, nothing after it is done.
+pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -> Option<Patch> {
+    let mut status = json!({});
+    if fails && !crate::pods::is_terminal(pod) {
+        status["phase"] = json!("Failed");
+        status["observedGeneration"] = json!(pod.meta.generation);
+    }
+    if let Some(condition) = why.and_then(|why| condition(pod, why, now)) {
+        status["conditions"] = json!([condition]);
+    }
+    if status.as_object().is_none_or(serde_json::Map::is_empty) {
+        return None;
+    }
+    let body = json!({"metadata": {"uid": &*pod.meta.uid}, "status": status});
+    Some(Patch {
+        subresource: "status",
+        on_error: OnError::SkipRest,
+        ..Patch::new(wire::target(pod), PatchForm::Strategic, body.to_string())
+    })
+}
+
+fn condition(pod: &Pod, why: Why, now: Timestamp) -> Option<Value> {
+    let before = pod.status.conditions.iter().find(|condition| &*condition.type_ == CONDITION);
+    let holds = before.filter(|before| &*before.status == "True");
+    if holds.is_some_and(|held| &*held.reason == why.reason && &*held.message == why.message) {
+        return None;
+    }
+    let since = holds.and_then(|held| held.last_transition_time).unwrap_or(now);
+    Some(json!({
+        "type": CONDITION, "status": "True", "reason": why.reason, "message": why.message,
+        "lastTransitionTime": seconds(since), "observedGeneration": pod.meta.generation,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, pod};
+    use evenkeel_api::views::PodCondition;
+
+    const WHY: Why = Why { reason: "Because", message: "of it" };
+
+    fn body(patch: &Patch) -> Value {
+        serde_json::from_slice(&patch.body).expect("JSON")
+    }
+
+    #[test]
+    fn a_pod_tells_once_why_it_goes() {
+        let mut pod = pod("a", Some(T0));
+        let patch = marked(&pod, Some(WHY), false, T0).expect("it does not say so yet");
+        let told = &body(&patch)["status"];
+        assert_eq!(told["conditions"][0]["reason"], "Because");
+        assert!(told["phase"].is_null());
+        pod.status.conditions = Box::new([PodCondition {
+            type_: CONDITION.into(),
+            status: "True".into(),
+            reason: "Because".into(),
+            message: "of it".into(),
+            ..PodCondition::default()
+        }]);
+        assert_eq!(marked(&pod, Some(WHY), false, T0), None);
+        assert_eq!(
+            body(&marked(&pod, Some(WHY), true, T0).expect("not failed"))["status"]["phase"],
+            "Failed"
+        );
+        pod.status.phase = "Succeeded".into();
+        assert_eq!(marked(&pod, None, true, T0), None);
+    }
+}
