@@ -22,6 +22,6 @@ mod verbs;
 
 pub use api::Clock;
 pub use auth::User;
-pub use serve::{Body, BuildError, Builder, ServeError, Server, Service};
+pub use serve::{Body, BuildError, Builder, ServeError, Server, Service, UncheckedError};
 pub use status::StatusError;
 pub use store::OpenError;

@@ -4,6 +4,7 @@ mod body;
 mod pki;
 mod service;
 mod tls;
+mod unchecked;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use rand::rngs::StdRng;
 pub use body::Body;
 pub use service::Service;
 pub use tls::ServeError;
+pub use unchecked::UncheckedError;
 
 use crate::api::{Api, Clock};
 use crate::auth::{Accounts, Authenticator, Rules, User};

@@ -64,7 +64,14 @@ impl Inspect for Shared {
         let place = self.queue.place(&key);
         let state = self.key_state(&key, place, &now);
         let exists = preview.is_some();
-        let Preview { description, would, requeue } = preview.unwrap_or_default();
+        let Preview { description, mut would, untold, requeue } = preview.unwrap_or_default();
+        let last = self.history.last(&key);
+        if untold {
+            if place == Place::default() && last.is_none() {
+                return None;
+            }
+            would.push("not known before it is done".to_owned());
+        }
         let mut waits = self.waits(&key, place, state.failures, &now);
         if place.due.is_none()
             && let Some(time) = requeue
@@ -80,7 +87,7 @@ impl Inspect for Shared {
             would,
             waits,
             queue: self.started.load(Ordering::Relaxed).then_some(state),
-            last: self.history.last(&key),
+            last,
             children: description.children,
         })
     }

@@ -35,6 +35,7 @@ impl<P: Planner> Reconcile for Planned<P> {
             description: self.planner.describe(&seen, now),
             would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
             requeue: sooner(plan.requeue, after.requeue),
+            untold: false,
         })
     }
 }

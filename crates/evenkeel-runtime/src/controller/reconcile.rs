@@ -119,6 +119,8 @@ pub(super) struct Preview {
     pub(super) description: Description,
     /// Actions, one a line.
     pub(super) would: Vec<String>,
+    /// It does not say what it does with an object.
+    pub(super) untold: bool,
     /// When it would be planned again.
     pub(super) requeue: Option<Duration>,
 }
@@ -159,13 +161,10 @@ where
 
     fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
         let Some(explain) = &self.explain else {
-            return Some(Preview {
-                would: vec!["reconcile it (what that does is not known before)".to_owned()],
-                ..Preview::default()
-            });
+            return Some(Preview { untold: true, ..Preview::default() });
         };
         let (description, would) = explain(key, now)?;
-        Some(Preview { description, would, requeue: None })
+        Some(Preview { description, would, ..Preview::default() })
     }
 }
 

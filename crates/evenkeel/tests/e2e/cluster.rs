@@ -2,12 +2,15 @@
 
 use base64::prelude::*;
 use bytes::Bytes;
+use evenkeel_apiserver::Server;
 use evenkeel_cloud::ip_pool::IpPool;
 use evenkeel_runtime::{
     client::{ApiError, Client},
     clock::Clock,
+    introspect::Introspection,
 };
 use http::Request;
+use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{
     sync::{
@@ -34,19 +37,35 @@ pub(crate) struct Cluster {
     clock: Clock,
     pace: Pace,
     namespaces: AtomicU32,
-    etcd: Option<Client>,
+    past: Option<Past>,
+    inside: Option<Inside>,
     cloud: Option<Arc<IpPool>>,
+}
+
+/// A way past the API server's checks.
+enum Past {
+    Etcd(Client),
+    Embedded(Server),
+}
+
+/// What is seen of controllers that nobody else keeps busy.
+pub(crate) struct Inside {
+    /// What they are at.
+    pub(crate) introspection: Introspection,
+    /// What they count.
+    pub(crate) registry: Registry,
 }
 
 impl Cluster {
     /// A cluster that is reached through this client.
     pub(crate) fn new(client: Client, clock: Clock, pace: Pace) -> Self {
-        Self { client, clock, pace, namespaces: AtomicU32::new(1), etcd: None, cloud: None }
+        let namespaces = AtomicU32::new(1);
+        Self { client, clock, pace, namespaces, past: None, inside: None, cloud: None }
     }
 
     /// The same with the etcd that stands behind the API server.
     pub(crate) fn with_etcd(self, etcd: Client) -> Self {
-        Self { etcd: Some(etcd), ..self }
+        Self { past: Some(Past::Etcd(etcd)), ..self }
     }
 
     /// The same with this cloud.
@@ -59,9 +78,32 @@ impl Cluster {
         self.cloud.as_ref().expect("a cluster with a cloud")
     }
 
-    /// Writes an object past the API server.
+    /// The same with the embedded server that it is, and its controllers, seen from inside.
+    pub(crate) fn embedded(self, server: Server, inside: Inside) -> Self {
+        Self { past: Some(Past::Embedded(server)), inside: Some(inside), ..self }
+    }
+
+    /// The controllers seen from inside, where they have nothing to do but with this case.
+    pub(crate) fn inside(&self) -> Option<&Inside> {
+        self.inside.as_ref()
+    }
+
+    /// Writes an object past the API server's checks; `key` is as in etcd: `deployments/default/web`.
     pub(crate) async fn store(&self, key: &str, object: &Value) {
-        let etcd = self.etcd.as_ref().expect("a cluster with etcd");
+        let etcd = match self.past.as_ref().expect("a way past the API server") {
+            Past::Etcd(etcd) => etcd,
+            Past::Embedded(server) => {
+                let resource = match key.split('/').next().unwrap_or_default() {
+                    "controllers" => "replicationcontrollers",
+                    "minions" => "nodes",
+                    "services" => "services",
+                    other => other,
+                };
+                let version = object["apiVersion"].as_str().expect("an apiVersion");
+                server.put_unchecked(version, resource, object).await.expect("stored");
+                return;
+            }
+        };
         let [key, value] = [format!("/registry/{key}"), object.to_string()]
             .map(|text| BASE64_STANDARD.encode(text));
         let request = Request::post("/v3/kv/put")

@@ -2,7 +2,7 @@
 
 use crate::{
     cloud,
-    cluster::{Cluster, Pace},
+    cluster::{Cluster, Inside, Pace},
 };
 use evenkeel::plane::{Plane, PlaneOptions};
 use evenkeel_apiserver::Server;
@@ -30,7 +30,16 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
-    let cluster = Cluster::new(client, clock, PACE).with_cloud(cloud);
+    let inside =
+        Inside { introspection: plane.introspection().clone(), registry: plane.registry().clone() };
+    let cluster =
+        Cluster::new(client, clock, PACE).with_cloud(cloud).embedded(server.clone(), inside);
     case(&cluster).await;
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
+}
+
+/// Not among the cases: on a server that is shared, it would be in the way of others.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_bad_objects_harm_nobody() {
+    run(|cluster| Box::pin(crate::hostile::a_hundred_bad_objects_harm_nobody(cluster))).await;
 }

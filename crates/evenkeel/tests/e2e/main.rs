@@ -10,6 +10,7 @@ mod deployment;
 mod embedded;
 mod explain;
 mod garbage;
+mod hostile;
 mod jobs;
 mod kubeadm;
 mod malformed;
@@ -84,7 +85,11 @@ cases! {
         go_when_their_time_has_come,
         that_are_gone_let_go_of_their_pods,
     ];
-    malformed: [annotations_of_controllers_are_not_trusted, selectors_that_overlap_do_no_harm];
+    malformed: [
+        annotations_of_controllers_are_not_trusted,
+        selectors_that_overlap_do_no_harm,
+        stored_objects_that_no_server_admits,
+    ];
     namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
     nodes: [taints_follow_conditions, that_are_tainted_or_lost_lose_their_pods];
     quotas: [
@@ -108,13 +113,7 @@ cases! {
 }
 
 /// Cases for which the embedded server lacks what they are about; each says what.
-const ON_UPSTREAM_ONLY: &[Case] = &[
-    Case {
-        name: "custom::resources_own_and_are_owned",
-        run: |cluster| Box::pin(custom::resources_own_and_are_owned(cluster)),
-    },
-    Case {
-        name: "malformed::stored_objects_that_no_server_admits",
-        run: |cluster| Box::pin(malformed::stored_objects_that_no_server_admits(cluster)),
-    },
-];
+const ON_UPSTREAM_ONLY: &[Case] = &[Case {
+    name: "custom::resources_own_and_are_owned",
+    run: |cluster| Box::pin(custom::resources_own_and_are_owned(cluster)),
+}];

@@ -50,7 +50,7 @@ pub(crate) async fn selectors_that_overlap_do_no_harm(cluster: &Cluster) {
     assert_eq!(namespace.list("pods").await.len(), 8, "nobody takes what another controls");
 }
 
-/// Written past the API server, as by an older or a careless one; there is no way past the embedded server.
+/// Written past the API server's checks, as by an older or a careless one.
 pub(crate) async fn stored_objects_that_no_server_admits(cluster: &Cluster) {
     let namespace = cluster.namespace("malformed").await;
     let owner = namespace.create("configmaps", json!({"metadata": {"name": "owner"}})).await;

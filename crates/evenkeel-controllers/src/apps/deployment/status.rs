@@ -15,6 +15,9 @@ use evenkeel_runtime::plan::{Failure, Note, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
+/// After so many names that were taken, it is no chance: something changes ReplicaSets as they are made, so that none ever has
+/// the deployment's template. Going on would make one after another without end.
+const MOST_COLLISIONS: i32 = 20;
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The reason of a rollout that is stuck.
@@ -62,12 +65,13 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     if failure.namespace_terminating {
         return plan;
     }
-    if failure.is_already_exists() {
+    let collisions = deployment.status.collision_count.unwrap_or(0);
+    if failure.is_already_exists() && collisions < MOST_COLLISIONS {
         // A set of that name that the cache does not hold yet may well be the deployment's own.
         let Some(rival) = &pass.seen.rival else { return plan };
         let own = rival.meta.controlled_by(&deployment.meta.uid);
         if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
-            status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+            status.collision_count = Some(collisions.saturating_add(1));
             plan.push(update(deployment, &status, None));
         }
         return plan;

@@ -544,6 +544,14 @@ fn a_name_that_is_taken_calls_for_another() {
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
     assert_ne!(super::seen::new_name(&world.deployment), name);
+    // Twenty are no chance any more: something changes what is made.
+    world.deployment.status.collision_count = Some(20);
+    world.sets[0].meta = crate::fixtures::meta(&super::seen::new_name(&world.deployment));
+    for action in status(&world.seen(), &taken, T0).actions {
+        world.apply(&action);
+    }
+    assert_eq!(world.deployment.status.collision_count, Some(20));
+    assert!(world.condition("Progressing").starts_with("False ReplicaSetCreateError"));
 }
 
 #[test]

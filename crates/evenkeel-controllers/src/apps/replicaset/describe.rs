@@ -1,7 +1,7 @@
 //! What a set's decision looked at, in words.
 
 use super::{
-    plan::Seen,
+    plan::{Seen, unusable},
     set::{REPLICA_FAILURE, Set},
 };
 use crate::{pods, wire, words};
@@ -25,8 +25,8 @@ pub(crate) fn describe<S: Set>(seen: &Seen<S>, now: Timestamp) -> Description {
     }
     if set.meta().deleting() {
         told.waits("it is being deleted: pods are neither made nor deleted any more");
-    } else if set.template().labels.is_empty() {
-        told.waits("its template has no labels: no pods can be made from it");
+    } else if let Some(why) = unusable(set) {
+        told.waits(why);
     }
     let min_ready_seconds = set.min_ready_seconds();
     let unavailable =

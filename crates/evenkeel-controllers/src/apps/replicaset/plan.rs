@@ -73,7 +73,7 @@ pub(crate) fn plan<S: Set>(seen: &Seen<S>, now: Timestamp) -> Plan {
     }
     let (have, want) = (seen.pods.owned.len(), wanted(set));
     match balance(seen) {
-        Ordering::Less if set.template().labels.is_empty() => {}
+        Ordering::Less if unusable(set).is_some() => {}
         Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST))),
         Ordering::Equal => {}
         Ordering::Greater => {
@@ -81,6 +81,19 @@ pub(crate) fn plan<S: Set>(seen: &Seen<S>, now: Timestamp) -> Plan {
         }
     }
     plan
+}
+
+/// Why no pods can be made from the set's template, if so: they would not be its own, and it would make them for ever. The
+/// API server admits no such set.
+pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
+    let labels = &set.template().labels;
+    if labels.is_empty() {
+        Some("unable to create pods, no labels")
+    } else if !set.matches(labels) {
+        Some("unable to create pods, the selector does not match the template's labels")
+    } else {
+        None
+    }
 }
 
 fn create<S: Set>(set: &S, target: &Target, count: usize) -> Create {

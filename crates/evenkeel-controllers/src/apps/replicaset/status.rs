@@ -1,7 +1,7 @@
 //! The status of a set: counts of its pods, and whether making or deleting them failed.
 
 use super::{
-    plan::{Seen, balance},
+    plan::{Seen, balance, unusable},
     set::{Counts, REPLICA_FAILURE, Set, has_all},
 };
 use crate::{conditions::Condition, pods, wire};
@@ -39,8 +39,8 @@ fn failure<'a, S: Set>(seen: &Seen<S>, outcomes: &'a Outcomes) -> Option<Cow<'a,
         return None;
     }
     let too_few = balance(seen) == Ordering::Less;
-    if too_few && seen.set.template().labels.is_empty() {
-        return Some("unable to create pods, no labels".into());
+    if too_few && let Some(why) = unusable(&*seen.set) {
+        return Some(why.into());
     }
     let managed = outcomes.0.iter().skip(seen.pods.n_actions());
     let mut errors = managed.filter_map(|outcome| outcome.error.as_ref());

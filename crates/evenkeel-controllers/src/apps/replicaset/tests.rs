@@ -413,3 +413,16 @@ fn pods_doubled_up_on_a_node_go_first() {
     let related = [on("a", "lonely"), on("z", "crowded"), on("y", "crowded")];
     assert_eq!(&*crate::victims::choose(&pods, &related, 1, at(5))[0].meta.name, "z");
 }
+
+#[test]
+fn no_pods_are_made_that_would_not_be_its_own() {
+    let mut set = set(3);
+    set.spec.selector =
+        object::<ReplicaSet>(&json!({"spec": {"selector": {"matchLabels": {"app": "nobody"}}}}))
+            .spec
+            .selector;
+    let seen = see(set, Vec::new());
+    assert_eq!(plan(&seen, T0), Plan::nothing());
+    let told = lines(&status(&seen, &Outcomes::default(), T0));
+    assert!(told.contains("the selector does not match the template's labels"), "{told}");
+}

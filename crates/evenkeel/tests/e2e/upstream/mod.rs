@@ -8,6 +8,7 @@ mod takeover;
 use crate::{
     CASES, Case, ON_UPSTREAM_ONLY, cloud,
     cluster::{Cluster, Pace},
+    hostile,
 };
 use credentials::Credentials;
 use evenkeel::plane::{Plane, PlaneOptions};
@@ -96,6 +97,9 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     failed.extend(
         outcomes.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name.to_owned()),
     );
+    if !passes("hostile", hostile::a_hundred_bad_objects_harm_nobody(&cluster)).await {
+        failed.push("hostile".to_owned());
+    }
     if !passes("outage", outage::is_survived(&cluster, &mut programs)).await {
         failed.push("outage".to_owned());
     }
