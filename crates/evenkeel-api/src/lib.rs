@@ -4,6 +4,7 @@
 //! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.
 
 pub mod condition;
+pub mod cron;
 mod decode;
 pub mod duration;
 pub mod hash;

@@ -57,10 +57,6 @@ impl Template {
     /// Reads a template from its JSON.
     pub fn from_json_value(template: &Value) -> Self {
         let meta = &template["metadata"];
-        let strings = |value: &Value| -> StrMap {
-            let entries = value.as_object().into_iter().flatten();
-            entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
-        };
         let finalizers = meta["finalizers"]
             .as_array()
             .into_iter()
@@ -203,6 +199,12 @@ impl Template {
     }
 }
 
+/// A map of strings.
+fn strings(value: &Value) -> StrMap {
+    let entries = value.as_object().into_iter().flatten();
+    entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
+}
+
 fn labels_but_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| *key != HASH_LABEL)
 }
@@ -236,37 +238,66 @@ pub(crate) fn push_json(body: &mut String, text: &str) {
     }
 }
 
-impl Field for Template {
-    const SHAPE: Shape = Shape::Named("k8s.io.api.core.v1.PodTemplateSpec");
-    /// Pieces of one message, put behind one another, are that message.
-    type Partial = (Self, Vec<u8>);
+/// A `JobTemplateSpec`: what Jobs are made from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobTemplate {
+    /// `metadata.labels`.
+    pub labels: StrMap,
+    /// `metadata.annotations`.
+    pub annotations: StrMap,
+    /// `spec`, canonical JSON.
+    pub spec: Arc<str>,
+}
 
-    fn absent() -> Self {
-        Self::default()
-    }
-
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|template| Self::from_json_value(&template))
-    }
-
-    fn open(self) -> Self::Partial {
-        (self, Vec::new())
-    }
-
-    fn merge(
-        (_, bytes): &mut Self::Partial,
-        wire: Wire,
-        reader: &mut Reader<'_>,
-    ) -> Result<(), WireError> {
-        bytes.extend_from_slice(reader.expect_bytes(wire)?);
-        Ok(())
-    }
-
-    fn close((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
-        if bytes.is_empty() {
-            return Ok(earlier);
+impl JobTemplate {
+    fn from_json_value(template: &Value) -> Self {
+        Self {
+            labels: strings(&template["metadata"]["labels"]),
+            annotations: strings(&template["metadata"]["annotations"]),
+            spec: canonical("k8s.io.api.batch.v1.JobSpec", &template["spec"]).into(),
         }
-        let template = crate::protobuf::to_json("k8s.io.api.core.v1.PodTemplateSpec", &bytes)?;
-        Ok(Self::from_json_value(&template))
     }
 }
+
+/// What is kept of a message that is passed on as JSON.
+macro_rules! kept_as_json {
+    ($type:ty, $message:literal) => {
+        impl Field for $type {
+            const SHAPE: Shape = Shape::Named($message);
+            /// Pieces of one message, put behind one another, are that message.
+            type Partial = (Self, Vec<u8>);
+
+            fn absent() -> Self {
+                Self::default()
+            }
+
+            fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Value::deserialize(deserializer).map(|template| Self::from_json_value(&template))
+            }
+
+            fn open(self) -> Self::Partial {
+                (self, Vec::new())
+            }
+
+            fn merge(
+                (_, bytes): &mut Self::Partial,
+                wire: Wire,
+                reader: &mut Reader<'_>,
+            ) -> Result<(), WireError> {
+                bytes.extend_from_slice(reader.expect_bytes(wire)?);
+                Ok(())
+            }
+
+            fn close((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
+                if bytes.is_empty() {
+                    return Ok(earlier);
+                }
+                let template = crate::protobuf::to_json($message, &bytes)?;
+                Ok(Self::from_json_value(&template))
+            }
+        }
+    };
+}
+
+kept_as_json!(Template, "k8s.io.api.core.v1.PodTemplateSpec");
+kept_as_json!(JobTemplate, "k8s.io.api.batch.v1.JobTemplateSpec");

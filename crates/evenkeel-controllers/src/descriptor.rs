@@ -187,6 +187,7 @@ impl ControllerContext {
 /// All controllers, in the order of their names.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
+        batch::cron_job::DESCRIPTOR,
         apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,

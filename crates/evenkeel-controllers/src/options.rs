@@ -36,6 +36,8 @@ pub trait Flags {
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
+    /// Of the cronjob controller.
+    pub cron_job: batch::cron_job::Options,
     /// Of the daemonset controller.
     pub daemonset: apps::daemonset::Options,
     /// Of the deployment controller.
@@ -70,6 +72,7 @@ impl Options {
     /// What the flags say.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
+            cron_job: batch::cron_job::Options::read(flags),
             daemonset: apps::daemonset::Options::read(flags),
             deployment: apps::deployment::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),

@@ -36,6 +36,8 @@ message! {
         uid: Box<str> = 4 "uid",
         /// Its version.
         api_version: Box<str> = 5 "apiVersion",
+        /// Which version of it.
+        resource_version: Box<str> = 6 "resourceVersion",
         /// Which part of it.
         field_path: Box<str> = 7 "fieldPath",
     }

@@ -7,6 +7,7 @@ mod affinity;
 mod config;
 mod container;
 mod controller_revision;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
@@ -39,6 +40,7 @@ pub use container::{
     ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe, ResourceRequirements,
 };
 pub use controller_revision::ControllerRevision;
+pub use cron_job::{CronJob, CronJobSpec, CronJobStatus};
 pub use daemon_set::{
     DaemonSet, DaemonSetCondition, DaemonSetSpec, DaemonSetStatus, DaemonSetUpdateStrategy,
     RollingUpdateDaemonSet,

@@ -6,7 +6,6 @@ mod autoscaling;
 mod binding;
 mod builtin;
 mod conditions;
-mod cron;
 mod defaults;
 mod eviction;
 mod jobs;

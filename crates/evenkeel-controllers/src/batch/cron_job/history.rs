@@ -1,0 +1,31 @@
+//! How many Jobs that have ended are kept.
+
+use crate::batch::job;
+use evenkeel_api::views::{CronJob, Job};
+use std::{cmp::Ordering, sync::Arc};
+
+/// The Jobs that are too many, oldest first: of those that succeeded and those that failed each has its limit.
+pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
+    let ended = |type_: &str| -> Vec<&'a Arc<Job>> {
+        let ended = jobs.iter().filter(|job| {
+            !job.meta.deleting() && job::finished(job).is_some_and(|c| &*c.type_ == type_)
+        });
+        ended.collect()
+    };
+    let mut surplus = oldest(ended("Complete"), cron.spec.successful_jobs_history_limit);
+    surplus.extend(oldest(ended("Failed"), cron.spec.failed_jobs_history_limit));
+    surplus
+}
+
+fn oldest(mut jobs: Vec<&Arc<Job>>, limit: Option<i32>) -> Vec<&Arc<Job>> {
+    let Some(limit) = limit else { return Vec::new() };
+    jobs.sort_by(|a, b| by_start(a, b));
+    jobs.truncate(jobs.len().saturating_sub(usize::try_from(limit).unwrap_or(0)));
+    jobs
+}
+
+/// One that never began comes last.
+fn by_start(a: &Job, b: &Job) -> Ordering {
+    let (x, y) = (a.status.start_time, b.status.start_time);
+    x.is_none().cmp(&y.is_none()).then(x.cmp(&y)).then_with(|| a.meta.name.cmp(&b.meta.name))
+}

@@ -1,0 +1,206 @@
+//! Tables of the rules, and a CronJob's day.
+
+use super::{plan::plan, seen::Seen, status::status};
+use crate::fixtures::{object, owned_by};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{CronJob, Job},
+};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn cron(spec: &Value) -> CronJob {
+    let mut body = json!({
+        "metadata": { "name": "tick", "namespace": "ns", "uid": "cron", "creationTimestamp": "2026-01-05T09:30:00Z" },
+        "spec": {
+            "schedule": "0 * * * *",
+            "jobTemplate": {
+                "metadata": { "labels": { "from": "tick" }, "annotations": { "note": "hello" } },
+                "spec": { "backoffLimit": 0 },
+            },
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        body["spec"][key] = value.clone();
+    }
+    object(&body)
+}
+
+fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job> {
+    let conditions = condition.map(|type_| json!([{ "type": type_, "status": "True" }]));
+    let mut job: Job = object(&json!({
+        "metadata": { "name": name, "namespace": "ns", "uid": name, "resourceVersion": "3" },
+        "status": { "conditions": conditions, "startTime": at, "completionTime": condition.map(|_| at) },
+    }));
+    job.meta.owners = owned_by(cron);
+    Arc::new(job)
+}
+
+fn active(cron: &mut CronJob, names: &[&str]) {
+    let active: Vec<Value> = names
+        .iter()
+        .map(|name| json!({ "kind": "Job", "apiVersion": "batch/v1", "namespace": "ns", "name": name, "uid": name }))
+        .collect();
+    cron.status = object::<CronJob>(&json!({ "status": { "active": active } })).status;
+}
+
+fn seen(cron: &CronJob, jobs: &[Arc<Job>]) -> Seen {
+    Seen::new(Arc::new(cron.clone()), jobs.to_vec(), true)
+}
+
+/// What a plan does, in a word each.
+fn deeds(plan: &Plan) -> Vec<String> {
+    let deed = |action: &Action| match action {
+        Action::Create(create) => {
+            let body: Value = serde_json::from_slice(&create.body).unwrap();
+            format!("create {}", body["metadata"]["name"].as_str().unwrap())
+        }
+        Action::Delete(delete) => format!("delete {}", delete.target.name),
+        Action::Event(note) => note.reason.to_owned(),
+        Action::Update(_) => "update".to_owned(),
+        other => panic!("{other:?}"),
+    };
+    plan.actions.iter().map(deed).collect()
+}
+
+#[test]
+fn a_job_is_made_when_its_time_has_come() {
+    let table: [(Value, &str, &[&str]); 7] = [
+        (json!({}), "2026-01-05T09:59:59Z", &[]),
+        (json!({}), "2026-01-05T10:00:00Z", &["create tick-29460120"]),
+        (json!({ "suspend": true }), "2026-01-05T10:00:00Z", &[]),
+        (json!({ "startingDeadlineSeconds": 60 }), "2026-01-05T10:30:00Z", &[]),
+        (json!({ "timeZone": "Mars/Olympus" }), "2026-01-05T10:00:00Z", &["UnknownTimeZone"]),
+        (json!({ "schedule": "often" }), "2026-01-05T10:00:00Z", &["UnparseableSchedule"]),
+        (
+            json!({ "schedule": "* * * * *" }),
+            "2026-01-05T12:00:00Z",
+            &["TooManyMissedTimes", "create tick-29460240"],
+        ),
+    ];
+    for (spec, now, want) in table {
+        assert_eq!(deeds(&plan(&seen(&cron(&spec), &[]), time(now))), want, "{spec} {now}");
+    }
+}
+
+#[test]
+fn the_job_is_the_templates() {
+    let cron = cron(&json!({ "timeZone": "Asia/Tokyo" }));
+    let made = plan(&seen(&cron, &[]), time("2026-01-05T10:00:00Z"));
+    let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
+    let body: Value = serde_json::from_slice(&create.body).unwrap();
+    assert_eq!(body["metadata"]["labels"], json!({ "from": "tick" }));
+    assert_eq!(body["metadata"]["annotations"]["note"], "hello");
+    let scheduled =
+        &body["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+    assert_eq!(scheduled, "2026-01-05T19:00:00+09:00");
+    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "cron");
+    assert_eq!(body["spec"]["backoffLimit"], 0);
+    assert_eq!(made.requeue, Some(Duration::from_millis(3_600_100)));
+}
+
+#[test]
+fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
+    for (policy, want) in [
+        ("Allow", vec!["create tick-29460120"]),
+        ("Forbid", vec!["JobAlreadyActive"]),
+        ("Replace", vec!["delete old", "create tick-29460120"]),
+    ] {
+        let mut cron = cron(&json!({ "concurrencyPolicy": policy }));
+        active(&mut cron, &["old"]);
+        let jobs = [job(&cron, "old", None, "2026-01-05T09:31:00Z")];
+        assert_eq!(deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T10:00:00Z"))), want);
+        // One that has ended is in nobody's way.
+        let jobs = [job(&cron, "old", Some("Complete"), "2026-01-05T09:31:00Z")];
+        let made = deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T10:00:00Z")));
+        assert_eq!(made, ["create tick-29460120"]);
+    }
+}
+
+#[test]
+fn the_oldest_jobs_go() {
+    let cron = cron(&json!({
+        "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0, "suspend": true,
+    }));
+    let jobs = [
+        job(&cron, "c", Some("Complete"), "2026-01-05T08:00:00Z"),
+        job(&cron, "a", Some("Complete"), "2026-01-05T09:00:00Z"),
+        job(&cron, "b", Some("Failed"), "2026-01-05T09:00:00Z"),
+        job(&cron, "d", None, "2026-01-05T07:00:00Z"),
+    ];
+    let plan = plan(&seen(&cron, &jobs), time("2026-01-05T09:40:00Z"));
+    assert_eq!(deeds(&plan), ["delete c", "delete b"]);
+}
+
+fn after(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
+    let seen = seen(cron, jobs);
+    let planned = plan(&seen, time(now));
+    let well = planned.actions.iter().map(|_| Outcome::success()).collect();
+    let plan = status(&seen, &planned, &Outcomes(well));
+    let body = plan.actions.iter().find_map(|action| match action {
+        Action::Update(update) => serde_json::from_slice::<Value>(&update.body).ok(),
+        _ => None,
+    });
+    (deeds(&plan), body.unwrap_or_default()["status"].clone())
+}
+
+#[test]
+fn the_status_tells_of_jobs_as_they_come_and_go() {
+    let mut cron = cron(&json!({}));
+    let now = "2026-01-05T10:00:01Z";
+    let mut run = job(&cron, "tick-29460120", None, now);
+    Arc::make_mut(&mut run).meta.annotations =
+        [("batch.kubernetes.io/cronjob-scheduled-timestamp", "2026-01-05T10:00:00Z")]
+            .into_iter()
+            .collect();
+    let (told, status) = after(&cron, std::slice::from_ref(&run), now);
+    assert_eq!(told, ["update"]);
+    assert_eq!(status["active"][0]["name"], "tick-29460120");
+    assert_eq!(status["lastScheduleTime"], "2026-01-05T10:00:00Z");
+
+    active(&mut cron, &["done", "gone"]);
+    cron.status.last_schedule_time = Some(time("2026-01-05T10:00:00Z"));
+    let jobs = [
+        job(&cron, "done", Some("Complete"), "2026-01-05T09:59:00Z"),
+        job(&cron, "strange", None, "2026-01-05T09:50:00Z"),
+    ];
+    let (told, status) = after(&cron, &jobs, now);
+    assert_eq!(told, ["update", "SawCompletedJob", "UnexpectedJob", "MissingJob"]);
+    let want = json!({
+        "lastScheduleTime": "2026-01-05T10:00:00Z", "lastSuccessfulTime": "2026-01-05T09:59:00Z",
+    });
+    assert_eq!(status, want);
+}
+
+#[test]
+fn a_job_that_is_not_seen_yet_is_not_missing() {
+    let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
+    active(&mut cron, &["late"]);
+    let seen = Seen::new(Arc::new(cron), Vec::new(), false);
+    let planned = plan(&seen, time("2026-01-05T10:00:00Z"));
+    assert_eq!(deeds(&planned), ["JobAlreadyActive"]);
+    let told = status(&seen, &planned, &Outcomes(vec![Outcome::success()]));
+    assert!(told.is_nothing(), "{told:?}");
+}
+
+#[test]
+fn only_errors_that_matter_are_told() {
+    let cron = cron(&json!({}));
+    let seen = seen(&cron, &[]);
+    let planned = plan(&seen, time("2026-01-05T10:00:00Z"));
+    for (reason, want) in [("AlreadyExists", vec![]), ("Forbidden", vec!["FailedCreate"])] {
+        let failure = Failure {
+            code: 409,
+            reason: reason.to_owned(),
+            message: "no".to_owned(),
+            namespace_terminating: false,
+        };
+        let told = status(&seen, &planned, &Outcomes(vec![Outcome::failure(failure)]));
+        assert_eq!(deeds(&told), want);
+    }
+}

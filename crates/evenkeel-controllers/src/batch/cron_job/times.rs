@@ -1,0 +1,217 @@
+//! For which times a Job is due.
+
+use evenkeel_api::{
+    cron::{Schedule, zone},
+    time::{SignedDuration, Timestamp},
+    views::CronJob,
+};
+use jiff::tz::TimeZone;
+use std::time::Duration;
+
+/// So much later than it is due is a CronJob looked at, since clocks differ.
+const LEEWAY: Duration = Duration::from_millis(100);
+/// More missed times than this are too many to be no mistake.
+const MANY: i64 = 100;
+
+/// A schedule in its zone.
+#[derive(Debug, Clone)]
+pub(super) struct Times {
+    schedule: Schedule,
+    /// The zone that the schedule is of.
+    pub(super) zone: TimeZone,
+}
+
+/// Why there is no schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// Nobody knows the zone.
+    Zone(String),
+    /// It cannot be read.
+    Schedule(String),
+}
+
+/// What was due up to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Due {
+    /// The last time that has come, if any has since the last Job.
+    pub(super) at: Option<Timestamp>,
+    /// Whether so many were missed that something must be wrong.
+    pub(super) too_many: bool,
+    /// Whether any time has come at all.
+    any: bool,
+}
+
+impl Times {
+    /// The times of a CronJob. Where it names no zone they are UTC's, unless the schedule itself begins with one.
+    pub(super) fn of(cron: &CronJob) -> Result<Self, Unusable> {
+        let unknown = |name: &str| Unusable::Zone(format!("unknown time zone {name}"));
+        let named = cron.spec.time_zone.as_deref();
+        let beside = named.map_or(Some(TimeZone::UTC), zone);
+        let beside = beside.ok_or_else(|| unknown(named.unwrap_or_default()))?;
+        let text = &*cron.spec.schedule;
+        let inside = ["TZ=", "CRON_TZ="].iter().find_map(|prefix| text.strip_prefix(prefix));
+        let (zone, text) = match inside.and_then(|rest| rest.split_once(' ')) {
+            Some((name, rest)) => {
+                let zone = zone(name).ok_or_else(|| {
+                    Unusable::Schedule(format!(
+                        "provided bad location {name}: unknown time zone {name}"
+                    ))
+                })?;
+                (zone, rest.trim_start())
+            }
+            None => (beside, text),
+        };
+        let schedule = Schedule::parse(text).map_err(Unusable::Schedule)?;
+        Ok(Self { schedule, zone })
+    }
+
+    /// The last time that has come since the last Job, or since the CronJob was made; none of before `not_before`.
+    ///
+    /// # Errors
+    /// Where the schedule has no two times.
+    pub(super) fn due(
+        &self,
+        cron: &CronJob,
+        not_before: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Due, &'static str> {
+        const NEVER: &str = "time difference between two schedules is less than 1 second";
+        let since = since(cron).max(not_before.unwrap_or(Timestamp::MIN));
+        // What comes only once in so many years has not come.
+        let Some(first) = self.next(since) else { return Err(NEVER) };
+        if now < first {
+            return Ok(Due::default());
+        }
+        let second = self.next(first).ok_or(NEVER)?;
+        if now < second {
+            return Ok(Due { at: Some(first), too_many: false, any: true });
+        }
+        let interval = second.duration_since(first).as_secs().max(1);
+        let missed = now.duration_since(first).as_secs() / interval + 1;
+        let skip = SignedDuration::from_secs((missed - 2).saturating_mul(interval));
+        let from = first.checked_add(skip).unwrap_or(first);
+        let mut at = None;
+        let mut next = self.next(from);
+        while let Some(time) = next.filter(|time| *time <= now) {
+            at = Some(time);
+            next = self.next(time);
+        }
+        Ok(Due { at, too_many: missed > MANY, any: true })
+    }
+
+    /// How long until the CronJob is to be looked at for its next time.
+    pub(super) fn until_next(&self, cron: &CronJob, now: Timestamp) -> Option<Duration> {
+        let from = match self.due(cron, None, now) {
+            Ok(Due { at: Some(at), .. }) => at,
+            Ok(Due { any: false, .. }) => since(cron),
+            Ok(_) | Err(_) => now,
+        };
+        let left = self.next(from)?.duration_since(now);
+        Some(Duration::try_from(left).unwrap_or(Duration::ZERO) + LEEWAY)
+    }
+
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        self.schedule.next(after, &self.zone)
+    }
+}
+
+/// From when on times count.
+fn since(cron: &CronJob) -> Timestamp {
+    let made = || cron.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
+    cron.status.last_schedule_time.unwrap_or_else(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use serde_json::json;
+
+    fn cron(schedule: &str, last: &str) -> CronJob {
+        object(&json!({
+            "metadata": { "name": "tick", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "schedule": schedule },
+            "status": { "lastScheduleTime": last },
+        }))
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_last_time_that_has_come() {
+        for (schedule, last, now, want, many) in [
+            ("0 * * * *", "2026-01-05T10:00:00Z", "2026-01-05T10:59:59Z", None, false),
+            (
+                "0 * * * *",
+                "2026-01-05T10:00:00Z",
+                "2026-01-05T11:00:00Z",
+                Some("2026-01-05T11:00:00Z"),
+                false,
+            ),
+            (
+                "0 * * * *",
+                "2026-01-05T10:00:00Z",
+                "2026-01-05T13:30:00Z",
+                Some("2026-01-05T13:00:00Z"),
+                false,
+            ),
+            (
+                "* * * * *",
+                "2026-01-05T10:00:00Z",
+                "2026-01-05T13:30:10Z",
+                Some("2026-01-05T13:30:00Z"),
+                true,
+            ),
+            (
+                "30 6-16/4 * * 1-5",
+                "2026-01-02T14:30:00Z",
+                "2026-01-05T07:00:00Z",
+                Some("2026-01-05T06:30:00Z"),
+                false,
+            ),
+            (
+                "@every 1h",
+                "2026-01-05T10:00:07Z",
+                "2026-01-05T13:30:00Z",
+                Some("2026-01-05T13:00:07Z"),
+                false,
+            ),
+        ] {
+            let cron = cron(schedule, last);
+            let due = Times::of(&cron).unwrap().due(&cron, None, time(now)).unwrap();
+            assert_eq!((due.at, due.too_many), (want.map(time), many), "{schedule} {now}");
+        }
+        let never = cron("59 23 31 2 *", "2026-01-05T10:00:00Z");
+        assert!(
+            Times::of(&never).unwrap().due(&never, None, time("2026-01-06T00:00:00Z")).is_err()
+        );
+    }
+
+    #[test]
+    fn how_long_until_the_next() {
+        let cron = cron("0 * * * *", "2026-01-05T10:00:00Z");
+        let times = Times::of(&cron).unwrap();
+        for (now, seconds) in [
+            ("2026-01-05T10:10:00Z", 50 * 60),
+            ("2026-01-05T13:30:00Z", 30 * 60),
+            ("2026-01-05T11:00:00Z", 3600),
+        ] {
+            let want = Duration::from_secs(seconds) + LEEWAY;
+            assert_eq!(times.until_next(&cron, time(now)), Some(want), "{now}");
+        }
+    }
+
+    #[test]
+    fn zones_are_named_beside_or_inside() {
+        let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
+        assert_eq!(Times::of(&cron).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
+        cron.spec.schedule = "0 0 * * *".into();
+        cron.spec.time_zone = Some("Mars/Olympus".into());
+        assert_eq!(
+            Times::of(&cron).err(),
+            Some(Unusable::Zone("unknown time zone Mars/Olympus".into()))
+        );
+    }
+}
