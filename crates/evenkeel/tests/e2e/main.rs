@@ -9,6 +9,7 @@ mod custom;
 mod deployment;
 mod embedded;
 mod explain;
+mod failover;
 mod garbage;
 mod hostile;
 mod jobs;
