@@ -89,7 +89,7 @@ impl Life {
             Part::Scheduler => life.scheduler(client, clock, registry, options.seed),
             Part::Nodes => life.nodes(client, clock, options),
             Part::Replica(_) => {
-                life.replica(part, client, clock, registry);
+                life.replica(part, &client, clock, registry);
                 // The manager starts its caches itself.
                 return life;
             }
@@ -105,7 +105,7 @@ impl Life {
     }
 
     /// A manager that contends for the lease, and whose end is a crash.
-    fn replica(&self, part: Part, client: Client, clock: &Clock, registry: Registry) {
+    fn replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
         let manager = Manager::builder(self.wire.kube())
             .component("kube-controller-manager")
             .client(client.clone())

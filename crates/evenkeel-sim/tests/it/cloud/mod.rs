@@ -215,7 +215,8 @@ fn a_machine_with_something_wrong_at_each_write() {
 fn a_machine_of_a_cloud_that_fails_now_and_then() {
     let cloud = Metal::default();
     // Not each so-manyth call: what is asked for at a steady pace would meet all of them.
-    let drawn = |call: u64, every: u64| (call.wrapping_mul(2_654_435_761) >> 7) % every == 0;
+    let drawn =
+        |call: u64, every: u64| (call.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(every);
     for every in [4, 7] {
         let scenario = async |world: &mut World, faults: Faults| {
             cloud.reset((0..2000).filter(|call| drawn(*call, every)));
