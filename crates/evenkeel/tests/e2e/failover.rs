@@ -16,9 +16,10 @@ use serde_json::json;
 use std::{
     fs::File,
     process::{Child, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 const DEPLOYMENTS: Kind = Kind::new("apps", "v1", "Deployment", "deployments", true);

@@ -13,9 +13,8 @@ use hyper_util::{
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
-    time::Instant,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 /// What was written over all lines, in the order in which it reached the server.
 #[derive(Clone, Default)]
@@ -38,8 +37,8 @@ impl Record {
 
     /// The line over which the lease was last written.
     pub(crate) fn leader(&self) -> Option<usize> {
-        let leases = self.all().into_iter().filter(|written| written.what.contains("/leases"));
-        leases.last().map(|written| written.line)
+        let mut leases = self.all().into_iter().filter(|written| written.what.contains("/leases"));
+        leases.next_back().map(|written| written.line)
     }
 
     fn all(&self) -> Vec<Written> {
