@@ -683,9 +683,9 @@ fn a_set_that_selects_all_or_goes_is_left_alone() {
     world.pass();
     check(
         &world,
-        &expect![[r#"
-              SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.
-        "#]],
+        &expect![
+            "  SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n"
+        ],
     );
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.meta.deletion = Some(T0);

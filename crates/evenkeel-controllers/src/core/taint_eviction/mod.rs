@@ -33,6 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "taint-eviction-controller",
     queue: "noexec_taint_pod",
     client: "taint-eviction-controller",
+    gates: &["SeparateTaintEvictionController"],
     start,
     ..Descriptor::ORDINARY
 };
