@@ -10,3 +10,4 @@ mod repeat;
 mod replicas;
 mod rest;
 mod rollout;
+mod sets;

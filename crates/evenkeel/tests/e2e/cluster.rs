@@ -305,7 +305,9 @@ fn absolute(path: &str) -> String {
 /// Where a resource is served.
 fn group(resource: &str) -> &'static str {
     match resource {
-        "deployments" | "replicasets" => "/apis/apps/v1",
+        "controllerrevisions" | "daemonsets" | "deployments" | "replicasets" | "statefulsets" => {
+            "/apis/apps/v1"
+        }
         "jobs" => "/apis/batch/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "widgets" => "/apis/e2e.evenkeel.dev/v1",

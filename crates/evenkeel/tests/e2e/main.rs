@@ -6,6 +6,7 @@
 mod cloud;
 mod cluster;
 mod custom;
+mod daemonset;
 mod deployment;
 mod embedded;
 mod explain;
@@ -23,6 +24,7 @@ mod quotas;
 mod replicas;
 mod rollout;
 mod scheduling;
+mod statefulset;
 mod upstream;
 
 use cluster::Cluster;
@@ -111,6 +113,13 @@ cases! {
         waits_for_min_ready_seconds,
     ];
     scheduling: [waits_for_a_node_that_fits];
+    statefulset: [
+        comes_up_in_order_and_goes_back_so,
+        is_updated_from_the_last_and_undone,
+        is_made_all_at_once_and_updated_on_deletion,
+        has_claims_of_its_own,
+    ];
+    daemonset: [runs_on_each_node_and_is_undone, surges, goes_where_nodes_say];
 }
 
 /// Cases for which the embedded server lacks what they are about; each says what.

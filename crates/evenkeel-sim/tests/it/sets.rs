@@ -1,0 +1,192 @@
+//! StatefulSets and DaemonSets get a new image while something goes wrong.
+
+use crate::fixtures::{
+    MINUTE, PODS, REST, SECOND, check_pods, is_ready, ready, template, uid, web_pods,
+};
+use evenkeel_sim::{Faults, Options, Part, What, World, explore, simulate};
+use serde_json::{Value, json};
+
+const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const DAEMONS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
+
+fn stateful(replicas: u32, policy: &str) -> Value {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "replicas": replicas, "serviceName": "web", "podManagementPolicy": policy,
+            "selector": { "matchLabels": { "app": "web" } }, "template": template("a"),
+        },
+    })
+}
+
+fn daemons(surge: u32) -> Value {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "web" } }, "template": template("a"),
+            "updateStrategy": { "rollingUpdate": { "maxSurge": surge, "maxUnavailable": 1 - surge } },
+        },
+    })
+}
+
+fn image() -> Value {
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "web", "image": "b" }] } } } })
+}
+
+/// Each template has one revision, and all is told.
+async fn check_end(world: &mut World, path: &str, counts: &[&str]) {
+    world.settle(REST).await;
+    let set = world.get(&format!("{path}/web")).await.expect("it is there");
+    check_pods(&world.list(PODS).await, 3, uid(&set), "b");
+    let status = &set["status"];
+    for count in counts {
+        assert_eq!(status[*count], 3, "{count}: {status:#}");
+    }
+    assert_eq!(status["observedGeneration"], set["metadata"]["generation"], "{status:#}");
+    let revisions = world.list(REVISIONS).await;
+    assert_eq!(revisions.len(), 2, "{revisions:#?}");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// Three pods, replaced from the last to the first.
+async fn in_order(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let pods = web_pods(world).await;
+    world.create(STATEFUL, &stateful(3, "OrderedReady")).await;
+    ready(world, &pods, 3).await;
+    assert!(pods.most_active() <= 3, "{:?}", pods.counts());
+    pods.reset();
+    world.merge(&format!("{STATEFUL}/web"), &image()).await;
+    let counts =
+        ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    check_end(world, STATEFUL, &counts).await;
+    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    let mut names: Vec<Value> =
+        world.list(PODS).await.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+    names.sort_by_key(Value::to_string);
+    assert_eq!(names, ["web-0", "web-1", "web-2"]);
+}
+
+/// All pods at once, and then fewer.
+async fn all_at_once(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let pods = web_pods(world).await;
+    world.create(STATEFUL, &stateful(5, "Parallel")).await;
+    ready(world, &pods, 5).await;
+    world.merge(&format!("{STATEFUL}/web"), &json!({ "spec": { "replicas": 2 } })).await;
+    world.settle(REST).await;
+    let left = world.list(PODS).await;
+    assert_eq!(left.len(), 2, "{left:#?}");
+    assert!(left.iter().all(is_ready));
+    world.stays_silent(10 * MINUTE).await;
+}
+
+async fn node_by_node(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let pods = web_pods(world).await;
+    world.create(DAEMONS, &daemons(0)).await;
+    ready(world, &pods, 3).await;
+    assert!(pods.most_active() <= 3, "{:?}", pods.counts());
+    pods.reset();
+    world.merge(&format!("{DAEMONS}/web"), &image()).await;
+    let counts = [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "updatedNumberScheduled",
+        "numberReady",
+        "numberAvailable",
+    ];
+    check_end(world, DAEMONS, &counts).await;
+    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+}
+
+async fn with_surge(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let pods = web_pods(world).await;
+    world.create(DAEMONS, &daemons(1)).await;
+    ready(world, &pods, 3).await;
+    pods.reset();
+    world.merge(&format!("{DAEMONS}/web"), &image()).await;
+    check_end(world, DAEMONS, &["desiredNumberScheduled", "numberAvailable"]).await;
+    assert!(pods.fewest_ready() >= 3, "too few pods: {:?}", pods.counts());
+    assert!(pods.most_active() <= 4, "too many pods: {:?}", pods.counts());
+}
+
+fn each(what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
+    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
+    assert!(runs > 7, "the scenario has {runs} writes only");
+}
+
+#[test]
+fn in_order_with_a_crash_after_each_write() {
+    each(What::CrashAfter, &in_order);
+}
+
+#[test]
+fn in_order_with_each_answer_lost() {
+    each(What::LoseAnswer, &in_order);
+}
+
+#[test]
+fn all_at_once_with_a_crash_after_each_write() {
+    each(What::CrashAfter, &all_at_once);
+}
+
+#[test]
+fn node_by_node_with_a_crash_after_each_write() {
+    each(What::CrashAfter, &node_by_node);
+}
+
+#[test]
+fn node_by_node_with_each_answer_lost() {
+    each(What::LoseAnswer, &node_by_node);
+}
+
+#[test]
+fn with_surge_and_a_crash_after_each_write() {
+    each(What::CrashAfter, &with_surge);
+}
+
+#[test]
+fn with_everything_going_wrong() {
+    let kinds = [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::LoseRequest,
+        What::BreakWatches,
+    ];
+    for seed in 0..6 {
+        let options = Options { seed, ..Options::default() };
+        let faults = || Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        explore::with(&options, faults(), &in_order);
+        explore::with(&options, faults(), &all_at_once);
+        explore::with(&options, faults(), &node_by_node);
+        explore::with(&options, faults(), &with_surge);
+    }
+}
+
+#[test]
+fn ten_hours_without_a_write() {
+    simulate(Options::default(), async |world| {
+        world.settle(REST).await;
+        let pods = web_pods(world).await;
+        world.create(STATEFUL, &stateful(2, "OrderedReady")).await;
+        let mut daemons = daemons(0);
+        daemons["spec"]["minReadySeconds"] = 5.into();
+        for field in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
+            *daemons.pointer_mut(field).expect("a label") = "log".into();
+        }
+        world.create(DAEMONS, &daemons).await;
+        ready(world, &pods, 2).await;
+        world.settle(10 * MINUTE).await;
+        assert_eq!(world.list(PODS).await.len(), 5);
+        world.stays_silent(600 * MINUTE).await;
+    });
+}
