@@ -7,7 +7,7 @@ const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/m
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
 /// Upstream's metrics that ours may lack, by the beginning of their names, and why.
-const ABSENT: [(&str, &str); 33] = [
+const ABSENT: [(&str, &str); 25] = [
     // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
@@ -33,22 +33,14 @@ const ABSENT: [(&str, &str); 33] = [
         "clustertrustbundle_publisher_",
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     ),
-    ("cronjob_controller_", "cronjob-controller"),
     ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
     ("endpoint_slice_controller_", "endpointslice-controller"),
     ("endpoint_slice_mirroring_controller_", "endpointslice-mirroring-controller"),
     ("ephemeral_volume_controller_", "ephemeral-volume-controller"),
     ("horizontal_pod_autoscaler_controller_", "horizontal-pod-autoscaler-controller"),
-    ("job_controller_", "job-controller"),
     ("node_collector_", "node-lifecycle-controller, the part of it that watches nodes' health"),
     ("retroactive_storageclass_", "persistentvolume-binder-controller"),
     ("volume_operation_total_errors", "persistentvolume-binder-controller; hidden since v1.36"),
-    ("taint_eviction_controller_", "taint-eviction-controller"),
-    ("ttl_after_finished_controller_", "ttl-after-finished-controller"),
-    ("statefulset_controller_", "statefulset-controller"),
-    ("daemonset_controller_", "daemonset-controller"),
-    ("resource_quota_controller_", "resourcequota-controller"),
-    ("pod_gc_collector_", "pod-garbage-collector-controller"),
     ("kubernetes_healthcheck", "in /metrics/slis, where upstream has it as well"),
 ];
 
