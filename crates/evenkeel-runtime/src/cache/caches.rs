@@ -1,6 +1,6 @@
 //! Which caches there are: one for each type, whoever asks for it.
 
-use super::{Cache, reflector::Reflector, shared::Shared};
+use super::{Cache, latch::Latch, reflector::Reflector, shared::Shared};
 use crate::{
     client::{Client, Metadata},
     clock::Clock,
@@ -77,7 +77,7 @@ type Start = Box<dyn FnOnce(&Tasks) + Send>;
 trait Status: Send + Sync {
     fn version(&self) -> u64;
     fn state(&self, scope: &Scope) -> CacheState;
-    fn watch_synced(&self) -> watch::Receiver<bool>;
+    fn synced(&self) -> Latch;
 }
 
 impl<V: View> Status for Shared<V> {
@@ -89,8 +89,8 @@ impl<V: View> Status for Shared<V> {
         self.state(scope)
     }
 
-    fn watch_synced(&self) -> watch::Receiver<bool> {
-        self.watch_synced()
+    fn synced(&self) -> Latch {
+        Self::synced(self).clone()
     }
 }
 
@@ -260,13 +260,13 @@ impl Caches {
 
     /// Whether every cache there is has its initial state.
     pub fn has_synced(&self) -> bool {
-        self.state().entries.iter().all(|entry| *entry.status.watch_synced().borrow())
+        self.state().entries.iter().all(|entry| entry.status.synced().is_set())
     }
 
     /// Resources whose initial state is not complete, to tell what is waited for.
     pub fn unsynced(&self) -> Vec<Kind> {
         let state = self.state();
-        let missing = state.entries.iter().filter(|entry| !*entry.status.watch_synced().borrow());
+        let missing = state.entries.iter().filter(|entry| !entry.status.synced().is_set());
         missing.map(|entry| entry.scope.kind.clone()).collect()
     }
 
@@ -274,15 +274,10 @@ impl Caches {
     pub async fn synced(&self) {
         let waits: Vec<_> = {
             let state = self.state();
-            state
-                .entries
-                .iter()
-                .map(|entry| (entry.status.watch_synced(), entry.token.clone()))
-                .collect()
+            state.entries.iter().map(|entry| (entry.status.synced(), entry.token.clone())).collect()
         };
-        for (mut synced, token) in waits {
-            // A cache's sender outlives its entry, so that waiting cannot fail.
-            let _ = token.run_until_cancelled(synced.wait_for(|synced| *synced)).await;
+        for (synced, token) in waits {
+            let _ = token.run_until_cancelled(synced.wait()).await;
         }
     }
 

@@ -6,6 +6,7 @@
 mod backoff;
 mod caches;
 mod full;
+mod latch;
 mod reflector;
 mod shared;
 mod store;
@@ -174,7 +175,7 @@ impl<V: View> Cache<V> {
     /// Waits until the initial state is complete.
     pub async fn synced(&self) {
         // The sender lives in `shared`, so that waiting cannot fail.
-        let _ = self.shared.watch_synced().wait_for(|synced| *synced).await;
+        self.shared.synced().wait().await;
     }
 
     /// What there is to know of it.

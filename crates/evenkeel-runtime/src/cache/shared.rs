@@ -3,6 +3,7 @@
 use super::{
     CacheEvent,
     caches::Scope,
+    latch::Latch,
     store::{Events, Store, Table, same_version},
 };
 use crate::{client::Metadata, introspect::CacheState, tasks::panic_text};
@@ -16,7 +17,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 type Handler<V> = Box<dyn Fn(&CacheEvent<V>) + Send + Sync>;
 
@@ -24,7 +25,7 @@ pub(crate) struct Shared<V> {
     store: RwLock<Store<V>>,
     /// Written with the store's lock held, so that who reads a version finds its objects.
     version: AtomicU64,
-    synced: watch::Sender<bool>,
+    synced: Latch,
     /// Held while a change is made and told, so that every handler hears every change once and in order.
     handlers: Mutex<Vec<Handler<V>>>,
     /// Why the server is not followed just now.
@@ -43,7 +44,7 @@ impl<V: View> Shared<V> {
         Self {
             store: RwLock::new(Store::new()),
             version: AtomicU64::new(0),
-            synced: watch::Sender::new(false),
+            synced: Latch::default(),
             handlers: Mutex::default(),
             trouble: Mutex::default(),
             shown_queued,
@@ -61,11 +62,11 @@ impl<V: View> Shared<V> {
     }
 
     pub(crate) fn has_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.is_set()
     }
 
-    pub(crate) fn watch_synced(&self) -> watch::Receiver<bool> {
-        self.synced.subscribe()
+    pub(crate) fn synced(&self) -> &Latch {
+        &self.synced
     }
 
     /// Says why the server cannot be followed, or that it is.
@@ -132,7 +133,7 @@ impl<V: View> Shared<V> {
     pub(crate) fn replace(&self, now: Table<V>, version: u64) {
         let initial = !self.has_synced();
         self.change(version, |store| store.replace(now, initial));
-        self.synced.send_replace(true);
+        self.synced.set();
     }
 
     /// Nothing has changed up to this version.

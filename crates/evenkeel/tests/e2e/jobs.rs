@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-fn job(name: &str, spec: Value, annotations: Value) -> Value {
+fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
     let mut template =
         json!({"metadata": {"annotations": annotations}, "spec": pod_spec("app:v1")});
     template["spec"]["restartPolicy"] = "Never".into();
@@ -28,7 +28,7 @@ pub(crate) async fn run_to_their_end(cluster: &Cluster) {
     let namespace = cluster.namespace("jobs").await;
     let quick = json!({"sim.evenkeel.dev/run-time": "1s"});
     let spec = json!({"completions": 4, "parallelism": 2});
-    namespace.create("jobs", job("work", spec, quick)).await;
+    namespace.create("jobs", job("work", &spec, &quick)).await;
     let done = namespace.until("jobs/work", |job| is(job, "Complete")).await;
     assert_eq!(done["status"]["succeeded"], 4);
     assert_eq!(done["status"]["ready"], 0);
@@ -48,7 +48,7 @@ pub(crate) async fn with_indexes_fail_by_index(cluster: &Cluster) {
         "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}]},
         "podReplacementPolicy": "Failed",
     });
-    namespace.create("jobs", job("work", spec, fails)).await;
+    namespace.create("jobs", job("work", &spec, &fails)).await;
     let ended = namespace.until("jobs/work", |job| is(job, "Failed")).await;
     assert_eq!(condition(&ended, "Failed")["reason"], "FailedIndexes");
     assert_eq!(ended["status"]["failedIndexes"], "0,1");
@@ -61,7 +61,7 @@ pub(crate) async fn with_indexes_fail_by_index(cluster: &Cluster) {
 pub(crate) async fn are_suspended_and_resumed(cluster: &Cluster) {
     let namespace = cluster.namespace("suspend").await;
     let long = json!({"sim.evenkeel.dev/run-time": "forever"});
-    namespace.create("jobs", job("work", json!({"parallelism": 2, "suspend": true}), long)).await;
+    namespace.create("jobs", job("work", &json!({"parallelism": 2, "suspend": true}), &long)).await;
     let job = namespace.until("jobs/work", |job| is(job, "Suspended")).await;
     assert!(job["status"]["startTime"].is_null());
     assert!(namespace.list("pods").await.is_empty());
@@ -78,7 +78,7 @@ pub(crate) async fn are_suspended_and_resumed(cluster: &Cluster) {
 pub(crate) async fn go_when_their_time_has_come(cluster: &Cluster) {
     let namespace = cluster.namespace("ttl").await;
     let quick = json!({"sim.evenkeel.dev/run-time": "1s"});
-    namespace.create("jobs", job("work", json!({"ttlSecondsAfterFinished": 3}), quick)).await;
+    namespace.create("jobs", job("work", &json!({"ttlSecondsAfterFinished": 3}), &quick)).await;
     namespace.until("jobs/work", |job| is(job, "Complete")).await;
     namespace.until_gone("jobs/work").await;
     namespace.until_none("pods").await;
@@ -87,7 +87,7 @@ pub(crate) async fn go_when_their_time_has_come(cluster: &Cluster) {
 pub(crate) async fn that_are_gone_let_go_of_their_pods(cluster: &Cluster) {
     let namespace = cluster.namespace("orphans").await;
     let long = json!({"sim.evenkeel.dev/run-time": "forever"});
-    namespace.create("jobs", job("work", json!({"parallelism": 2}), long)).await;
+    namespace.create("jobs", job("work", &json!({"parallelism": 2}), &long)).await;
     namespace.until("jobs/work", |job| job["status"]["ready"] == 2).await;
     namespace.delete("jobs/work", "Orphan").await;
     namespace.until_gone("jobs/work").await;
