@@ -36,8 +36,10 @@ async fn background(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// Owners go after what they own, which is what the name says.
+/// Owners go after what they own, which is what the name says. Where events come late, the collector may not know of a pod
+/// yet when its owner goes, as upstream's: then the pod only goes later.
 async fn foreground(world: &mut World, faults: Faults) {
+    let in_order = faults.stale.is_zero();
     prepare(world, faults).await;
     let pods = web_pods(world).await;
     world.delete(&format!("{DEPLOYMENTS}/web"), "Foreground").await;
@@ -46,8 +48,10 @@ async fn foreground(world: &mut World, faults: Faults) {
             user.get(&format!("{DEPLOYMENTS}/web")).await.is_none()
         })
         .await;
-    assert_eq!(world.list(SETS).await, [Value::Null; 0]);
-    assert_eq!(pods.now(), Count { active: 0, ready: 0 });
+    if in_order {
+        assert_eq!(world.list(SETS).await, [Value::Null; 0]);
+        assert_eq!(pods.now(), Count { active: 0, ready: 0 });
+    }
     world.settle(REST).await;
     nothing_is_left(world).await;
 }

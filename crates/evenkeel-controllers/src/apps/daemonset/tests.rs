@@ -681,11 +681,9 @@ fn a_set_that_selects_all_or_goes_is_left_alone() {
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.spec.selector = evenkeel_api::selector::Selector::everything();
     world.pass();
-    check(
-        &world,
-        &expect![
-            "  SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n"
-        ],
+    assert_eq!(
+        world.told(),
+        "  SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n"
     );
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.meta.deletion = Some(T0);
