@@ -7,7 +7,7 @@ use crate::{
     options::{self, Options},
     plan,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use evenkeel_component::{
     connection::Connection,
     features,
@@ -181,20 +181,10 @@ fn grace(timeout: Duration) -> Duration {
     if timeout.is_zero() { FOR_EVER } else { timeout }
 }
 
-/// The election that `options` ask for, with an identity of upstream's form.
+/// The election that `options` ask for.
 fn election(options: &Options) -> Result<lease::Config> {
-    let leader = &options.leader;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
-        .context("no identity for the election")?;
-    let identity = format!("{}_{}", host.trim(), id.trim());
-    Ok(lease::Config {
-        lease_duration: leader.lease_duration,
-        renew_deadline: leader.renew_deadline,
-        retry_period: leader.retry_period,
-        coordinated: options.gates.enabled("CoordinatedLeaderElection"),
-        ..lease::Config::new(&leader.namespace, &leader.name, &identity)
-    })
+    let coordinated = options.gates.enabled("CoordinatedLeaderElection");
+    Ok(lease::Config { coordinated, ..options.leader.election()? })
 }
 
 /// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.

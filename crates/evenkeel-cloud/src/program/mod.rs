@@ -34,7 +34,6 @@ use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
     controller::Env,
-    lease,
     manager::{Group, Manager, Running, shutdown_signal},
     serve::Routes,
     tasks::Tasks,
@@ -145,7 +144,7 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>) -> Result<()> {
         .registry(registry.clone())
         .grace_period(STOP);
     if options.leader.elect {
-        builder = builder.election(election(&options)?);
+        builder = builder.election(options.leader.election()?);
     }
     let manager = builder.build()?;
     if options.serving.port != 0 {
@@ -229,19 +228,4 @@ async fn start(
         }
     }
     Ok(())
-}
-
-/// The election that the options ask for, with an identity of upstream's form.
-fn election(options: &Options) -> Result<lease::Config> {
-    let leader = &options.leader;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
-        .context("no identity for the election")?;
-    let identity = format!("{}_{}", host.trim(), id.trim());
-    Ok(lease::Config {
-        lease_duration: leader.lease_duration,
-        renew_deadline: leader.renew_deadline,
-        retry_period: leader.retry_period,
-        ..lease::Config::new(&leader.namespace, &leader.name, &identity)
-    })
 }

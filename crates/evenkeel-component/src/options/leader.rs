@@ -1,6 +1,8 @@
 //! When a program may lead.
 
 use crate::flags::Reader;
+use anyhow::{Context, Result};
+use evenkeel_runtime::lease;
 use std::time::Duration;
 
 /// Leader election.
@@ -48,6 +50,23 @@ impl LeaderOptions {
         }
         leader.check_periods(read);
         leader
+    }
+
+    /// The election that these ask for, of this process: `<host name>_<uuid>` is upstream's form of an identity.
+    ///
+    /// # Errors
+    /// When the system gives no uuid.
+    pub fn election(&self) -> Result<lease::Config> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
+            .context("no identity for the election")?;
+        let identity = format!("{}_{}", host.trim(), id.trim());
+        Ok(lease::Config {
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+            ..lease::Config::new(&self.namespace, &self.name, &identity)
+        })
     }
 
     /// A leader must have time for several tries before the deadline, and give up before others take over.
