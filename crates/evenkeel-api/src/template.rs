@@ -259,9 +259,13 @@ impl JobTemplate {
     }
 }
 
-/// What is kept of a message that is passed on as JSON.
+/// What is kept of a message that is passed on as JSON: how the type reads an object's JSON (`from_json_value`) and the JSON that
+/// its protobuf gives, where that is read otherwise.
 macro_rules! kept_as_json {
-    ($type:ty, $message:literal) => {
+    ($type:ty, $message:expr) => {
+        kept_as_json!($type, $message, <$type>::from_json_value);
+    };
+    ($type:ty, $message:expr, $from_wire:expr) => {
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($message);
             /// Pieces of one message, put behind one another, are that message.
@@ -293,11 +297,13 @@ macro_rules! kept_as_json {
                     return Ok(earlier);
                 }
                 let template = crate::protobuf::to_json($message, &bytes)?;
-                Ok(Self::from_json_value(&template))
+                Ok($from_wire(&template))
             }
         }
     };
 }
+
+use kept_as_json;
 
 kept_as_json!(Template, "k8s.io.api.core.v1.PodTemplateSpec");
 kept_as_json!(JobTemplate, "k8s.io.api.batch.v1.JobTemplateSpec");

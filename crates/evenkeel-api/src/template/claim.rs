@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::kept_as_json;
 use crate::StrMap;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
 
@@ -23,6 +24,13 @@ impl ClaimTemplate {
         Self { name, object: object.to_string().into() }
     }
 
+    /// Through the wire's form, so that both encodings give one text. What that cannot hold no server lets in.
+    fn from_json_value(object: &Value) -> Self {
+        let as_go = crate::protobuf::from_json(MESSAGE, object)
+            .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
+        Self::of(as_go.as_ref().unwrap_or(object))
+    }
+
     /// Body of a claim made from it, with these labels over its own.
     pub fn claim_json(&self, name: &str, namespace: &str, labels: &StrMap) -> String {
         let mut object: Value = serde_json::from_str(&self.object).unwrap_or_else(|_| json!({}));
@@ -38,40 +46,4 @@ impl ClaimTemplate {
     }
 }
 
-impl Field for ClaimTemplate {
-    const SHAPE: Shape = Shape::Named(MESSAGE);
-    /// Pieces of one message, put behind one another, are that message.
-    type Partial = (Self, Vec<u8>);
-
-    fn absent() -> Self {
-        Self::default()
-    }
-
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Value::deserialize(deserializer)?;
-        // Through the wire's form, so that both encodings give one text. What that cannot hold no server lets in.
-        let as_go = crate::protobuf::from_json(MESSAGE, &object)
-            .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        Ok(Self::of(as_go.as_ref().unwrap_or(&object)))
-    }
-
-    fn open(self) -> Self::Partial {
-        (self, Vec::new())
-    }
-
-    fn merge(
-        (_, bytes): &mut Self::Partial,
-        wire: Wire,
-        reader: &mut Reader<'_>,
-    ) -> Result<(), WireError> {
-        bytes.extend_from_slice(reader.expect_bytes(wire)?);
-        Ok(())
-    }
-
-    fn close((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
-        if bytes.is_empty() {
-            return Ok(earlier);
-        }
-        crate::protobuf::to_json(MESSAGE, &bytes).map(|object| Self::of(&object))
-    }
-}
+kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
