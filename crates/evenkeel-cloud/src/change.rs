@@ -2,7 +2,6 @@
 
 use evenkeel_api::{
     View,
-    time::seconds,
     views::{Node, Taint},
 };
 use evenkeel_runtime::plan::{Patch, PatchForm, Target};
@@ -21,20 +20,8 @@ pub(crate) fn of_node(node: &Node, mut change: Value) -> Patch {
 
 /// The value of `spec.taints`, where none are left also.
 pub(crate) fn taints<'a>(taints: impl Iterator<Item = &'a Taint>) -> Value {
-    let taints: Vec<Value> = taints.map(taint).collect();
+    let taints: Vec<Value> = taints.map(Taint::to_json_value).collect();
     if taints.is_empty() { Value::Null } else { Value::Array(taints) }
-}
-
-/// A taint as it came.
-fn taint(taint: &Taint) -> Value {
-    let mut written = json!({"key": &*taint.key, "effect": &*taint.effect});
-    if !taint.value.is_empty() {
-        written["value"] = json!(&*taint.value);
-    }
-    if let Some(time) = taint.time_added {
-        written["timeAdded"] = json!(seconds(time));
-    }
-    written
 }
 
 /// Whether a condition of the node has this status.

@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
+use serde_json::{Value, json};
 
 message! {
     /// A node.
@@ -129,5 +130,19 @@ message! {
         effect: Box<str> = 3 "effect",
         /// When it was set.
         time_added: Option<Timestamp> = 4 "timeAdded",
+    }
+}
+
+impl Taint {
+    /// The taint as it came, for a patch that writes a node's taints.
+    pub fn to_json_value(&self) -> Value {
+        let mut written = json!({"key": &*self.key, "effect": &*self.effect});
+        if !self.value.is_empty() {
+            written["value"] = json!(&*self.value);
+        }
+        if let Some(time) = self.time_added {
+            written["timeAdded"] = json!(crate::time::seconds(time));
+        }
+        written
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
         .taints
         .iter()
         .filter(|taint| !is_ours(taint) || wanted.contains(&&*taint.key))
-        .map(written);
+        .map(Taint::to_json_value);
     let added = wanted
         .iter()
         .filter(|key| !present(key))
@@ -87,18 +87,6 @@ fn wanted(node: &Node) -> Vec<&'static str> {
 
 fn managed(key: &str) -> bool {
     key == UNSCHEDULABLE || TAINTS.iter().any(|(.., taint)| *taint == key)
-}
-
-/// A taint as it came.
-fn written(taint: &Taint) -> Value {
-    let mut written = json!({"key": &*taint.key, "effect": &*taint.effect});
-    if !taint.value.is_empty() {
-        written["value"] = json!(&*taint.value);
-    }
-    if let Some(time) = taint.time_added {
-        written["timeAdded"] = json!(seconds(time));
-    }
-    written
 }
 
 #[cfg(test)]
