@@ -8,8 +8,8 @@ mod text;
 pub use answer::answer;
 
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    core::Collector,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
+    Registry, core::Collector,
 };
 
 /// Registers `collector` and hands it back. A name taken already is logged and otherwise harmless: the collector counts,
@@ -82,6 +82,13 @@ pub fn histograms(
     let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
     let vec = HistogramVec::new(opts, labels).expect("name, labels and rising bounds are literals");
     register(registry, vec)
+}
+
+/// A single histogram, with these upper bounds.
+pub fn histogram(registry: &Registry, name: &str, help: &str, bounds: &[f64]) -> Histogram {
+    let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+    let histogram = Histogram::with_opts(opts).expect("name and rising bounds are literals");
+    register(registry, histogram)
 }
 
 /// `count` bounds that start at `start` and grow by `factor`: client_golang's `ExponentialBuckets`, rounded as there, since

@@ -1,7 +1,7 @@
 //! The controller's own metrics, under upstream's names.
 
-use evenkeel_runtime::metrics::{exponential, register};
-use prometheus::{Histogram, HistogramOpts, Registry};
+use evenkeel_runtime::metrics::{exponential, histogram};
+use prometheus::{Histogram, Registry};
 
 /// `node_controller_…`.
 pub(super) struct Metrics {
@@ -12,9 +12,8 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let seconds = |name: &str, help: &str| {
-            let options = HistogramOpts::new(format!("node_controller_{name}"), help)
-                .buckets(exponential(1.0, 4.0, 6));
-            register(registry, Histogram::with_opts(options).expect("a fixed name"))
+            let name = format!("node_controller_{name}");
+            histogram(registry, &name, help, &exponential(1.0, 4.0, 6))
         };
         Self {
             taint_removal: seconds(

@@ -1,8 +1,8 @@
 //! The controller's own metrics, under upstream's names.
 
 use crate::CloudError;
-use evenkeel_runtime::metrics::{counters, exponential, register};
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Registry};
+use evenkeel_runtime::metrics::{counters, exponential, histogram};
+use prometheus::{Histogram, IntCounterVec, Registry};
 
 /// `cloud_node_lifecycle_controller_…`.
 pub(super) struct Metrics {
@@ -13,11 +13,6 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
-        let options = HistogramOpts::new(
-            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
-            "Seconds that a look at a node that is not ready took.",
-        )
-        .buckets(exponential(0.001, 2.0, 15));
         Self {
             calls: counters(
                 registry,
@@ -25,7 +20,12 @@ impl Metrics {
                 "Questions to the cloud, by what was asked and what came of it.",
                 &["operation", "result"],
             ),
-            seconds: register(registry, Histogram::with_opts(options).expect("a fixed name")),
+            seconds: histogram(
+                registry,
+                "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+                "Seconds that a look at a node that is not ready took.",
+                &exponential(0.001, 2.0, 15),
+            ),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The controller's own metrics, under upstream's names.
 
 use evenkeel_runtime::{
-    metrics::{exponential, register},
+    metrics::{exponential, histogram, register},
     plan::Key,
 };
-use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
+use prometheus::{Histogram, IntCounter, Registry};
 use std::{
     collections::HashSet,
     sync::{Mutex, PoisonError},
@@ -33,9 +33,8 @@ impl Metrics {
             register(registry, counter.expect("a name that is fixed"))
         };
         let seconds = |name: &str, help: &str| {
-            let options = HistogramOpts::new(format!("service_controller_{name}"), help)
-                .buckets(exponential(1.0, 2.0, 15));
-            register(registry, Histogram::with_opts(options).expect("a name that is fixed"))
+            let name = format!("service_controller_{name}");
+            histogram(registry, &name, help, &exponential(1.0, 2.0, 15))
         };
         Self {
             syncs: counter("loadbalancer_sync_total", "Load balancers told of other nodes."),

@@ -28,7 +28,7 @@ use evenkeel_runtime::{
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
 };
-use prometheus::{Histogram, HistogramOpts};
+use prometheus::Histogram;
 use run::Run;
 use seen::Seen;
 use std::sync::OnceLock;
@@ -79,9 +79,7 @@ fn on_cron_job(event: &CacheEvent<CronJob>, now: Timestamp, enqueue: &Enqueue) {
 fn skew(context: &ControllerContext) -> Histogram {
     let help = "Time between when a cronjob is scheduled to be run, and when the corresponding job is created";
     let name = "cronjob_controller_job_creation_skew_duration_seconds";
-    let opts = HistogramOpts::new(name, help).buckets(metrics::exponential(1.0, 2.0, 10));
-    let skew = Histogram::with_opts(opts).expect("name and buckets are constants that are allowed");
-    metrics::register(&context.registry, skew)
+    metrics::histogram(&context.registry, name, help, &metrics::exponential(1.0, 2.0, 10))
 }
 
 fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {

@@ -14,7 +14,7 @@ use evenkeel_runtime::{
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
 };
-use prometheus::{Histogram, HistogramOpts};
+use prometheus::Histogram;
 use std::sync::Arc;
 
 /// The controller that deletes Jobs that have ended.
@@ -30,11 +30,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let jobs = context.env.caches.of::<Job>();
     let help = "The time it took to delete the job since it became eligible for deletion";
-    let opts =
-        HistogramOpts::new("ttl_after_finished_controller_job_deletion_duration_seconds", help)
-            .buckets(metrics::exponential(0.1, 2.0, 14));
-    let late = Histogram::with_opts(opts).expect("name and buckets are constants that are allowed");
-    let late = metrics::register(&context.registry, late);
+    let name = "ttl_after_finished_controller_job_deletion_duration_seconds";
+    let bounds = metrics::exponential(0.1, 2.0, 14);
+    let late = metrics::histogram(&context.registry, name, help, &bounds);
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, |event, enqueue| {
             let job = event.object();

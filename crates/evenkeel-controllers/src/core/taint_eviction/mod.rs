@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use plan::{Pending, Seen, Verdict};
-use prometheus::{Histogram, HistogramOpts, IntCounter};
+use prometheus::{Histogram, IntCounter};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -46,9 +46,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         }
     });
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
-    let opts = HistogramOpts::new("taint_eviction_controller_pod_deletion_duration_seconds", help)
-        .buckets(SECONDS.to_vec());
-    let late = Histogram::with_opts(opts).expect("name and buckets are constants that are allowed");
+    let name = "taint_eviction_controller_pod_deletion_duration_seconds";
+    let late = metrics::histogram(&context.registry, name, help, &SECONDS);
     let deletions = IntCounter::new(
         "taint_eviction_controller_pod_deletions_total",
         "Total number of Pods deleted by TaintEvictionController since its start.",
@@ -58,7 +57,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         pods: pods.clone(),
         nodes: nodes.clone(),
         pending: Mutex::default(),
-        late: metrics::register(&context.registry, late),
+        late,
         deletions: metrics::register(&context.registry, deletions),
     };
     let builder = context
