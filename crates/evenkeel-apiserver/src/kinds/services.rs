@@ -269,11 +269,14 @@ fn carry_over(new: &mut Value, old: &Value) {
             }
         }
     }
-    if new_type != "LoadBalancer"
-        && at(new, "spec.allocateLoadBalancerNodePorts")
-            == at(old, "spec.allocateLoadBalancerNodePorts")
-    {
-        value::remove(new, "spec.allocateLoadBalancerNodePorts");
+    if new_type != "LoadBalancer" {
+        for field in ["spec.allocateLoadBalancerNodePorts", "spec.loadBalancerClass"] {
+            if at(new, field) == at(old, field) {
+                value::remove(new, field);
+            }
+        }
+        // Its addresses are no longer anybody's business, although giving them back takes a while.
+        set(new, "status.loadBalancer", json!({}));
     }
 }
 
