@@ -59,8 +59,9 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
     // Another type gives the address back, and what is left of it.
     let change = json!({"spec": {"type": "ClusterIP", "loadBalancerIP": null, "loadBalancerSourceRanges": null}});
     namespace.patch("services/asks", change).await;
-    let plain = namespace.until("services/asks", |service| address(service).is_none()).await;
-    assert!(plain["metadata"]["finalizers"].is_null(), "{plain:#}");
+    let free = |service: &Value| service["metadata"]["finalizers"].is_null();
+    let plain = namespace.until("services/asks", free).await;
+    assert_eq!(address(&plain), None, "{plain:#}");
     told(&namespace, "asks", "DeletedLoadBalancer", "Deleted load balancer").await;
     let mut next = balanced("next");
     next["spec"]["loadBalancerIP"] = json!("198.18.0.77");
