@@ -9,9 +9,9 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// Clones share it.
+/// Happens once. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Latch(Arc<Shared>);
+pub struct Latch(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -21,18 +21,18 @@ struct Shared {
 
 impl Latch {
     /// It has happened.
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         self.0.set.store(true, Ordering::SeqCst);
         self.0.changed.notify_waiters();
     }
 
     /// Whether it has happened.
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.0.set.load(Ordering::SeqCst)
     }
 
     /// Waits until it has happened.
-    pub(crate) async fn wait(&self) {
+    pub async fn wait(&self) {
         // Registered before the look, so that what happens in between is not missed.
         let changed = self.0.changed.notified();
         if !self.is_set() {

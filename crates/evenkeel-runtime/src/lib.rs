@@ -9,6 +9,7 @@ pub mod discovery;
 pub mod events;
 pub mod health;
 pub mod introspect;
+pub mod latch;
 pub mod lease;
 pub mod manager;
 pub mod metrics;

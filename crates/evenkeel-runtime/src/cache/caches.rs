@@ -1,10 +1,11 @@
 //! Which caches there are: one for each type, whoever asks for it.
 
-use super::{Cache, latch::Latch, reflector::Reflector, shared::Shared};
+use super::{Cache, reflector::Reflector, shared::Shared};
 use crate::{
     client::{Client, Metadata},
     clock::Clock,
     introspect::CacheState,
+    latch::Latch,
     metrics,
     tasks::Tasks,
 };

@@ -6,7 +6,6 @@
 mod backoff;
 mod caches;
 mod full;
-mod latch;
 mod reflector;
 mod shared;
 mod store;

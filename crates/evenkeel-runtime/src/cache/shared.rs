@@ -3,10 +3,9 @@
 use super::{
     CacheEvent,
     caches::Scope,
-    latch::Latch,
     store::{Events, Store, Table, same_version},
 };
-use crate::{client::Metadata, introspect::CacheState, tasks::panic_text};
+use crate::{client::Metadata, introspect::CacheState, latch::Latch, tasks::panic_text};
 use evenkeel_api::View;
 use prometheus::{Histogram, IntGauge};
 use std::{

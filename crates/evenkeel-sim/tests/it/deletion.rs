@@ -36,10 +36,8 @@ async fn background(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// Owners go after what they own, which is what the name says. Where events come late, the collector may not know of a pod
-/// yet when its owner goes, as upstream's: then the pod only goes later.
+/// Owners go after what they own, which is what the name says.
 async fn foreground(world: &mut World, faults: Faults) {
-    let in_order = faults.stale.is_zero();
     prepare(world, faults).await;
     let pods = web_pods(world).await;
     world.delete(&format!("{DEPLOYMENTS}/web"), "Foreground").await;
@@ -48,10 +46,8 @@ async fn foreground(world: &mut World, faults: Faults) {
             user.get(&format!("{DEPLOYMENTS}/web")).await.is_none()
         })
         .await;
-    if in_order {
-        assert_eq!(world.list(SETS).await, [Value::Null; 0]);
-        assert_eq!(pods.now(), Count { active: 0, ready: 0 });
-    }
+    assert_eq!(world.list(SETS).await, [Value::Null; 0]);
+    assert_eq!(pods.now(), Count { active: 0, ready: 0 });
     world.settle(REST).await;
     nothing_is_left(world).await;
 }

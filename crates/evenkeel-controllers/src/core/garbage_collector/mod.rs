@@ -26,6 +26,7 @@ use evenkeel_runtime::{
     discovery::Discovered,
     events::Recorder,
     introspect::{History, Inspect},
+    latch::Latch,
     metrics,
     plan::{Key, Note, Target},
     queue::{Priority, Queue},
@@ -103,6 +104,9 @@ struct Shared {
     events: Recorder,
     graph: Mutex<Graph>,
     monitors: Monitors,
+    /// The graph has all that there is, as far as it can be watched. Nobody works before: what a graph without the dependents
+    /// says of an owner that waits for them is that nothing holds it.
+    complete: Latch,
     delete: Queue<Uid>,
     orphan: Queue<Uid>,
     workers: usize,
@@ -139,6 +143,7 @@ impl GarbageCollector {
             client,
             graph: Mutex::default(),
             monitors: context.monitors.clone(),
+            complete: Latch::default(),
             delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
             orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
             workers,
@@ -153,7 +158,8 @@ impl GarbageCollector {
         // Ends after the workers: their last events are still written.
         let late = Tasks::new();
         self.0.events.start(&late);
-        for _ in 0..self.0.workers {
+        let complete = stop.run_until_cancelled(self.0.complete.wait()).await.is_some();
+        for _ in 0..if complete { self.0.workers } else { 0 } {
             for job in [Job::Delete, Job::Orphan] {
                 let worker = self.clone();
                 tasks.spawn("garbage collector", async move { worker.work(job).await });

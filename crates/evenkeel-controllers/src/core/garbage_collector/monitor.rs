@@ -24,6 +24,10 @@ impl Follower for GarbageCollector {
     fn failed(&self) {
         self.0.sync_errors.inc();
     }
+
+    fn settled(&self) {
+        self.0.complete.set();
+    }
 }
 
 /// Tells the collector of a cache's changes.
