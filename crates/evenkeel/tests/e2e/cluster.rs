@@ -308,7 +308,7 @@ fn group(resource: &str) -> &'static str {
         "controllerrevisions" | "daemonsets" | "deployments" | "replicasets" | "statefulsets" => {
             "/apis/apps/v1"
         }
-        "jobs" => "/apis/batch/v1",
+        "cronjobs" | "jobs" => "/apis/batch/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "widgets" => "/apis/e2e.evenkeel.dev/v1",
         _ => "/api/v1",

@@ -7,7 +7,8 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
+/// A Job of this spec, whose pods have these annotations.
+pub(crate) fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
     let mut template =
         json!({"metadata": {"annotations": annotations}, "spec": pod_spec("app:v1")});
     template["spec"]["restartPolicy"] = "Never".into();
@@ -16,7 +17,8 @@ fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
     job
 }
 
-fn is(job: &Value, what: &str) -> bool {
+/// Whether it has this condition.
+pub(crate) fn is(job: &Value, what: &str) -> bool {
     condition(job, what)["status"] == "True"
 }
 

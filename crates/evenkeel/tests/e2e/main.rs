@@ -1,7 +1,8 @@
 //! The whole control plane, seen from outside: one body of cases, on the embedded API server in virtual time and on
 //! upstream's kube-apiserver and etcd in real time.
 //!
-//! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`.
+//! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`;
+//! `EVENKEEL_E2E_ONLY=PART,…` runs only the cases with such a part in their names.
 
 mod cloud;
 mod cluster;

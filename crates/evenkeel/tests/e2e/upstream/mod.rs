@@ -36,7 +36,7 @@ fn upstream() {
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let failed = runtime.block_on(run(binaries));
+    let failed = runtime.block_on(run(binaries, &Wanted::from_environment()));
     assert!(failed.is_empty(), "failed on upstream: {}", failed.join(", "));
 }
 
@@ -44,15 +44,29 @@ fn upstream() {
     clippy::disallowed_methods,
     reason = "the one place where these tests read the environment"
 )]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 fn binaries() -> Option<PathBuf> {
-    std::env::var("EVENKEEL_UPSTREAM_BIN")
-        .ok()
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
+    variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
+}
+
+/// The cases that are asked for: with `EVENKEEL_E2E_ONLY`, those whose names contain one of its parts.
+struct Wanted(Option<String>);
+
+impl Wanted {
+    fn from_environment() -> Self {
+        Self(variable("EVENKEEL_E2E_ONLY"))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|only| only.split(',').any(|part| name.contains(part)))
+    }
 }
 
 /// Runs all, and returns the names of what failed.
-async fn run(binaries: PathBuf) -> Vec<String> {
+async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     let clock = Clock::system();
     let folder = Folder::new();
     let credentials = Credentials::make(&folder);
@@ -78,8 +92,9 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
     let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
     let mut failed = Vec::new();
-    if !passes("takeover", takeover::both_ways(&cluster, &mut programs, &credentials, &server))
-        .await
+    if wanted.has("takeover")
+        && !passes("takeover", takeover::both_ways(&cluster, &mut programs, &credentials, &server))
+            .await
     {
         failed.push("takeover".to_owned());
     }
@@ -89,7 +104,8 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     controllers.nodes.nodes.clear();
     let controllers = Plane::start(&kube, &clock, controllers).expect("every controller starts");
     controllers.synced().await;
-    let outcomes = futures::stream::iter(CASES.iter().chain(ON_UPSTREAM_ONLY))
+    let cases = CASES.iter().chain(ON_UPSTREAM_ONLY).filter(|case| wanted.has(case.name));
+    let outcomes = futures::stream::iter(cases)
         .map(|case: &Case| async { (case.name, passes(case.name, (case.run)(&cluster)).await) })
         .buffer_unordered(AT_A_TIME)
         .collect::<Vec<_>>()
@@ -97,10 +113,13 @@ async fn run(binaries: PathBuf) -> Vec<String> {
     failed.extend(
         outcomes.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name.to_owned()),
     );
-    if !passes("hostile", hostile::a_hundred_bad_objects_harm_nobody(&cluster)).await {
+    if wanted.has("hostile")
+        && !passes("hostile", hostile::a_hundred_bad_objects_harm_nobody(&cluster)).await
+    {
         failed.push("hostile".to_owned());
     }
-    if !passes("outage", outage::is_survived(&cluster, &mut programs)).await {
+    if wanted.has("outage") && !passes("outage", outage::is_survived(&cluster, &mut programs)).await
+    {
         failed.push("outage".to_owned());
     }
     for plane in [controllers, around] {

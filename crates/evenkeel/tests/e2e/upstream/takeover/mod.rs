@@ -1,22 +1,25 @@
 //! One controller manager takes over from the other and finds nothing to do.
 
+mod workloads;
+
 use super::{credentials::Credentials, programs::Programs};
-use crate::{
-    cluster::{Cluster, Namespace, condition, items, name},
-    deployment::settled,
-    objects::{deployment, image, replica_set, replicas, replication_controller},
-};
-use serde_json::{Value, json};
+use crate::cluster::{Cluster, items, name};
+use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
+use workloads::{build, work};
 
 /// How long a new leader is watched.
 const WATCHED: Duration = Duration::from_secs(6);
 
 /// Everything that controllers of workloads write.
-const RESOURCES: [&str; 10] = [
+const RESOURCES: [&str; 14] = [
+    "/apis/apps/v1/daemonsets",
     "/apis/apps/v1/deployments",
     "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/statefulsets",
     "/apis/apps/v1/controllerrevisions",
+    "/apis/batch/v1/cronjobs",
+    "/apis/batch/v1/jobs",
     "/api/v1/replicationcontrollers",
     "/api/v1/pods",
     "/api/v1/namespaces",
@@ -66,61 +69,6 @@ pub(super) async fn both_ways(
     assert_same(&worked, &versions(cluster).await);
     work(&namespace, 2, "app:v6").await;
     programs.stop(cluster, theirs).await;
-}
-
-/// Ten workloads of all sorts, some with a history.
-async fn build(namespace: &Namespace<'_>) {
-    for name in ["plain", "rolled", "undone", "paused", "recreate", "short", "none"] {
-        let mut made = deployment(name, 3, "app:v1");
-        match name {
-            "recreate" => made["spec"]["strategy"] = json!({"type": "Recreate"}),
-            "short" => made["spec"]["revisionHistoryLimit"] = json!(1),
-            "none" => made["spec"]["replicas"] = json!(0),
-            _ => {}
-        }
-        namespace.create("deployments", made).await;
-    }
-    namespace.create("replicasets", replica_set("set", 2, "app:v1")).await;
-    namespace.create("replicationcontrollers", replication_controller("rc", 2, "app:v1")).await;
-    let mut slow = replica_set("slow", 2, "app:v1");
-    slow["spec"]["minReadySeconds"] = json!(1);
-    namespace.create("replicasets", slow).await;
-    for name in ["plain", "rolled", "undone", "paused", "recreate", "short"] {
-        settled(namespace, name, 3).await;
-    }
-    for (name, images) in [
-        ("rolled", &["app:v2", "app:v3"][..]),
-        ("undone", &["app:v2", "app:v1"]),
-        ("recreate", &["app:v2"]),
-        ("short", &["app:v2", "app:v3", "app:v4"]),
-    ] {
-        for change in images {
-            namespace.patch(&format!("deployments/{name}"), image(change)).await;
-            settled(namespace, name, 3).await;
-        }
-    }
-    namespace.patch("deployments/paused", json!({"spec": {"paused": true}})).await;
-    namespace.patch("deployments/paused", image("app:v2")).await;
-    for path in ["replicasets/set", "replicasets/slow", "replicationcontrollers/rc"] {
-        namespace.until(path, |set| set["status"]["availableReplicas"] == 2).await;
-    }
-    namespace
-        .until("deployments/paused", |paused| {
-            condition(paused, "Progressing")["reason"] == "DeploymentPaused"
-        })
-        .await;
-}
-
-/// Changes that only a working leader answers.
-async fn work(namespace: &Namespace<'_>, count: u32, to: &str) {
-    namespace.patch("deployments/plain", replicas(count)).await;
-    namespace.patch("deployments/rolled", image(to)).await;
-    namespace.patch("replicationcontrollers/rc", replicas(count)).await;
-    settled(namespace, "plain", count).await;
-    settled(namespace, "rolled", 3).await;
-    namespace
-        .until("replicationcontrollers/rc", |rc| rc["status"]["availableReplicas"] == count)
-        .await;
 }
 
 /// Waits until another than `than` leads, and returns who.
