@@ -22,8 +22,6 @@ use prometheus::Registry;
 use serde::Serialize;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-/// The flag, which upstream does not have.
-pub const FLAG: &str = "--plan";
 /// How long caches and controllers may take.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 /// The exit code when there is something to write.
@@ -201,14 +199,6 @@ impl Preview {
     }
 }
 
-/// Whether the arguments ask for a plan, and the others.
-pub(crate) fn asked(arguments: impl IntoIterator<Item = String>) -> (bool, Vec<String>) {
-    let (flags, others): (Vec<String>, Vec<String>) = arguments
-        .into_iter()
-        .partition(|a| a.strip_prefix(FLAG).is_some_and(|v| matches!(v, "" | "=true" | "=false")));
-    (flags.last().is_some_and(|flag| !flag.ends_with("=false")), others)
-}
-
 /// As the program that was asked with `--plan` beside its own flags.
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     let clock = Clock::system();
@@ -328,19 +318,5 @@ mod tests {
         let preview = preview(kube, &clock, asked).await.expect("a plan");
         assert_eq!(preview.text(), "1 controllers would write nothing.\n");
         assert_eq!(preview.exit_code(), ExitCode::SUCCESS);
-    }
-
-    #[test]
-    fn the_flag_is_taken_out_of_the_others() {
-        let table: [(&[&str], bool, usize); 4] = [
-            (&["--plan", "--v=2"], true, 1),
-            (&["--plan=true"], true, 0),
-            (&["--plan=false"], false, 0),
-            (&["--planned", "--v=2"], false, 2),
-        ];
-        for (given, wanted, left) in table {
-            let (planned, others) = asked(given.iter().map(|a| (*a).to_owned()));
-            assert_eq!((planned, others.len()), (wanted, left), "{given:?}");
-        }
     }
 }

@@ -46,7 +46,6 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let (planned, arguments) = plan::asked(arguments);
     let options = match options::from_arguments(arguments) {
         Ok(options) => options,
         Err(code) => return code,
@@ -62,7 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
             return failed(&anyhow::Error::from(error).context("the runtime cannot start"));
         }
     };
-    if planned {
+    if options.plan {
         return runtime.block_on(plan::run(options)).unwrap_or_else(|error| failed(&error));
     }
     let ended = runtime.block_on(run(options, &log));

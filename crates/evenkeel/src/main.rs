@@ -1,9 +1,10 @@
 //! The `evenkeel` program: a whole Kubernetes control plane in one process.
 
 mod ask;
+mod shell;
 mod up;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A Kubernetes control plane in one process, for a laptop, for CI and inside tests.
@@ -23,10 +24,9 @@ enum Command {
     /// Print what the controllers would write to a cluster now, without writing it. Exit code 2 if there is something.
     Plan(ask::PlanArgs),
     /// Print a completion script for a shell.
-    Completion {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
+    Completion(shell::CompletionArgs),
+    /// Write man pages of this program and of the others.
+    Man(shell::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -34,9 +34,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(args),
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
-        Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "evenkeel", &mut std::io::stdout());
-            ExitCode::SUCCESS
-        }
+        Command::Completion(args) => shell::completion(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

@@ -84,6 +84,11 @@ pub fn main(arguments: impl IntoIterator<Item = String>, providers: &Providers) 
     }
 }
 
+/// The flags for what writes man pages and completion scripts.
+pub fn command() -> clap::Command {
+    evenkeel_component::flags::command(&flags(), &about())
+}
+
 fn about() -> About {
     let names: Vec<&str> = crate::descriptors().iter().map(|d| d.name).collect();
     let more = BTreeMap::from([

@@ -10,11 +10,12 @@ use evenkeel_component::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The flags of upstream's cloud-controller-manager v1.37 without those of webhooks, and `--load-balancer-pool`.
+/// The flags of upstream's cloud-controller-manager v1.37 without those of webhooks, and those that only this program has.
 pub(super) fn flags() -> Flags {
-    let (table, words) =
-        (include_str!("../../data/flags.tsv"), include_str!("../../data/words.tsv"));
-    Flags::from_table(table, words).with_retired(include_str!("../../data/retired.tsv"))
+    let words = include_str!("../../data/words.tsv");
+    Flags::from_table(include_str!("../../data/flags.tsv"), words)
+        .with_own(include_str!("../../data/own.tsv"), words)
+        .with_retired(include_str!("../../data/retired.tsv"))
 }
 
 /// Checked options.

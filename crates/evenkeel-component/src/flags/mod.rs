@@ -57,13 +57,18 @@ impl Flags {
     /// Reads a table with the columns section, flag, type, default; `words` has what each does, beside those that several
     /// programs have.
     pub fn from_table(table: &'static str, words: &'static str) -> Self {
-        let mut flags = Self(Vec::new());
+        Self(Vec::new()).with_own(table, words)
+    }
+
+    /// Adds flags that upstream's program does not have, by a table of the same columns.
+    #[must_use]
+    pub fn with_own(mut self, table: &'static str, words: &'static str) -> Self {
         for line in rows(table) {
             let [section, name, kind, default] = cells(line);
             let of = |words: &'static str| {
                 words.lines().find_map(|line| line.split_once('\t').filter(|(of, _)| *of == name))
             };
-            flags.0.push(Flag {
+            self.0.push(Flag {
                 section,
                 name,
                 kind: Type::named(kind),
@@ -72,7 +77,7 @@ impl Flags {
                 words: of(words).or_else(|| of(WORDS)).map_or("", |(_, words)| words),
             });
         }
-        flags
+        self
     }
 
     /// Adds flags that are still taken, with a warning, but not shown: name, type, default, and why not to use it.

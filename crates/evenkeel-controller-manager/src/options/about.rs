@@ -64,8 +64,7 @@ fn about() -> About {
     more.insert("feature-gates", format!("Options are:\n{}", features::options()));
     more.insert("tls-cipher-suites", TlsOptions::options());
     let what = "Watches the cluster's state and moves it towards what was asked for: the controllers of Kubernetes v1.37 in\n\
-        one program, in the place of upstream's.\n\n\
-        With --plan beside its flags it prints what it would write now and writes nothing; it exits with 2 if there is something.";
+        one program, in the place of upstream's.";
     About { name: NAME, what, more }
 }
 

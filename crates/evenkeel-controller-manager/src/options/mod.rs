@@ -21,11 +21,12 @@ use std::{sync::Arc, time::Duration};
 /// Name of the program.
 const NAME: &str = "kube-controller-manager";
 
-/// The flags of upstream's kube-controller-manager v1.37.
+/// The flags of upstream's kube-controller-manager v1.37, and those that only this program has.
 pub fn flags() -> Flags {
-    let (table, words) =
-        (include_str!("../../data/flags.tsv"), include_str!("../../data/words.tsv"));
-    Flags::from_table(table, words).with_retired(include_str!("../../data/retired.tsv"))
+    let words = include_str!("../../data/words.tsv");
+    Flags::from_table(include_str!("../../data/flags.tsv"), words)
+        .with_own(include_str!("../../data/own.tsv"), words)
+        .with_retired(include_str!("../../data/retired.tsv"))
 }
 
 /// Checked options.
@@ -47,6 +48,8 @@ pub struct Options {
     pub logging: LoggingOptions,
     /// The metrics.
     pub metrics: MetricsOptions,
+    /// Whether to tell what would be written, and no more.
+    pub plan: bool,
     /// Whether profiles are served.
     pub profiling: bool,
     /// PEM file that `kube-root-ca.crt` is made from; the client's own CA when empty.
@@ -105,6 +108,7 @@ impl Options {
             leader,
             logging: LoggingOptions::check(&read, &gates),
             metrics: MetricsOptions::check(&read),
+            plan: read.bool("plan"),
             profiling: read.bool("profiling"),
             root_ca: read.path("root-ca-file"),
             serving,

@@ -1,0 +1,136 @@
+//! Completion scripts and man pages, of `evenkeel` itself and of the programs, from the definitions that they are run by.
+
+use crate::Cli;
+use anyhow::{Context, Result, bail};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// What a completion script is for.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell.
+    shell: Shell,
+    /// The program whose arguments are completed.
+    #[arg(long, default_value = "evenkeel", value_parser = PROGRAMS)]
+    program: String,
+}
+
+/// Where man pages go.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Folder to write them to; it is made if it is not there.
+    folder: PathBuf,
+}
+
+/// The programs, by name.
+const PROGRAMS: [&str; 3] = ["evenkeel", "kube-controller-manager", "cloud-controller-manager"];
+
+/// Their arguments, in the same order.
+fn commands() -> [Command; 3] {
+    [
+        Cli::command(),
+        evenkeel_controller_manager::options::command(),
+        evenkeel_cloud::program::command(),
+    ]
+}
+
+/// Prints a completion script.
+pub(crate) fn completion(args: &CompletionArgs) -> ExitCode {
+    let script = script(args.shell, &args.program);
+    let printed = script.and_then(|script| Ok(std::io::stdout().write_all(&script)?));
+    ended(printed)
+}
+
+fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
+    let Some(mut command) = commands().into_iter().find(|command| command.get_name() == program)
+    else {
+        bail!("there is no program {program}");
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, program, &mut script);
+    Ok(script)
+}
+
+/// Writes man pages: one for each program and for each of its commands.
+pub(crate) fn man(args: &ManArgs) -> ExitCode {
+    ended(write_pages(&args.folder))
+}
+
+fn write_pages(folder: &Path) -> Result<()> {
+    let context = || format!("man pages cannot be written to {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(context)?;
+    for program in commands() {
+        clap_mangen::generate_to(program, folder).with_context(context)?;
+    }
+    Ok(())
+}
+
+fn ended(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "there is no log in this command")]
+            {
+                eprintln!("Error: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What of a program must be completed and stand in its page.
+    fn flags(program: &str) -> Vec<String> {
+        let command = commands().into_iter().find(|command| command.get_name() == program);
+        let command = command.expect("a program");
+        command.get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn every_flag_can_be_completed() {
+        for program in PROGRAMS {
+            for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+                let script = script(shell, program).expect("a script");
+                let script = String::from_utf8(script).expect("text");
+                for flag in flags(program) {
+                    assert!(script.contains(&flag), "{shell}: {flag}");
+                }
+            }
+        }
+        assert!(
+            flags("kube-controller-manager").len() > 140
+                && flags("cloud-controller-manager").len() > 60
+        );
+        let script = script(Shell::Bash, "evenkeel").expect("a script");
+        assert!(
+            String::from_utf8_lossy(&script).contains("cloud-controller-manager"),
+            "the choice of programs"
+        );
+    }
+
+    #[test]
+    fn every_flag_stands_in_the_man_page() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_pages(folder.path()).expect("pages");
+        let page = |name: &str| {
+            let path = folder.path().join(format!("{name}.1"));
+            std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
+        assert!(page("evenkeel").contains("evenkeel\\-up"));
+        assert!(page("evenkeel-up").contains("data\\-dir"));
+        for program in PROGRAMS {
+            let page = page(program);
+            for flag in flags(program) {
+                assert!(page.contains(&format!("\\-\\-{}", flag.replace('-', "\\-"))), "{flag}");
+            }
+        }
+    }
+}
