@@ -1,11 +1,16 @@
-//! What every program has around its work: flags, options that several have, logs, secure serving.
+//! What every program has around its work: flags, options that several have, logs, secure serving, the start of
+//! controllers under a lease or two.
 
+pub mod command_line;
 pub mod connection;
 pub mod features;
 pub mod flags;
+pub mod leading;
 pub mod logging;
 pub mod metrics;
+pub mod migration;
 pub mod options;
+pub mod process;
 pub mod serving;
 pub mod version;
 

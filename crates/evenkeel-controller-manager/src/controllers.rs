@@ -1,19 +1,24 @@
-//! Which controllers run, with which options, and their start.
+//! Which controllers run, with which options and clients.
 
-use crate::{
-    leading,
-    options::{self, Options},
-};
+use crate::options::{self, Options};
 use anyhow::{Context, Result};
-use evenkeel_component::{connection::Shares, metrics::RunningControllers};
-use evenkeel_controllers::{
-    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
-    needs::Unmet,
+use evenkeel_component::{
+    connection::{Connection, Shares},
+    leading::{Controllers, Ready, Started},
 };
-use evenkeel_runtime::client::Client;
+use evenkeel_controllers::{
+    descriptor::{ControllerContext, Descriptor, descriptors},
+    needs::{Gates, Resources, Unmet},
+};
+use evenkeel_runtime::{
+    client::{Client, Gate},
+    controller::Env,
+    health::Health,
+    tasks::Tasks,
+};
 use kube::config::Kubeconfig;
-use std::{sync::Arc, time::Duration};
-use tokio_util::sync::CancellationToken;
+use prometheus::Registry;
+use std::sync::Arc;
 
 /// The controllers that `--controllers` asks for and that are here. The others are told in one line.
 pub fn chosen(options: &Options) -> Vec<Descriptor> {
@@ -89,96 +94,72 @@ pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 pub(crate) const SHARES: Shares =
     Shares { of: share, with_programs: |client| client == TOKENS_CLIENT };
 
-/// How often it is looked whether the server has what skipped controllers need.
-const LOOK: Duration = Duration::from_secs(30);
-
-/// Controllers that are to start.
-pub(crate) struct Starting {
+/// All that controllers of this program are made of.
+pub(crate) struct KubeControllers {
+    pub(crate) connection: Connection,
+    pub(crate) env: Env,
     pub(crate) chosen: Vec<Descriptor>,
-    pub(crate) context: ControllerContext,
-    /// Finds out what the server has.
-    pub(crate) client: Client,
-    /// Where those that run are shown.
-    pub(crate) shown: RunningControllers,
-    /// Each starts between one and two of these from now.
-    pub(crate) interval: Duration,
+    pub(crate) options: evenkeel_controllers::options::Options,
+    pub(crate) gates: Gates,
+    pub(crate) registry: Registry,
+    pub(crate) health: Health,
 }
 
-impl Starting {
-    /// Starts the controllers in an order of chance. One that lacks a feature gate is skipped; one that lacks a resource is
-    /// skipped as well, but started when the server has it (upstream's would have to be restarted for it).
-    ///
-    /// # Errors
-    /// When one cannot start with its options.
-    pub(crate) async fn run(self, stop: &CancellationToken) -> Result<(), StartError> {
-        let Self { chosen, context, client, shown, interval } = self;
-        let clock = context.env.clock.clone();
-        let delay = |descriptor: &Descriptor| {
-            interval.mul_f64(1.0 + clock.draw(&("start", descriptor.name)))
+impl Controllers for KubeControllers {
+    type Ready = ReadyControllers;
+
+    async fn ready(&self, gate: &Gate, tasks: &Tasks) -> ReadyControllers {
+        let client = self.connection.client((1.0, 1));
+        let env = Env { client: self.env.client.gated(gate), ..self.env.clone() };
+        let clients = self.connection.clients(gate, tasks, SHARES);
+        let (registry, options) = (self.registry.clone(), self.options.clone());
+        let context = ControllerContext {
+            gates: self.gates.clone(),
+            resources: discover(&client).await,
+            health: self.health.clone(),
+            ..ControllerContext::new(env, clients, tasks.clone(), registry, options)
         };
-        let mut order: Vec<_> = chosen.iter().map(|one| (delay(one), *one)).collect();
-        order.sort_by_key(|(delay, _)| *delay);
-        let (mut passed, mut waiting) = (Duration::ZERO, Vec::new());
-        for (delay, descriptor) in order {
-            if delay > passed {
-                let pause = clock.sleep(delay - passed);
-                if stop.run_until_cancelled(pause).await.is_none() {
-                    return Ok(());
-                }
-                passed = delay;
-            }
-            if let Some(unmet) = start(&context, &descriptor, &shown)? {
-                tracing::info!(controller = descriptor.name, %unmet, "Skipping controller");
-                waiting.extend(matches!(unmet, Unmet::Resource(_)).then_some(descriptor));
-            }
-        }
-        if !waiting.is_empty() {
-            let tasks = context.tasks.clone();
-            let late = Late { waiting, context, client, shown };
-            tasks.spawn_until_cancelled("controllers without resources", late.run());
-        }
-        Ok(())
+        ReadyControllers { chosen: self.chosen.clone(), context, client }
     }
 }
 
-/// Starts one controller if it lacks nothing; what it lacks otherwise.
-fn start(
-    context: &ControllerContext,
-    descriptor: &Descriptor,
-    shown: &RunningControllers,
-) -> Result<Option<Unmet>, StartError> {
-    if let Some(unmet) = descriptor.unmet(&context.gates, &context.resources) {
-        return Ok(Some(unmet));
-    }
-    // It may put a check of its own in this one's place.
-    context.health.add(descriptor.name, || Ok(()));
-    context.start(descriptor)?;
-    shown.started(descriptor.name);
-    tracing::info!(controller = descriptor.name, "Started controller");
-    Ok(None)
-}
-
-/// Controllers whose resources the server does not have (yet).
-struct Late {
-    waiting: Vec<Descriptor>,
+/// The controllers with what they are started with.
+pub(crate) struct ReadyControllers {
+    chosen: Vec<Descriptor>,
     context: ControllerContext,
+    /// Finds out what the server has.
     client: Client,
-    shown: RunningControllers,
 }
 
-impl Late {
-    async fn run(mut self) {
-        while !self.waiting.is_empty() {
-            self.context.env.clock.sleep(LOOK).await;
-            self.context.resources = leading::discover(&self.client).await;
-            let (context, shown) = (&self.context, &self.shown);
-            self.waiting.retain(|descriptor| match start(context, descriptor, shown) {
-                Ok(unmet) => unmet.is_some(),
-                Err(error) => {
-                    tracing::error!(%error, "A controller whose resource appeared cannot start");
-                    false
-                }
-            });
+impl Ready for ReadyControllers {
+    fn start(&self, controller: &'static str) -> Result<Started> {
+        let context = &self.context;
+        let Some(descriptor) = self.chosen.iter().find(|one| one.name == controller) else {
+            return Ok(Started::Never("it is not here".to_owned()));
+        };
+        match descriptor.unmet(&context.gates, &context.resources) {
+            Some(unmet @ Unmet::Gate(_)) => return Ok(Started::Never(unmet.to_string())),
+            Some(unmet @ Unmet::Resource(_)) => return Ok(Started::NotYet(unmet.to_string())),
+            None => {}
+        }
+        // It may put a check of its own in this one's place.
+        context.health.add(controller, || Ok(()));
+        context.start(descriptor)?;
+        Ok(Started::Yes)
+    }
+
+    async fn look_again(&mut self) {
+        self.context.resources = discover(&self.client).await;
+    }
+}
+
+/// What the server has. Where that cannot be found out it counts as everything: controllers wait for what is missing.
+async fn discover(client: &Client) -> Resources {
+    match client.api_resources().await {
+        Ok(found) => Resources::discovered(&found),
+        Err(error) => {
+            tracing::warn!(%error, "What the API server has cannot be found out");
+            Resources::default()
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The drop-in kube-controller-manager: options, start order, credentials.
 
 pub mod controllers;
-mod leading;
-mod migration;
 pub mod options;
 pub mod plan;
 mod program;

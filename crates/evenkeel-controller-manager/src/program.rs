@@ -1,32 +1,23 @@
 //! The program's life: arguments, client, election, controllers, serving, stop.
 
 use crate::{
-    controllers,
-    leading::{Leader, Pace, Second},
-    migration::Migration,
+    controllers::{self, KubeControllers},
     options::{self, Options},
     plan,
 };
 use anyhow::Result;
 use evenkeel_component::{
-    connection::Connection,
-    features,
+    command_line, features,
+    leading::{Leader, Named, Pace},
     logging::{self, Log},
-    metrics::{self, Exposition, RunningControllers},
-    serving::{self, Described, Pages},
-    version,
+    process::{Parts, Process},
 };
-use evenkeel_controllers::needs::Gates;
+use evenkeel_controllers::{core::service_account_token, descriptor::Descriptor, needs::Gates};
 use evenkeel_runtime::{
-    cache::Caches,
-    clock::Clock,
     lease::{self, Candidacy, Candidate},
-    manager::{Group, Manager, shutdown_signal},
-    serve::Routes,
-    tasks::Tasks,
+    manager::{Group, Manager},
 };
-use prometheus::Registry;
-use std::{collections::BTreeSet, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
@@ -51,93 +42,64 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
         Err(code) => return code,
     };
     let log = logging::start(&options.logging);
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return failed(&anyhow::Error::from(error).context("the runtime cannot start"));
+    command_line::run(&log, WORKERS, async {
+        if options.plan {
+            return plan::run(options).await;
         }
-    };
-    if options.plan {
-        return runtime.block_on(plan::run(options)).unwrap_or_else(|error| failed(&error));
-    }
-    let ended = runtime.block_on(run(options, &log));
-    if let Err(error) = &ended {
-        failed(error);
-    }
-    log.flush();
-    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    tracing::error!(error = format!("{error:#}"), "command failed");
-    ExitCode::FAILURE
+        run(options, &log).await.map(|()| ExitCode::SUCCESS)
+    })
 }
 
 async fn run(options: Options, log: &Log) -> Result<()> {
-    options::tell(&options, log);
+    command_line::tell(&options.given, &options.warnings, log);
     let chosen = controllers::chosen(&options);
-    let (clock, registry) = (Clock::system(), Registry::new());
-    let around = Tasks::new();
-    log.keep_flushed(&around, &clock);
-    metrics::register_process(&registry)?;
-    metrics::register_build(&registry, options.gates.versions());
-    options.gates.register(&registry)?;
-    let (connection, reload) = Connection::open(NAME, &options.client, &clock, &registry).await?;
-    let client = connection.client((1.0, 1));
-    let caches = Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
-    let mut builder = Manager::builder(connection.kube.clone())
-        .component(NAME)
-        .client(client)
-        .caches(caches)
-        .clock(clock.clone())
-        .registry(registry.clone())
-        .grace_period(grace(options.shutdown_timeout));
     let election = options.leader.elect.then(|| election(&options)).transpose()?;
-    if let Some(election) = &election {
-        builder = builder.election(election.clone());
-    }
-    let manager = builder.build()?;
-    if options.serving.port != 0 {
-        let exposition = Exposition::new(&registry, METRICS, &options.metrics);
-        exposition.follow(manager.health());
-        let routes = exposition.routes(Routes::new());
-        let pages = pages(&options, &manager, log, &clock);
-        serving::add(&manager, NAME, &options.serving, routes, pages, &clock).await?;
-    }
+    let process = Process::open(Parts {
+        name: NAME,
+        given: &options.given,
+        log,
+        client: &options.client,
+        gates: &options.gates,
+        election: election.clone(),
+        serving: &options.serving,
+        metrics: &options.metrics,
+        catalog: METRICS,
+        configz: options::configz(&options),
+        profiling: options.profiling,
+        grace: grace(options.shutdown_timeout),
+    })
+    .await?;
+    let manager = &process.manager;
     if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
-        stand(&manager, election, &options);
+        stand(manager, election, &options);
     }
-    manager.add(Group::Others, "credentials", |running| async move {
-        running.token().run_until_cancelled_owned(reload.run()).await;
-        Ok(())
-    });
-    let shown = RunningControllers::register(&registry, NAME);
+    let named = |d: &Descriptor| Named { name: d.name, aliases: d.aliases };
     let leader = Leader {
-        connection,
-        env: manager.env().clone(),
+        client: process.connection.client((1.0, 1)),
+        clock: process.clock.clone(),
         gate: manager.gate(),
-        chosen,
-        options: controllers::options(&options)?,
-        gates: gates(&options),
-        registry,
-        health: manager.health().clone(),
+        chosen: chosen.iter().map(named).collect(),
+        // Others may have no tokens before it runs.
+        first: Some(service_account_token::DESCRIPTOR.name),
         pace: pace(&options),
-        shown,
-        second: second(&manager, election.as_ref(), options.migration.as_ref())?,
+        shown: process.shown.clone(),
+        second: process.second(options.migration.as_ref())?,
+        controllers: KubeControllers {
+            connection: process.connection.clone(),
+            env: manager.env().clone(),
+            chosen,
+            options: controllers::options(&options)?,
+            gates: gates(&options),
+            registry: process.registry.clone(),
+            health: manager.health().clone(),
+        },
     };
     manager.add(
         Group::Leader,
         "controllers",
         |running| async move { Ok(leader.run(&running).await?) },
     );
-    manager.run(shutdown_signal()).await?;
-    around.token().cancel();
-    around.join().await;
-    Ok(())
+    process.run().await
 }
 
 /// A gate that v1.37 does not know is one that became general: it is on.
@@ -145,26 +107,6 @@ fn gates(options: &Options) -> Gates {
     let (gates, known) = (options.gates.clone(), options.gates.clone());
     let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
-}
-
-/// What the program tells of itself on its secure port.
-fn pages(options: &Options, manager: &Manager, log: &Log, clock: &Clock) -> Pages {
-    let log = log.clone();
-    let on = |gate: &str| options.gates.enabled(gate);
-    Pages {
-        described: Described {
-            version: version::GIT_VERSION.trim_start_matches('v').to_owned(),
-            emulated: options.gates.versions().emulated.to_string(),
-            started: clock.now(),
-            clock: clock.clone(),
-        },
-        configz: options::configz(options),
-        flagz: on("ComponentFlagz").then(|| options::flagz(options).into_iter().collect()),
-        statusz: on("ComponentStatusz"),
-        profiling: options.profiling,
-        set_verbosity: Some(Arc::new(move |verbosity| log.set_verbosity(verbosity))),
-        controllers: Some(manager.env().introspection.clone()),
-    }
 }
 
 fn pace(options: &Options) -> Pace {
@@ -205,17 +147,4 @@ fn stand(manager: &Manager, election: &lease::Config, options: &Options) {
         running.token().run_until_cancelled_owned(candidate.run()).await;
         Ok(())
     });
-}
-
-/// The second lease, of the controllers that move. The server has no part in it.
-fn second(
-    manager: &Manager,
-    election: Option<&lease::Config>,
-    migration: Option<&Migration>,
-) -> Result<Option<Second>> {
-    let Some((election, migration)) = election.zip(migration) else { return Ok(None) };
-    let name = migration.lease.clone();
-    let config = lease::Config { name, coordinated: false, ..election.clone() };
-    let election = manager.contender(config, "leaderMigration")?;
-    Ok(Some(Second { migration: migration.clone(), election }))
 }

@@ -34,8 +34,8 @@ const PROGRAMS: [&str; 3] = ["evenkeel", "kube-controller-manager", "cloud-contr
 fn commands() -> [Command; 3] {
     [
         Cli::command(),
-        evenkeel_controller_manager::options::command(),
-        evenkeel_cloud::program::command(),
+        evenkeel_controller_manager::options::command_line().command(),
+        evenkeel_cloud::program::command_line().command(),
     ]
 }
 

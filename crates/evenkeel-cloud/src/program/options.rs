@@ -1,14 +1,16 @@
 //! What the program's flags mean to it.
 
-use super::providers::ProviderOptions;
+use super::{NAME, providers::ProviderOptions};
 use crate::{Descriptor, Options as CloudOptions, descriptors};
 use evenkeel_component::{
+    command_line,
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader, duration},
+    migration::Migration,
     options::{ClientOptions, LeaderOptions, LoggingOptions, ServingOptions},
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// The flags of upstream's cloud-controller-manager v1.37 without those of webhooks, and those that only this program has.
 pub(super) fn flags() -> Flags {
@@ -23,6 +25,8 @@ pub(super) fn flags() -> Flags {
 pub(super) struct Options {
     pub(super) client: ClientOptions,
     pub(super) leader: LeaderOptions,
+    /// Which controllers move to this program; `None` where there is no leader migration.
+    pub(super) migration: Option<Migration>,
     pub(super) logging: LoggingOptions,
     pub(super) serving: ServingOptions,
     /// The controllers that `--controllers` asks for.
@@ -36,7 +40,7 @@ pub(super) struct Options {
     pub(super) start_interval: Duration,
     pub(super) profiling: bool,
     pub(super) gates: Arc<FeatureGates>,
-    given: Given,
+    pub(super) given: Given,
     /// What to tell the user when the log has started.
     pub(super) warnings: Vec<String>,
 }
@@ -60,14 +64,11 @@ impl Options {
         let serving = ServingOptions::check(&read, &gates);
         let mut warnings = features.warnings;
         warnings.extend(serving.request_header.warnings());
-        let retired: Vec<(&str, &str)> = read.given().retired().collect();
-        warnings.extend(
-            retired.iter().map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}")),
-        );
-        let retired: Vec<&str> = retired.iter().map(|(flag, _)| *flag).collect();
+        let leader = LeaderOptions::check(&read);
         let mut options = Self {
             client: ClientOptions::check(&read),
-            leader: LeaderOptions::check(&read),
+            migration: Migration::check(&read, NAME).filter(|_| leader.elect),
+            leader,
             logging: LoggingOptions::check(&read, &gates),
             serving,
             chosen: chosen(&read, &mut warnings),
@@ -84,18 +85,9 @@ impl Options {
             gates,
             warnings,
         };
-        let unread = read.unread().into_iter().filter(|flag| !retired.contains(flag));
-        options
-            .warnings
-            .extend(unread.map(|flag| format!("--{flag} is accepted, but has no effect here")));
+        options.warnings.extend(command_line::warnings(&options.given, &read.unread()));
         read.done()?;
         Ok(options)
-    }
-
-    /// What `/flagz` shows: every flag's value by name.
-    pub(super) fn flagz(&self) -> BTreeMap<String, String> {
-        let flags = self.given.flags().iter();
-        flags.filter_map(|flag| Some((flag.name.to_owned(), self.given.text(flag.name)?))).collect()
     }
 
     /// What `/configz` shows: upstream's configuration as far as it has a meaning here.

@@ -1,4 +1,4 @@
-//! The options as `/configz` and `/flagz` show them.
+//! The options as `/configz` shows them.
 
 use super::Options;
 use evenkeel_component::flags::{Value as Flag, duration};
@@ -30,16 +30,6 @@ pub fn configz(options: &Options) -> Value {
     set("/NodeIPAMController/ServiceCIDR", json!(first));
     set("/NodeIPAMController/SecondaryServiceCIDR", json!(second));
     config
-}
-
-/// What `/flagz` shows: every flag's value, as pflag prints it, by name.
-pub fn flagz(options: &Options) -> Vec<(String, String)> {
-    let flags = options.given.flags().iter();
-    let mut values: Vec<(String, String)> = flags
-        .filter_map(|flag| Some((flag.name.to_owned(), options.given.text(flag.name)?)))
-        .collect();
-    values.sort();
-    values
 }
 
 /// A value as the configuration's types have it. A whole number is written without a fraction.

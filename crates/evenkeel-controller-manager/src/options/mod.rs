@@ -5,14 +5,15 @@ mod choice;
 mod configz;
 mod limits;
 
-pub use about::{command, from_arguments, help, tell};
+pub use about::{command_line, from_arguments};
 pub use choice::{Choice, Known, known};
-pub use configz::{configz, flagz};
+pub use configz::configz;
 
-use crate::migration::Migration;
 use evenkeel_component::{
+    command_line,
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader},
+    migration::Migration,
     options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
 };
 use evenkeel_controllers::options as controllers;
@@ -63,7 +64,7 @@ pub struct Options {
     /// What to tell the user when the log has started.
     pub warnings: Vec<String>,
     /// What was given, for whoever asks.
-    given: Given,
+    pub(crate) given: Given,
 }
 
 impl Options {
@@ -96,15 +97,12 @@ impl Options {
         warnings.extend(
             choice.old_names.iter().map(|(old, name)| format!("{old} is an old name of {name}")),
         );
-        let retired = read.given().retired();
-        warnings
-            .extend(retired.map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}")));
         let leader = LeaderOptions::check(&read);
         let mut options = Self {
             client: ClientOptions::check(&read),
             choice,
             controllers: controllers::Options::read(&Source { read: &read, gates: &gates }),
-            migration: migration(&read).filter(|_| leader.elect),
+            migration: Migration::check(&read, NAME).filter(|_| leader.elect),
             leader,
             logging: LoggingOptions::check(&read, &gates),
             metrics: MetricsOptions::check(&read),
@@ -118,25 +116,10 @@ impl Options {
             gates,
             given: read.given().clone(),
         };
-        let retired: Vec<&str> = options.given.retired().map(|(flag, _)| flag).collect();
-        let unread = read.unread().into_iter().filter(|flag| !retired.contains(flag));
-        options
-            .warnings
-            .extend(unread.map(|flag| format!("--{flag} is accepted, but has no effect here")));
+        options.warnings.extend(command_line::warnings(&options.given, &read.unread()));
         read.done()?;
         Ok(options)
     }
-}
-
-/// `--enable-leader-migration`, and what `--leader-migration-config` says then.
-fn migration(read: &Reader) -> Option<Migration> {
-    const CONFIG: &str = "leader-migration-config";
-    let path = read.path(CONFIG);
-    if !read.bool("enable-leader-migration") {
-        return None;
-    }
-    let Some(path) = path else { return Some(Migration::standard()) };
-    Migration::read(&path, NAME).map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
 }
 
 /// What controllers' options are read from.

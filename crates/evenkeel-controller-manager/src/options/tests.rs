@@ -1,6 +1,7 @@
 use super::*;
 use evenkeel_component::flags::Asked;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
@@ -168,7 +169,8 @@ fn the_help_text_shows_what_upstreams_does() {
         [cells[0], cells[1], cells[2], cells[3]].map(str::to_owned)
     });
     let is_ours = |flag: &[String; 4]| OURS.iter().any(|(name, _)| flag[1] == *name);
-    let (ours, upstreams): (Vec<_>, Vec<_>) = shown(&help()).into_iter().partition(is_ours);
+    let (ours, upstreams): (Vec<_>, Vec<_>) =
+        shown(&command_line().help()).into_iter().partition(is_ours);
     assert_eq!(upstreams, recorded.collect::<Vec<_>>());
     assert_eq!(ours.iter().map(|flag| &*flag[1]).collect::<Vec<_>>(), OURS.map(|(name, _)| name));
 }
@@ -264,13 +266,13 @@ fn what_has_no_effect_is_told_once() {
 fn flagz_is_upstreams_by_default() {
     // Upstream was recorded with these on its command line.
     let options = options(&["--v=1", "--kubeconfig=/nope"]).expect("valid");
-    let recorded: Vec<(String, String)> = include_str!("../../data/recorded-flagz.tsv")
+    let recorded: BTreeMap<String, String> = include_str!("../../data/recorded-flagz.tsv")
         .lines()
         .filter_map(|line| line.split_once('\t'))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let mut ours = flagz(&options);
-    ours.retain(|(name, _)| !OURS.iter().any(|(own, _)| own == name));
+    let mut ours = command_line::flagz(&options.given);
+    ours.retain(|name, _| !OURS.iter().any(|(own, _)| own == name));
     assert_eq!(ours, recorded);
 }
 
@@ -300,8 +302,8 @@ fn values_are_printed_as_upstream_was_recorded_to() {
         ("--vmodule=a=1,b*=2", "a=1,b*=2"),
     ] {
         let name = given.trim_start_matches('-').split('=').next().unwrap_or_default();
-        let values = flagz(&options(&[given]).unwrap_or_else(|error| panic!("{given}: {error}")));
-        let value = values.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
-        assert_eq!(value, Some(printed), "{given}");
+        let options = options(&[given]).unwrap_or_else(|error| panic!("{given}: {error}"));
+        let values = command_line::flagz(&options.given);
+        assert_eq!(values.get(name).map(String::as_str), Some(printed), "{given}");
     }
 }

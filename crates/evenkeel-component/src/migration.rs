@@ -2,13 +2,14 @@
 //!
 //! Upstream: KEP-2436, `controller-manager/pkg/leadermigration`.
 
+use crate::{flags::Reader, leading::Named};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Where a controller belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// It does not move: under the program's own lease.
     Main,
     /// It moves, and this program runs it under the second lease.
@@ -19,9 +20,9 @@ pub(crate) enum Place {
 
 /// Which controllers move, and under which lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Migration {
+pub struct Migration {
     /// Name of the second lease.
-    pub(crate) lease: String,
+    pub lease: String,
     /// Whether this program runs it, by the controller's name.
     controllers: BTreeMap<String, bool>,
 }
@@ -53,8 +54,20 @@ fn leases() -> String {
 }
 
 impl Migration {
+    /// What `--enable-leader-migration` and `--leader-migration-config` say to `program`.
+    pub fn check(read: &Reader, program: &str) -> Option<Self> {
+        const CONFIG: &str = "leader-migration-config";
+        let path = read.path(CONFIG);
+        if !read.bool("enable-leader-migration") {
+            return None;
+        }
+        let Some(path) = path else { return Some(Self::standard()) };
+        let found = Self::read(&path, program);
+        found.map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
+    }
+
     /// Upstream's: the controllers that have moved to clouds' controller managers.
-    pub(crate) fn standard() -> Self {
+    fn standard() -> Self {
         let names = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
         Self {
             lease: "cloud-provider-extraction-migration".to_owned(),
@@ -66,7 +79,7 @@ impl Migration {
     ///
     /// # Errors
     /// Names the field that is wrong.
-    pub(crate) fn read(path: &str, program: &str) -> Result<Self> {
+    fn read(path: &str, program: &str) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--leader-migration-config: cannot read {path}"))?;
         Self::parse(&text, program).with_context(|| format!("--leader-migration-config: {path}"))
@@ -99,12 +112,18 @@ impl Migration {
         Ok(Self { lease: file.leader_name, controllers })
     }
 
-    /// Where a controller belongs.
-    pub(crate) fn place(&self, controller: &str) -> Place {
-        match self.controllers.get(controller) {
+    /// Where a controller belongs. It may be called by an older name, as upstream's own list does: `service-controller` is
+    /// the one that was `service`.
+    pub fn place(&self, controller: &Named) -> Place {
+        let called = |name: &str| {
+            let old =
+                |alias: &&str| name == *alias || name.strip_suffix("-controller") == Some(alias);
+            name == controller.name || controller.aliases.iter().any(old)
+        };
+        match self.controllers.iter().find(|(name, _)| called(name)) {
             None => Place::Main,
-            Some(true) => Place::Migrated,
-            Some(false) => Place::Elsewhere,
+            Some((_, true)) => Place::Migrated,
+            Some((_, false)) => Place::Elsewhere,
         }
     }
 }
@@ -132,10 +151,11 @@ mod tests {
         assert_eq!(migration.lease, "move");
         let places = ["ttl-controller", "job-controller", "route-controller", "other"];
         assert_eq!(
-            places.map(|name| migration.place(name)),
+            places.map(|name| migration.place(&Named { name, aliases: &[] })),
             [Place::Migrated, Place::Migrated, Place::Elsewhere, Place::Main]
         );
-        assert_eq!(Migration::standard().place("service-controller"), Place::Migrated);
+        let service = Named { name: "service-lb-controller", aliases: &["service"] };
+        assert_eq!(Migration::standard().place(&service), Place::Migrated);
     }
 
     #[test]

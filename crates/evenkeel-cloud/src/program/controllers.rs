@@ -1,0 +1,68 @@
+//! The cloud's controllers, ready for the leader to start.
+
+use crate::{CloudContext, CloudProvider, Descriptor, Options, context::Started as CloudStarted};
+use anyhow::Result;
+use evenkeel_component::{
+    connection::{Connection, Shares},
+    leading::{Controllers, Ready, Started},
+};
+use evenkeel_runtime::{client::Gate, controller::Env, health::Health, tasks::Tasks};
+use prometheus::Registry;
+use std::sync::{Arc, OnceLock};
+
+/// All that the controllers are made of.
+pub(super) struct CloudControllers {
+    pub(super) connection: Connection,
+    pub(super) env: Env,
+    pub(super) chosen: Vec<Descriptor>,
+    pub(super) registry: Registry,
+    pub(super) health: Health,
+    pub(super) provider: Arc<dyn CloudProvider>,
+    /// Whether the provider has been told that its time begins: once, whatever leases there are.
+    pub(super) initialized: OnceLock<()>,
+    pub(super) options: Arc<Options>,
+}
+
+impl Controllers for CloudControllers {
+    type Ready = ReadyControllers;
+
+    async fn ready(&self, gate: &Gate, tasks: &Tasks) -> ReadyControllers {
+        let context = CloudContext {
+            env: Env { client: self.env.client.gated(gate), ..self.env.clone() },
+            clients: self.connection.clients(gate, tasks, Shares::default()),
+            tasks: tasks.clone(),
+            registry: self.registry.clone(),
+            provider: self.provider.clone(),
+            options: self.options.clone(),
+        };
+        self.initialized.get_or_init(|| context.initialize());
+        ReadyControllers { chosen: self.chosen.clone(), context, health: self.health.clone() }
+    }
+}
+
+/// The controllers with what they are started with.
+pub(super) struct ReadyControllers {
+    chosen: Vec<Descriptor>,
+    context: CloudContext,
+    health: Health,
+}
+
+impl Ready for ReadyControllers {
+    fn start(&self, controller: &'static str) -> Result<Started> {
+        let Some(descriptor) = self.chosen.iter().find(|one| one.name == controller) else {
+            return Ok(Started::Never("it is not here".to_owned()));
+        };
+        match (descriptor.start)(&self.context)? {
+            CloudStarted::Yes => {
+                self.health.add(controller, || Ok(()));
+                Ok(Started::Yes)
+            }
+            CloudStarted::No => {
+                Ok(Started::Never("the cloud has nothing for it, or it is switched off".to_owned()))
+            }
+        }
+    }
+
+    /// They lack nothing that a server may come to have.
+    async fn look_again(&mut self) {}
+}

@@ -1,0 +1,91 @@
+//! The start of controllers, one after the other, and of those later that lacked something.
+
+use super::{Ready, Started};
+use crate::metrics::RunningControllers;
+use anyhow::Result;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often it is looked whether the server has what skipped controllers need.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Controllers that are to start.
+pub(super) struct Starting<R> {
+    pub(super) ready: R,
+    pub(super) clock: Clock,
+    /// Where those that run are shown.
+    pub(super) shown: RunningControllers,
+    /// Each starts between one and two of these from now.
+    pub(super) interval: Duration,
+}
+
+impl<R: Ready> Starting<R> {
+    /// Starts `first`, if it is among `names`, and then the others in an order of chance. One that lacks something for good
+    /// is skipped; one whose lack may pass is skipped as well, but started when it has (upstream's would have to be
+    /// restarted for it).
+    ///
+    /// # Errors
+    /// When one cannot start with its options.
+    pub(super) async fn run(
+        self,
+        first: Option<&'static str>,
+        names: Vec<&'static str>,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Result<()> {
+        let delay = |name: &'static str| match first {
+            Some(first) if first == name => Duration::ZERO,
+            _ => self.interval.mul_f64(1.0 + self.clock.draw(&("start", name))),
+        };
+        let mut order: Vec<_> = names.into_iter().map(|name| (delay(name), name)).collect();
+        order.sort_by_key(|(delay, name)| (*delay, first != Some(*name)));
+        let (mut passed, mut waiting) = (Duration::ZERO, Vec::new());
+        for (delay, name) in order {
+            if delay > passed {
+                let pause = self.clock.sleep(delay - passed);
+                if stop.run_until_cancelled(pause).await.is_none() {
+                    return Ok(());
+                }
+                passed = delay;
+            }
+            match self.start(name)? {
+                Started::Yes => {}
+                Started::Never(why) => {
+                    tracing::info!(controller = name, %why, "Skipping controller");
+                }
+                Started::NotYet(why) => {
+                    tracing::info!(controller = name, %why, "Skipping controller for now");
+                    waiting.push(name);
+                }
+            }
+        }
+        if !waiting.is_empty() {
+            tasks.spawn_until_cancelled("controllers that lack something", self.late(waiting));
+        }
+        Ok(())
+    }
+
+    fn start(&self, name: &'static str) -> Result<Started> {
+        let started = self.ready.start(name)?;
+        if started == Started::Yes {
+            self.shown.started(name);
+            tracing::info!(controller = name, "Started controller");
+        }
+        Ok(started)
+    }
+
+    async fn late(mut self, mut waiting: Vec<&'static str>) {
+        while !waiting.is_empty() {
+            self.clock.sleep(LOOK).await;
+            self.ready.look_again().await;
+            waiting.retain(|name| match self.start(name) {
+                Ok(started) => matches!(started, Started::NotYet(_)),
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "A controller cannot start late");
+                    false
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What runs around a program's controllers: metrics, the connection to the API server, caches, the election, the secure
+//! port.
+
+use crate::{
+    command_line,
+    connection::Connection,
+    features::FeatureGates,
+    flags::Given,
+    leading::Second,
+    logging::Log,
+    metrics::{self, Exposition, RunningControllers},
+    migration::Migration,
+    options::{ClientOptions, MetricsOptions, ServingOptions},
+    serving::{self, Described, Pages},
+    version,
+};
+use anyhow::Result;
+use evenkeel_runtime::{
+    cache::Caches,
+    clock::Clock,
+    lease,
+    manager::{Group, Manager, shutdown_signal},
+    serve::Routes,
+    tasks::Tasks,
+};
+use prometheus::Registry;
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+
+/// What a program is but for its controllers.
+pub struct Parts<'a> {
+    /// Its name, which is its component's and the first part of its user agents.
+    pub name: &'static str,
+    /// What was given to it.
+    pub given: &'a Given,
+    /// Its log.
+    pub log: &'a Log,
+    /// How to reach the API server.
+    pub client: &'a ClientOptions,
+    /// Which features are on.
+    pub gates: &'a FeatureGates,
+    /// How to be the leader; none to run without an election.
+    pub election: Option<lease::Config>,
+    /// What is served.
+    pub serving: &'a ServingOptions,
+    /// How metrics are shown.
+    pub metrics: &'a MetricsOptions,
+    /// What upstream's program says of its metrics.
+    pub catalog: &'static str,
+    /// What `/configz` shows.
+    pub configz: Value,
+    /// Whether profiles are served.
+    pub profiling: bool,
+    /// How long what runs may take to stop.
+    pub grace: Duration,
+}
+
+/// A program that has everything but its controllers, which are added to its manager.
+pub struct Process {
+    /// The system's.
+    pub clock: Clock,
+    /// All metrics.
+    pub registry: Registry,
+    /// The way to the API server.
+    pub connection: Connection,
+    /// What runs.
+    pub manager: Manager,
+    /// Where running controllers are shown.
+    pub shown: RunningControllers,
+    election: Option<lease::Config>,
+    around: Tasks,
+}
+
+impl Process {
+    /// Makes everything ready. The secure port is taken; nothing runs yet.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the port cannot be had.
+    pub async fn open(parts: Parts<'_>) -> Result<Self> {
+        let (clock, registry, around) = (Clock::system(), Registry::new(), Tasks::new());
+        parts.log.keep_flushed(&around, &clock);
+        metrics::register_process(&registry)?;
+        metrics::register_build(&registry, parts.gates.versions());
+        parts.gates.register(&registry)?;
+        let (connection, reload) =
+            Connection::open(parts.name, parts.client, &clock, &registry).await?;
+        let client = connection.client((1.0, 1));
+        let caches =
+            Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
+        let mut builder = Manager::builder(connection.kube.clone())
+            .component(parts.name)
+            .client(client)
+            .caches(caches)
+            .clock(clock.clone())
+            .registry(registry.clone())
+            .grace_period(parts.grace);
+        if let Some(election) = &parts.election {
+            builder = builder.election(election.clone());
+        }
+        let manager = builder.build()?;
+        if parts.serving.port != 0 {
+            let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
+            exposition.follow(manager.health());
+            let (routes, pages) =
+                (exposition.routes(Routes::new()), pages(&parts, &manager, &clock));
+            serving::add(&manager, parts.name, parts.serving, routes, pages, &clock).await?;
+        }
+        manager.add(Group::Others, "credentials", |running| async move {
+            running.token().run_until_cancelled_owned(reload.run()).await;
+            Ok(())
+        });
+        let shown = RunningControllers::register(&registry, parts.name);
+        Ok(Self { clock, registry, connection, manager, shown, election: parts.election, around })
+    }
+
+    /// The second lease, of the controllers that move. The server has no part in it.
+    ///
+    /// # Errors
+    /// When the election's times cannot work together.
+    pub fn second(&self, migration: Option<&Migration>) -> Result<Option<Second>> {
+        let Some((election, migration)) = self.election.as_ref().zip(migration) else {
+            return Ok(None);
+        };
+        let name = migration.lease.clone();
+        let config = lease::Config { name, coordinated: false, ..election.clone() };
+        let election = self.manager.contender(config, "leaderMigration")?;
+        Ok(Some(Second { migration: migration.clone(), election }))
+    }
+
+    /// Runs until a signal ends it, or it may lead no more.
+    ///
+    /// # Errors
+    /// With what ended it, if that was no signal.
+    pub async fn run(self) -> Result<()> {
+        self.manager.run(shutdown_signal()).await?;
+        self.around.token().cancel();
+        self.around.join().await;
+        Ok(())
+    }
+}
+
+/// What the program tells of itself on its secure port.
+fn pages(parts: &Parts<'_>, manager: &Manager, clock: &Clock) -> Pages {
+    let (gates, log) = (parts.gates, parts.log.clone());
+    Pages {
+        described: Described {
+            version: version::GIT_VERSION.trim_start_matches('v').to_owned(),
+            emulated: gates.versions().emulated.to_string(),
+            started: clock.now(),
+            clock: clock.clone(),
+        },
+        configz: parts.configz.clone(),
+        flagz: gates.enabled("ComponentFlagz").then(|| command_line::flagz(parts.given)),
+        statusz: gates.enabled("ComponentStatusz"),
+        profiling: parts.profiling,
+        set_verbosity: Some(Arc::new(move |verbosity| log.set_verbosity(verbosity))),
+        controllers: Some(manager.env().introspection.clone()),
+    }
+}
