@@ -164,6 +164,16 @@ impl Cluster {
         Ok(serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
     }
 
+    /// A list as `kubectl get` asks for it.
+    pub(crate) async fn table(&self, path: &str) -> Value {
+        let request = Request::get(absolute(path))
+            .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Bytes::new())
+            .expect("a request");
+        let answer = self.client.raw(request).await.unwrap_or_else(|e| panic!("GET {path}: {e}"));
+        serde_json::from_slice(answer.body()).expect("a table")
+    }
+
     /// An object or a list; `Null` where there is none.
     pub(crate) async fn get(&self, path: &str) -> Value {
         match self.ask("GET", path, Value::Null).await {

@@ -5,6 +5,7 @@
 //! `EVENKEEL_E2E_ONLY=PART,…` runs only the cases with such a part in their names.
 
 mod cloud;
+mod cloud_manager;
 mod cluster;
 mod custom;
 mod daemonset;
@@ -21,6 +22,7 @@ mod namespaces;
 mod nodes;
 mod objects;
 mod pods;
+mod program;
 mod quotas;
 mod replicas;
 mod rollout;

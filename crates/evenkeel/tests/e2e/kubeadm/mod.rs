@@ -7,28 +7,17 @@ mod queries;
 mod upstream;
 
 use crate::{
-    cluster::{Cluster, Pace, items},
+    cluster::{Cluster, items},
     objects::deployment,
+    program::{Embedded, LOOK, Program, Watcher, free_port},
 };
-use bytes::Bytes;
-use evenkeel_apiserver::Server;
-use evenkeel_runtime::{
-    client::{self, ApiError, Client},
-    clock::Clock,
-    tasks::Tasks,
-};
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, header};
 use k8s_openapi::api::core::v1::Pod;
 use manifests::deployed;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-const PACE: Pace = Pace { look: Duration::from_millis(50), watch: Duration::from_secs(1) };
+const MANAGER: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
 /// Users and keys as kubeadm makes them, in a folder that stands for `/etc/kubernetes`.
 struct Etc {
@@ -73,99 +62,9 @@ fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
     (params.self_signed(issuer.key()).expect("a certificate").pem(), issuer)
 }
 
-/// The program, ended with the test whatever becomes of that.
-struct Program {
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Program {
-    fn start(arguments: &[String], folder: &Path) -> Self {
-        let log = folder.join("log");
-        let file = std::fs::File::create(&log).expect("a file");
-        let child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .spawn()
-            .expect("the program starts");
-        Self { child, log }
-    }
-
-    fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(40)..].join("\n")
-    }
-
-    async fn stop(mut self, cluster: &Cluster) {
-        let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
-        assert!(told.success(), "the program is told to stop");
-        for _ in 0..200 {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                assert!(status.success(), "{status}: {}", self.last_words());
-                return;
-            }
-            cluster.sleep(PACE.look).await;
-        }
-        panic!("the program does not stop: {}", self.last_words());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // One that has ended already is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Somebody who asks the secure port.
-struct Watcher(Client);
-
-impl Watcher {
-    fn new(port: u16, login: impl FnOnce(&mut kube::config::AuthInfo)) -> Self {
-        let url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
-        let mut config = kube::Config::new(url);
-        // The certificate is the program's own and in its memory, as with upstream's; probes do not look at it either.
-        config.accept_invalid_certs = true;
-        login(&mut config.auth_info);
-        let kube = client::transport(config).expect("a transport");
-        Self(Client::new(kube, Clock::system()))
-    }
-
-    fn anonymous(port: u16) -> Self {
-        Self::new(port, |_| {})
-    }
-
-    async fn get(&self, path: &str, headers: &HeaderMap) -> Result<Response<Bytes>, ApiError> {
-        let mut request = Request::get(path).body(Bytes::new()).expect("a request");
-        request.headers_mut().extend(headers.clone());
-        self.0.raw(request).await
-    }
-
-    async fn text(&self, path: &str) -> String {
-        let answer = self.get(path, &HeaderMap::new()).await;
-        let answer = answer.unwrap_or_else(|error| panic!("{path}: {error}"));
-        String::from_utf8(answer.body().to_vec()).expect("text")
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_static_pods_arguments_are_all_it_takes() {
-    let server = Server::builder().build().await.expect("a server in memory");
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("https://{}", listener.local_addr().expect("an address"));
-    let serving = Tasks::new();
-    let (served, stop) = (server.clone(), serving.token());
-    serving.spawn("API server", async move {
-        served.serve(listener, stop.cancelled_owned()).await.expect("the server serves");
-    });
-    let kube = kube::Client::new(server.service(), "default");
-    let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
-    let cluster = Cluster::new(client, Clock::system(), PACE);
+    let Embedded { server, url, cluster, serving } = Embedded::start().await;
 
     let pod: Pod = deployed("static-pod/kube-controller-manager.yaml");
     let container = &pod.spec.as_ref().expect("a spec").containers[0];
@@ -175,7 +74,7 @@ async fn the_static_pods_arguments_are_all_it_takes() {
     let mut arguments: Vec<String> = command[1..].iter().map(|one| etc.argument(one)).collect();
     // Tests run side by side: kubeadm's port may be taken.
     arguments.push(format!("--secure-port={port}"));
-    let mut program = Program::start(&arguments, etc.folder.path());
+    let mut program = Program::start(MANAGER, &arguments, etc.folder.path());
 
     probes(&cluster, container, port, &mut program).await;
     elected(&cluster).await;
@@ -186,11 +85,6 @@ async fn the_static_pods_arguments_are_all_it_takes() {
     let lease = cluster.get(LEASE).await;
     assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "", "given back");
     serving.shut_down(Duration::from_secs(1)).await;
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 const LEASE: &str =
@@ -211,9 +105,9 @@ async fn probes(
         let mut tries = 0;
         while let Err(error) = kubelet.get(path, &HeaderMap::new()).await {
             tries += 1;
-            let runs = matches!(program.child.try_wait(), Ok(None));
+            let runs = program.is_running();
             assert!(runs && tries < 400, "{path}: {error}\n{}", program.last_words());
-            cluster.sleep(PACE.look).await;
+            cluster.sleep(LOOK).await;
         }
     }
     assert_eq!(container.startup_probe.iter().count() + container.liveness_probe.iter().count(), 2);
@@ -249,7 +143,7 @@ async fn work(cluster: &Cluster) {
 /// What Prometheus sees, with a certificate or with a token.
 async fn watched(etc: &Etc, port: u16, token: &str) {
     use base64::Engine as _;
-    let by_token = Watcher::new(port, |login| login.token = Some(token.to_owned().into()));
+    let by_token = Watcher::with_token(port, token);
     by_token.text("/metrics").await;
     by_token.text("/metrics").await;
     let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);

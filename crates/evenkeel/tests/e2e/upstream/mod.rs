@@ -7,6 +7,7 @@ mod takeover;
 
 use crate::{
     CASES, Case, ON_UPSTREAM_ONLY, cloud,
+    cloud_manager::{self, Access},
     cluster::{Cluster, Pace},
     hostile,
 };
@@ -99,6 +100,16 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         failed.push("takeover".to_owned());
     }
     programs.stop_others();
+    let access = Access {
+        folder: programs.folder().to_owned(),
+        kubeconfig: credentials.kubeconfig("admin", &server),
+        token: "admin".to_owned(),
+    };
+    if wanted.has("cloud_manager")
+        && !passes("cloud_manager", cloud_manager::controllers_move(&cluster, &access)).await
+    {
+        failed.push("cloud_manager".to_owned());
+    }
 
     let mut controllers = PlaneOptions { scheduler: None, cloud: Some(cloud), ..all };
     controllers.nodes.nodes.clear();

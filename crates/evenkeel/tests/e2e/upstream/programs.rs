@@ -50,6 +50,11 @@ impl Programs {
         Self { binaries, folder, running: Vec::new(), server: Vec::new() }
     }
 
+    /// Where their files are.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Starts etcd and the API server, and returns their URLs.
     pub(super) fn start_servers(&mut self) -> (String, String) {
         let [client, peer, port] = free_ports();

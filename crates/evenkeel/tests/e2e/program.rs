@@ -1,0 +1,176 @@
+//! A program of ours in a process of its own: its start and end, the server that it works on, and who asks its secure port.
+
+use crate::cluster::{Cluster, Pace};
+use bytes::Bytes;
+use evenkeel_apiserver::Server;
+use evenkeel_runtime::{
+    client::{self, ApiError, Client},
+    clock::Clock,
+    tasks::Tasks,
+};
+use http::{HeaderMap, Request, Response};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// What is waited for in real time is looked at this often.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+const PACE: Pace = Pace { look: LOOK, watch: Duration::from_secs(1) };
+
+/// An embedded server at a port of this machine, in real time.
+pub(crate) struct Embedded {
+    pub(crate) server: Server,
+    pub(crate) url: String,
+    pub(crate) cluster: Cluster,
+    /// Serves; to be shut down.
+    pub(crate) serving: Tasks,
+}
+
+impl Embedded {
+    pub(crate) async fn start() -> Self {
+        let server = Server::builder().build().await.expect("a server in memory");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let serving = Tasks::new();
+        let (served, stop) = (server.clone(), serving.token());
+        serving.spawn("API server", async move {
+            served.serve(listener, stop.cancelled_owned()).await.expect("the server serves");
+        });
+        let kube = kube::Client::new(server.service(), "default");
+        let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
+        let cluster = Cluster::new(client, Clock::system(), PACE);
+        Self { server, url, cluster, serving }
+    }
+}
+
+/// The program, ended with the test whatever becomes of that.
+pub(crate) struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts a binary; its log goes to the folder, under its name.
+    pub(crate) fn start(binary: &str, arguments: &[String], folder: &Path) -> Self {
+        let name = Path::new(binary).file_name().expect("a file").to_string_lossy();
+        let log = folder.join(format!("{name}.log"));
+        let file = std::fs::File::create(&log).expect("a file");
+        let child = Command::new(binary)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the program starts");
+        Self { child, log }
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// All that it told so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// Waits until its secure port answers.
+    pub(crate) async fn serves(&mut self, cluster: &Cluster, port: u16) {
+        let (anyone, mut tries) = (Watcher::anonymous(port), 0);
+        while let Err(error) = anyone.get("/healthz", &HeaderMap::new()).await {
+            tries += 1;
+            assert!(self.is_running() && tries < 600, "{error}\n{}", self.last_words());
+            cluster.sleep(LOOK).await;
+        }
+    }
+
+    /// Asks it to stop, and waits until it has, as one that all went well with.
+    pub(crate) async fn stop(mut self, cluster: &Cluster) {
+        let id = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
+        assert!(told.success(), "the program is told to stop");
+        for _ in 0..600 {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                assert!(status.success(), "{status}: {}", self.last_words());
+                return;
+            }
+            cluster.sleep(LOOK).await;
+        }
+        panic!("the program does not stop: {}", self.last_words());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Somebody who asks the secure port.
+pub(crate) struct Watcher(Client);
+
+impl Watcher {
+    pub(crate) fn new(port: u16, login: impl FnOnce(&mut kube::config::AuthInfo)) -> Self {
+        let url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
+        let mut config = kube::Config::new(url);
+        // The certificate is the program's own and in its memory, as with upstream's; probes do not look at it either.
+        config.accept_invalid_certs = true;
+        login(&mut config.auth_info);
+        let kube = client::transport(config).expect("a transport");
+        Self(Client::new(kube, Clock::system()))
+    }
+
+    pub(crate) fn anonymous(port: u16) -> Self {
+        Self::new(port, |_| {})
+    }
+
+    /// Somebody with this token.
+    pub(crate) fn with_token(port: u16, token: &str) -> Self {
+        Self::new(port, |login| login.token = Some(token.to_owned().into()))
+    }
+
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Response<Bytes>, ApiError> {
+        let mut request = Request::get(path).body(Bytes::new()).expect("a request");
+        request.headers_mut().extend(headers.clone());
+        self.0.raw(request).await
+    }
+
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let answer = self.get(path, &HeaderMap::new()).await;
+        text(path, answer)
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> String {
+        let request = Request::put(path).body(body.to_owned().into()).expect("a request");
+        text(path, self.0.raw(request).await)
+    }
+}
+
+fn text(path: &str, answer: Result<Response<Bytes>, ApiError>) -> String {
+    let answer = answer.unwrap_or_else(|error| panic!("{path}: {error}"));
+    String::from_utf8(answer.body().to_vec()).expect("text")
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
