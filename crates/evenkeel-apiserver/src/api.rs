@@ -9,10 +9,12 @@ use rand::rngs::StdRng;
 use serde_json::Value;
 
 use crate::auth::{Authenticator, Rules, User};
+use crate::custom::keeper::Served;
 use crate::metrics::Metrics;
 use crate::resource::{ResourceType, Table};
 use crate::status::StatusError;
 use crate::store::{Store, WriteError};
+use crate::tasks::Tasks;
 
 /// What tells the time. Nothing in the server reads the system's clock by itself.
 #[derive(Clone)]
@@ -98,6 +100,10 @@ pub(crate) struct Api {
     pub(crate) rules: Rules,
     /// Counters.
     pub(crate) metrics: Metrics,
+    /// The custom resources that are served.
+    pub(crate) served: Served,
+    /// What goes on beside requests.
+    pub(crate) tasks: Tasks,
     /// Source of uids and generated names.
     pub(crate) rng: Mutex<StdRng>,
 }

@@ -52,7 +52,7 @@ fn put(
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-    patch::track(&resource.gvk, None, &mut object, &writer);
+    patch::track(resource.schema(&resource.gvk).as_ref(), None, &mut object, &writer);
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));

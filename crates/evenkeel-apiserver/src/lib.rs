@@ -3,6 +3,7 @@
 mod api;
 mod auth;
 mod bootstrap;
+mod custom;
 mod decode;
 mod discovery;
 mod kinds;
@@ -18,6 +19,7 @@ mod selector;
 mod serve;
 mod status;
 mod store;
+mod tasks;
 mod verbs;
 
 pub use api::Clock;

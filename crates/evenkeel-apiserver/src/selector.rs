@@ -2,30 +2,35 @@
 
 use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 
+use serde_json::Value;
+
+use crate::custom::jsonpath::JsonPath;
 use crate::resource::ResourceType;
 use crate::status::{StatusError, quote};
 use crate::store::Entry;
 
 /// Both selectors of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Selectors {
     labels: Selector,
     fields: Box<[FieldRequirement]>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct FieldRequirement {
     field: Field,
     equal: bool,
     value: Box<str>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Field {
     Name,
     Namespace,
     /// At this place among the kind's selectable fields.
     At(usize),
+    /// Found in the object itself: the fields of custom resources may change with their definition.
+    In(JsonPath),
 }
 
 impl Selectors {
@@ -55,17 +60,36 @@ impl Selectors {
         self.labels.matches_by(|key| entry.facets.label(key))
             && self.fields.iter().all(|r| {
                 let (namespace, name) = entry.key.split_once('/').unwrap_or(("", &entry.key));
-                let value = match r.field {
+                let found;
+                let value = match &r.field {
                     Field::Name => name,
                     Field::Namespace => namespace,
-                    Field::At(at) => entry.facets.field(at),
+                    Field::At(at) => entry.facets.field(*at),
+                    Field::In(path) => {
+                        found = text_in(entry, path);
+                        &found
+                    }
                 };
                 (*value == *r.value) == r.equal
             })
     }
 }
 
+/// The text of a field, "" where it is absent.
+fn text_in(entry: &Entry, path: &JsonPath) -> String {
+    let object = entry.decode().unwrap_or_default();
+    match path.find(&object).first() {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
 fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
+    let custom = resource.custom.as_ref().map_or(&[][..], |custom| &custom.selectable);
+    if let Some((_, path)) = custom.iter().find(|(name, _)| **name == *path) {
+        return Ok(Field::In(path.clone()));
+    }
     let selectable = resource.hooks.selectable_fields(resource);
     match path {
         "metadata.name" => Ok(Field::Name),
@@ -73,6 +97,9 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
         _ => match selectable.iter().position(|name| *name == path) {
             Some(at) => Ok(Field::At(at)),
             // Kinds with conversion functions of their own word it differently.
+            None if resource.custom.is_some() => {
+                Err(StatusError::bad_request(format!("field label not supported: {path}")))
+            }
             None if selectable.is_empty() => Err(StatusError::bad_request(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 quote(path)

@@ -10,8 +10,40 @@ use crate::schema::node::{At, Rest, Shape};
 pub(super) fn decode(body: &Json<'_>, at: At<'_>) -> (Value, Findings) {
     let mut findings = Findings { strict: json::repeated(body), error: None };
     let mut value = body.to_value();
+    if let Some(number) = settle(&mut value, body) {
+        findings.error =
+            Some(format!("json: cannot unmarshal number {number} into Go value of type float64"));
+    }
     prune(&mut value, at, "", &mut findings);
     (value, findings)
+}
+
+/// Numbers as they read once they are stored: whole ones without a fraction, those too large for an integer as floats.
+/// Gives back one that is too large for either.
+fn settle(value: &mut Value, body: &Json<'_>) -> Option<String> {
+    match (value, body) {
+        (value @ Value::Number(_), Json::Number(text)) => {
+            let number = value.as_f64().filter(|n| n.is_finite());
+            let Some(number) = number.filter(|_| text.parse().is_ok_and(f64::is_finite)) else {
+                return Some(text.to_string());
+            };
+            // Beyond this whole floats are not all integers.
+            const WHOLE: f64 = 9.0e15;
+            if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
+                *value = Value::from(number as i64);
+            } else if value.is_u64() && !value.is_i64() {
+                *value = Value::from(number);
+            }
+            None
+        }
+        (Value::Array(items), Json::Array(bodies)) => {
+            items.iter_mut().zip(bodies).find_map(|(value, body)| settle(value, body))
+        }
+        (Value::Object(fields), body @ Json::Object(_)) => fields
+            .iter_mut()
+            .find_map(|(name, value)| body.get(name).and_then(|body| settle(value, body))),
+        _ => None,
+    }
 }
 
 fn prune(value: &mut Value, at: At<'_>, path: &str, findings: &mut Findings) {
@@ -78,7 +110,7 @@ mod tests {
         let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 1}, "free": {"type": "object",
             "x-kubernetes-preserve-unknown-fields": true}, "labels": {"type": "object", "additionalProperties": text},
             "ports": {"type": "array", "items": port, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"]}}});
-        Schema::custom(&kind, &json!({"type": "object", "properties": {"spec": spec}}))
+        Schema::custom(&kind, &json!({"type": "object", "properties": {"spec": spec}}), false)
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct Document<'a> {
 /// Reads the body of a create or an update of `resource` (or one of its parts). `expected` is the kind that the path stands for;
 /// a body without apiVersion and kind is taken to be of it, another kind is a 400.
 pub(crate) fn object(
-    _resource: &ResourceType,
+    resource: &ResourceType,
     expected: &GroupVersionKind,
     content_type: &str,
     body: &[u8],
@@ -62,7 +62,7 @@ pub(crate) fn object(
     } else {
         (content_type, body)
     };
-    match Schema::of(expected) {
+    match resource.schema(expected) {
         Some(schema) => with_schema(&schema, expected, content_type, body, validation),
         None => untyped(expected, content_type, body),
     }

@@ -1,7 +1,7 @@
 //! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
 
-use super::{cached, groups};
-use crate::resource::{ResourceType, Rows, Subresource, Verb};
+use super::{cached, groups, verbs};
+use crate::resource::{ResourceType, Rows, Subresource};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
@@ -51,10 +51,9 @@ fn own_kind(resource: &ResourceType, kind: &str) -> Value {
 }
 
 fn resource(resource: &ResourceType) -> Value {
-    let verbs = |verbs: crate::resource::Verbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>();
     let mut row = json!({"resource": resource.plural(), "responseKind": kind_of(resource, None),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": &*resource.singular, "verbs": verbs(resource.verbs)});
+        "singularResource": &*resource.singular, "verbs": verbs(resource, resource.verbs)});
     if !resource.short_names.is_empty() {
         row["shortNames"] = json!(resource.short_names);
     }
@@ -64,7 +63,7 @@ fn resource(resource: &ResourceType) -> Value {
     let parts: Vec<Value> = resource
         .subresources
         .iter()
-        .map(|part| json!({"subresource": &*part.name, "responseKind": kind_of(resource, Some(part)), "verbs": verbs(part.verbs)}))
+        .map(|part| json!({"subresource": &*part.name, "responseKind": kind_of(resource, Some(part)), "verbs": verbs(resource, part.verbs)}))
         .collect();
     if !parts.is_empty() {
         row["subresources"] = json!(parts);

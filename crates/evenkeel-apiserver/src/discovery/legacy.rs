@@ -1,7 +1,7 @@
 //! The old documents: one list of groups, and one document a group and a version.
 
-use super::{groups, storage_version_hash};
-use crate::resource::{ResourceType, Rows, Subresource, Verbs};
+use super::{groups, storage_version_hash, verbs};
+use crate::resource::{ResourceType, Rows, Subresource};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
@@ -44,13 +44,9 @@ pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
     Some(group)
 }
 
-fn verbs(verbs: Verbs) -> Vec<&'static str> {
-    verbs.iter().map(crate::resource::Verb::as_str).collect()
-}
-
 fn resource(resource: &ResourceType) -> Value {
     let mut row = json!({"name": resource.plural(), "singularName": &*resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind(), "verbs": verbs(resource.verbs)});
+        "kind": resource.kind(), "verbs": verbs(resource, resource.verbs)});
     if !resource.short_names.is_empty() {
         row["shortNames"] = json!(resource.short_names);
     }
@@ -65,7 +61,7 @@ fn resource(resource: &ResourceType) -> Value {
 
 fn subresource(resource: &ResourceType, part: &Subresource) -> Value {
     let mut row = json!({"name": format!("{}/{}", resource.plural(), part.name), "singularName": "",
-        "namespaced": resource.namespaced, "kind": &*part.kind.kind, "verbs": verbs(part.verbs)});
+        "namespaced": resource.namespaced, "kind": &*part.kind.kind, "verbs": verbs(resource, part.verbs)});
     if part.foreign_kind {
         row["group"] = json!(&*part.kind.group);
         row["version"] = json!(&*part.kind.version);

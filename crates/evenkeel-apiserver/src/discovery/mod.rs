@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::api::Api;
 use crate::output::accept;
-use crate::resource::{ResourceType, Rows};
+use crate::resource::{ResourceType, Rows, Verb, Verbs};
 use crate::status::StatusError;
 
 /// What is asked for.
@@ -169,6 +169,11 @@ fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     if !resource.verbs.has(crate::resource::Verb::Watch) {
         return None;
     }
+    if let Some(custom) = &resource.custom {
+        let name =
+            format!("{}/{}/{}", resource.group(), custom.definition.storage, resource.kind());
+        return Some(hash_of(&name));
+    }
     let known = STORED_AS
         .iter()
         .find(|(version, kind, _)| **version == *resource.api_version && *kind == resource.kind());
@@ -177,8 +182,28 @@ fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     }
     let group = if resource.group() == "events.k8s.io" { "" } else { resource.group() };
     let name = format!("{group}/{}/{}", resource.version(), resource.kind());
+    Some(hash_of(&name))
+}
+
+fn hash_of(name: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
-    Some(base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8]))
+    base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
+}
+
+/// What a resource can do, in the order in which upstream lists it: that of custom ones is its own.
+fn verbs(resource: &ResourceType, verbs: Verbs) -> Vec<&'static str> {
+    const CUSTOM: [Verb; 8] = [
+        Verb::Delete,
+        Verb::DeleteCollection,
+        Verb::Get,
+        Verb::List,
+        Verb::Patch,
+        Verb::Create,
+        Verb::Update,
+        Verb::Watch,
+    ];
+    let all = if resource.custom.is_some() { CUSTOM } else { Verb::ALL };
+    all.into_iter().filter(|verb| verbs.has(*verb)).map(Verb::as_str).collect()
 }
 
 #[cfg(test)]

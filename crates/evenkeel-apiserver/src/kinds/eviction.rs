@@ -92,7 +92,7 @@ async fn take_from_budget(call: &Call<'_>, pod: &Value) -> Result<(), StatusErro
     let take = |budget: &mut Value| {
         let before = budget.clone();
         take_one(budget, cx.name, &now)?;
-        patch::track(&resource.gvk, Some(&before), budget, &writer);
+        patch::track(resource.schema(&resource.gvk).as_ref(), Some(&before), budget, &writer);
         Ok(())
     };
     let name = text(budget, "metadata.name");

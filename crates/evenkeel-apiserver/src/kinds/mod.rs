@@ -150,6 +150,20 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         set_api_version(object, stored);
     }
 
+    /// From a custom resource's version into the stored one. Built-in kinds are converted before they are prepared.
+    fn to_storage(&self, _object: &mut Value) {}
+
+    /// Marks an object whose deletion was asked for and that the server must clean up after before it goes. False: the
+    /// general rules hold.
+    fn detain(&self, _object: &mut Value, _now: &str) -> bool {
+        false
+    }
+
+    /// The view that a patch is laid over, where that is not what [`read_part`](Self::read_part) answers.
+    fn part_to_patch(&self, _subresource: &str, _object: &Value) -> Option<Value> {
+        None
+    }
+
     /// Reads a sub-resource that is a view of the object (`scale`). `None`: the object itself is answered.
     fn read_part(&self, _subresource: &str, _object: &Value) -> Option<Result<Value, StatusError>> {
         None
@@ -212,6 +226,9 @@ impl KindHooks for Plain {}
 
 /// The hooks of a built-in resource.
 pub(crate) fn hooks(group: &str, resource: &str) -> Arc<dyn KindHooks> {
+    if (group, resource) == ("apiextensions.k8s.io", "customresourcedefinitions") {
+        return Arc::new(crate::custom::definitions::Definitions);
+    }
     match rows::row(group, resource) {
         Some(row) => Arc::new(builtin::Builtin::new(row)),
         None => Arc::new(Plain),

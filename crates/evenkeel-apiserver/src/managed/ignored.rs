@@ -46,7 +46,7 @@ pub(super) fn reset(schema: &Schema, subresource: &str) -> FieldSet {
     let (group, kind) = (schema.group(), schema.kind());
     match (subresource, kind) {
         (_, "CSINode") | ("" | "finalize" | "resize" | "ephemeralcontainers", _)
-            if has_status(schema) =>
+            if schema.has_status() =>
         {
             match kind {
                 "CertificateSigningRequest" => FieldSet::of(&[&["f:spec"], &["f:status"]]),
@@ -65,14 +65,11 @@ pub(super) fn reset(schema: &Schema, subresource: &str) -> FieldSet {
             &["f:metadata", "f:deletionTimestamp"],
             &["f:metadata", "f:ownerReferences"],
         ]),
+        ("status", _) if schema.is_custom() => FieldSet::of(&[&["f:spec"], &["f:metadata"]]),
         ("status", _) if STRICT_GROUPS.contains(&group) || kind == "ServiceCIDR" => {
             FieldSet::of(&[&["f:spec"], &["f:metadata"]])
         }
         ("status", _) => FieldSet::of(&[&["f:spec"]]),
         _ => FieldSet::default(),
     }
-}
-
-fn has_status(schema: &Schema) -> bool {
-    schema.at().child("status").is_some()
 }

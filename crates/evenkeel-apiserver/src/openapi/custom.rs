@@ -1,64 +1,276 @@
-//! Documents of custom resources: one a group and a version, with the least that kubectl needs.
+//! Documents of custom resources, from the schemas of their definitions (upstream: `controller/openapi/builder`).
 
+use crate::custom::Version;
+use crate::kinds::value::{flag, list};
 use crate::resource::{ResourceType, Rows};
-use crate::schema::Schema;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn is_custom(resource: &ResourceType) -> bool {
-    Schema::builtin(resource.group(), resource.version(), resource.kind()).is_none()
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+/// Which version of OpenAPI a document is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Two,
+    Three,
 }
 
-fn custom(rows: &Rows) -> impl Iterator<Item = &Arc<ResourceType>> {
-    rows.all.iter().filter(|resource| is_custom(resource))
+impl Dialect {
+    fn reference(self, name: &str) -> Value {
+        let place = if self == Self::Two { "definitions" } else { "components/schemas" };
+        json!({"$ref": format!("#/{place}/{name}")})
+    }
+
+    /// A reference with words beside it.
+    fn described(self, name: &str, description: &str) -> Value {
+        match self {
+            Self::Two => {
+                let mut schema = self.reference(name);
+                schema["description"] = description.into();
+                schema
+            }
+            Self::Three => {
+                json!({"allOf": [self.reference(name)], "description": description})
+            }
+        }
+    }
+}
+
+fn custom(rows: &Rows) -> impl Iterator<Item = (&Arc<ResourceType>, &Arc<Version>)> {
+    rows.all.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)))
 }
 
 /// `com.example.v1.Widget` for the group `example.com`.
-fn definition_name(resource: &ResourceType) -> String {
+fn model_name(resource: &ResourceType, kind: &str) -> String {
     let group: Vec<&str> = resource.group().rsplit('.').collect();
-    format!("{}.{}.{}", group.join("."), resource.version(), resource.kind())
+    format!("{}.{}.{kind}", group.join("."), resource.version())
 }
 
-fn schema(resource: &ResourceType) -> Value {
-    json!({"type": "object", "x-kubernetes-group-version-kind": [{
-        "group": resource.group(), "version": resource.version(), "kind": resource.kind()}],
-        "x-kubernetes-preserve-unknown-fields": true})
+fn marked(resource: &ResourceType, kind: &str) -> Value {
+    json!([{"group": resource.group(), "version": resource.version(), "kind": kind}])
 }
 
-/// Definitions for the document of version 2.
-pub(super) fn definitions(rows: &Rows) -> Map<String, Value> {
-    custom(rows).map(|resource| (definition_name(resource), schema(resource))).collect()
+/// The schema of the kind.
+fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value {
+    let document = &version.document;
+    let open = dialect == Dialect::Two && flag(document, "x-kubernetes-preserve-unknown-fields");
+    let mut schema = if open || !document.is_object() {
+        json!({"type": "object"})
+    } else {
+        let mut schema = document.clone();
+        if dialect == Dialect::Two {
+            simplify(&mut schema);
+        }
+        embed(&mut schema, dialect);
+        schema["properties"]["metadata"] = dialect.described(OBJECT_META, METADATA);
+        schema["properties"]["apiVersion"] = json!({"type": "string", "description": API_VERSION});
+        schema["properties"]["kind"] = json!({"type": "string", "description": KIND});
+        schema
+    };
+    if !version.selectable.is_empty() {
+        let fields: Vec<Value> =
+            version.selectable.iter().map(|(name, _)| json!({"fieldPath": name})).collect();
+        schema["x-kubernetes-selectable-fields"] = fields.into();
+    }
+    schema["x-kubernetes-group-version-kind"] = marked(resource, resource.kind());
+    schema
 }
+
+/// Leaves out what version 2 (and old clients of it) cannot say.
+fn simplify(schema: &mut Value) {
+    let (nullable, open) =
+        (flag(schema, "nullable"), flag(schema, "x-kubernetes-preserve-unknown-fields"));
+    let Some(fields) = schema.as_object_mut() else { return };
+    for junctor in ["allOf", "oneOf", "anyOf", "not"] {
+        fields.remove(junctor);
+    }
+    if nullable {
+        fields.remove("type");
+        fields.remove("nullable");
+    }
+    if nullable || open {
+        fields.remove("items");
+        fields.remove("properties");
+    }
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    if kind == "array" && !fields.contains_key("items") || kind == "object" && open {
+        fields.remove("type");
+    }
+    let nullable: Vec<String> = fields
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| flag(property, "nullable"))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if let Some(required) = fields.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !nullable.iter().any(|n| name == n));
+        if required.is_empty() {
+            fields.remove("required");
+        }
+    }
+    for_each_child(schema, &mut simplify);
+}
+
+/// Gives embedded objects what every object has.
+fn embed(schema: &mut Value, dialect: Dialect) {
+    for_each_child(schema, &mut |child| embed(child, dialect));
+    if dialect == Dialect::Two && flag(schema, "x-kubernetes-preserve-unknown-fields")
+        || !flag(schema, "x-kubernetes-embedded-resource")
+    {
+        return;
+    }
+    schema["properties"]["apiVersion"] = json!({"type": "string", "description": "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"});
+    schema["properties"]["kind"] = json!({"type": "string", "description": "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"});
+    schema["properties"]["metadata"] = dialect.described(OBJECT_META, METADATA);
+    let mut required = list(schema, "required").to_vec();
+    for name in ["kind", "apiVersion"] {
+        if !required.iter().any(|r| r == name) {
+            required.push(name.into());
+        }
+    }
+    schema["required"] = required.into();
+}
+
+fn for_each_child(schema: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
+    for name in ["items", "additionalProperties"] {
+        if let Some(child) = schema.get_mut(name).filter(|c| c.is_object()) {
+            visit(child);
+        }
+    }
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flatten().for_each(|(_, property)| visit(property));
+}
+
+fn list_schema(resource: &ResourceType, dialect: Dialect) -> Value {
+    let words = format!(
+        "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
+        resource.plural()
+    );
+    json!({"type": "object", "required": ["items"],
+        "description": format!("{} is a list of {}", resource.list_kind, resource.kind()),
+        "properties": {
+            "apiVersion": {"type": "string", "description": API_VERSION},
+            "kind": {"type": "string", "description": KIND},
+            "items": {"type": "array", "description": words, "items": dialect.reference(&model_name(resource, resource.kind()))},
+            "metadata": dialect.described(LIST_META, LIST_METADATA)},
+        "x-kubernetes-group-version-kind": marked(resource, &resource.list_kind)})
+}
+
+fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(String, Value); 2] {
+    [
+        (model_name(resource, resource.kind()), schema(resource, version, dialect)),
+        (model_name(resource, &resource.list_kind), list_schema(resource, dialect)),
+    ]
+}
+
+/// Definitions and paths for the document of version 2.
+pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut definitions, mut all) = (Map::new(), Map::new());
+    for (resource, version) in custom(rows) {
+        definitions.extend(schemas(resource, version, Dialect::Two));
+        paths(resource, Dialect::Two, &mut all);
+    }
+    (definitions, all)
+}
+
+/// Paths and schemas of a document.
+type Parts = (Map<String, Value>, Map<String, Value>);
 
 /// Documents of version 3, by name.
 pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
-    let mut documents: BTreeMap<String, Value> = BTreeMap::new();
-    for resource in custom(rows) {
-        let document = documents.entry(format!("apis/{}", resource.api_version)).or_insert_with(|| {
-            json!({"openapi": "3.0.0", "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}, "paths": {},
-                "components": {"schemas": {}}})
-        });
-        document["components"]["schemas"][definition_name(resource)] = schema(resource);
-        let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-        let path =
-            format!("/apis/{}{namespace}/{}/{{name}}", resource.api_version, resource.plural());
-        document["paths"][path] = operations(resource);
+    let mut documents: BTreeMap<String, Parts> = BTreeMap::new();
+    for (resource, version) in custom(rows) {
+        let (all, components) =
+            documents.entry(format!("apis/{}", resource.api_version)).or_default();
+        components.extend(schemas(resource, version, Dialect::Three));
+        paths(resource, Dialect::Three, all);
     }
-    documents
+    let finished = |(name, (paths, mut components)): (String, Parts)| {
+        add_builtin(&mut components);
+        let document = json!({"openapi": "3.0.0", "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
+            "paths": paths, "components": {"schemas": components}});
+        (name, document)
+    };
+    documents.into_iter().map(finished).collect()
 }
 
-/// What can be done to one object: kubectl looks here whether fields are validated and dry runs are taken.
-fn operations(resource: &ResourceType) -> Value {
+/// Adds the built-in schemas that are referred to, and those that they refer to.
+fn add_builtin(components: &mut Map<String, Value>) {
+    let known: Map<String, Value> =
+        serde_json::from_str(crate::schema::documents()).unwrap_or_default();
+    let mut wanted: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();
+    while let Some(name) = wanted.pop() {
+        if components.contains_key(&name) {
+            continue;
+        }
+        let Some(schema) = known.get(&name) else { continue };
+        let text = schema.to_string();
+        let names = text.split("#/components/schemas/").skip(1);
+        wanted.extend(names.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+        components.insert(name, schema.clone());
+    }
+}
+
+/// The paths of a resource.
+fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>) {
+    let root = format!("/apis/{}", resource.api_version);
+    let plural = resource.plural();
+    let collection = if resource.namespaced {
+        all.insert(
+            format!("{root}/{plural}"),
+            json!({"get": operation(resource, "list", true, dialect)}),
+        );
+        format!("{root}/namespaces/{{namespace}}/{plural}")
+    } else {
+        format!("{root}/{plural}")
+    };
+    let op = |action: &str, list: bool| operation(resource, action, list, dialect);
+    let whole = json!({"get": op("list", true), "post": op("post", false), "delete": op("deletecollection", true)});
+    all.insert(collection.clone(), whole);
+    let one = json!({"get": op("get", false), "put": op("put", false), "patch": op("patch", false), "delete": op("delete", false)});
+    all.insert(format!("{collection}/{{name}}"), one);
+    for part in &resource.subresources {
+        let operations =
+            json!({"get": op("get", false), "put": op("put", false), "patch": op("patch", false)});
+        all.insert(format!("{collection}/{{name}}/{}", part.name), operations);
+    }
+}
+
+/// What can be done: kubectl looks here whether fields are validated and dry runs are taken.
+fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect) -> Value {
     let gvk =
         json!({"group": resource.group(), "version": resource.version(), "kind": resource.kind()});
-    let parameters: Vec<Value> = ["dryRun", "fieldManager", "fieldValidation"]
-        .iter()
-        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
-        .collect();
-    let operation = |action: &str| {
-        json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk, "parameters": parameters,
-            "responses": {"200": {"description": "OK"}}})
+    let text = |name: &str| match dialect {
+        Dialect::Two => json!({"name": name, "in": "query", "type": "string", "uniqueItems": true}),
+        Dialect::Three => {
+            json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
+        }
     };
-    json!({"get": operation("get"), "put": operation("put"), "patch": operation("patch"), "delete": operation("delete")})
+    let names: &[&str] = match action {
+        "list" | "deletecollection" => {
+            &["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion"]
+        }
+        "get" => &["pretty"],
+        "delete" => &["dryRun", "gracePeriodSeconds", "propagationPolicy"],
+        _ => &["dryRun", "fieldManager", "fieldValidation"],
+    };
+    let kind: &str = if list { &resource.list_kind } else { resource.kind() };
+    let name = model_name(resource, kind);
+    let answer = match dialect {
+        Dialect::Two => json!({"description": "OK", "schema": dialect.reference(&name)}),
+        Dialect::Three => {
+            json!({"description": "OK", "content": {"application/json": {"schema": dialect.reference(&name)}}})
+        }
+    };
+    json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk,
+        "parameters": names.iter().map(|name| text(name)).collect::<Vec<_>>(), "responses": {"200": answer}})
 }

@@ -16,7 +16,7 @@ use http::header::{
     VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::api::Api;
 use crate::output::accept;
@@ -115,7 +115,7 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
         return response;
     };
     static TAG: OnceLock<String> = OnceLock::new();
-    let custom = custom::definitions(&api.table.rows());
+    let (custom, paths) = custom::additions(&api.table.rows());
     let tag = if custom.is_empty() {
         format!("\"{}\"", TAG.get_or_init(|| hash(V2_JSON)))
     } else {
@@ -128,7 +128,7 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     } else if custom.is_empty() || content_type == PROTOBUF {
         packed(Bytes::from_static(body), headers)
     } else {
-        Response::new(with_custom(custom))
+        Response::new(with_custom(custom, paths))
     };
     if response.status() == StatusCode::OK {
         set(&mut response, CONTENT_TYPE, content_type);
@@ -139,13 +139,16 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
 }
 
 /// The recorded document with the definitions of custom resources beside the built-in ones.
-fn with_custom(custom: serde_json::Map<String, Value>) -> Bytes {
+fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Bytes {
     let mut text = String::new();
     let read = GzDecoder::new(V2_JSON).read_to_string(&mut text);
     let document: Option<Value> = read.ok().and_then(|_| serde_json::from_str(&text).ok());
     let mut document = document.unwrap_or_else(|| json!({"definitions": {}}));
     if let Some(definitions) = document.get_mut("definitions").and_then(Value::as_object_mut) {
         definitions.extend(custom);
+    }
+    if let Some(all) = document.get_mut("paths").and_then(Value::as_object_mut) {
+        all.extend(paths);
     }
     document.to_string().into()
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::duration::human;
 use crate::kinds::scale::selector;
 use crate::kinds::value::{at, int, list, object, text};
-use crate::resource::Column;
+use crate::resource::{Column, ResourceType};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -127,7 +127,19 @@ pub(super) fn scale(object: &Shown<'_>) -> Cells {
 }
 
 /// Cells of a custom resource: its name, then what its columns' paths lead to.
-pub(super) fn custom(columns: &[Column], object: &Shown<'_>) -> Cells {
+pub(super) fn custom(resource: &ResourceType, object: &Shown<'_>) -> Cells {
+    let Some(version) = &resource.custom else {
+        return plain_columns(&resource.columns, object);
+    };
+    let kinds: Vec<&str> = resource.columns.iter().skip(1).map(|column| &*column.kind).collect();
+    let age = |at: Timestamp| human(object.now.as_second() - at.as_second());
+    let mut cells = vec![json!(name(object))];
+    cells.extend(crate::custom::cells(version, &kinds, object, age));
+    cells
+}
+
+/// Cells of a built-in kind that has no printer of its own.
+fn plain_columns(columns: &[Column], object: &Shown<'_>) -> Cells {
     columns
         .iter()
         .enumerate()

@@ -50,6 +50,15 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
+    /// Of a list of objects: upstream's lists of custom ones always have a token, if an empty one.
+    fn of_list(&self, resource: &ResourceType) -> Value {
+        let mut meta = self.value();
+        if resource.custom.is_some() && self.token.is_empty() {
+            meta["continue"] = Value::from("");
+        }
+        meta
+    }
+
     fn value(&self) -> Value {
         let mut meta = json!({"resourceVersion": self.resource_version.to_string()});
         if !self.token.is_empty() {
@@ -184,11 +193,13 @@ impl Format {
                 self.bytes(&table::table(resource, self.meta, "", &rows, &meta.value(), true))
             }
             _ => {
+                // Items of custom resources say what they are.
+                let bare = resource.custom.is_none();
                 let mut all = Vec::with_capacity(items.len());
                 for item in items {
                     let mut item = self.shaped(resource, parse(&item)?, now)?;
                     if let Some(fields) =
-                        item.as_object_mut().filter(|_| self.shape == Shape::Whole)
+                        item.as_object_mut().filter(|_| self.shape == Shape::Whole && bare)
                     {
                         fields.remove("kind");
                         fields.remove("apiVersion");
@@ -199,7 +210,10 @@ impl Format {
                     Shape::Metadata => ("PartialObjectMetadataList", self.meta),
                     _ => (&*resource.list_kind, &*resource.api_version),
                 };
-                self.bytes(&json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": all}))
+                let meta = meta.of_list(resource);
+                self.bytes(
+                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": all}),
+                )
             }
         }
     }
@@ -213,7 +227,7 @@ impl Format {
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
         let mut out = Vec::with_capacity(256 + items.len() * 512);
-        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.value()});
+        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.of_list(resource)});
         open(&head, &mut out);
         for (at, item) in items.enumerate() {
             if at > 0 {
@@ -223,7 +237,7 @@ impl Format {
                 out.extend_from_slice(&item);
             } else {
                 let mut item = self.shaped(resource, parse(&item)?, now)?;
-                if let Some(fields) = item.as_object_mut() {
+                if let Some(fields) = item.as_object_mut().filter(|_| resource.custom.is_none()) {
                     fields.remove("kind");
                     fields.remove("apiVersion");
                 }

@@ -51,7 +51,7 @@ fn definitions(resource: &ResourceType, part: &str) -> Value {
         .iter()
         .map(|column| {
             json!({"name": &*column.name, "type": &*column.kind, "format": &*column.format,
-                "description": column_description(&column.name), "priority": column.priority})
+                "description": column.description.as_deref().unwrap_or_else(|| column_description(&column.name)), "priority": column.priority})
         })
         .collect()
 }
@@ -86,7 +86,7 @@ pub(super) fn row(
     let shown = Shown { object: &object, now };
     let cells = match printers::of(resource.group(), resource.kind()) {
         Some(print) => print(&shown),
-        None => cells::custom(&resource.columns, &shown),
+        None => cells::custom(resource, &shown),
     };
     let shown = match include {
         Include::None => Value::Null,

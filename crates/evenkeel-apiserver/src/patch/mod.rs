@@ -61,27 +61,29 @@ impl<'a> Writer<'a> {
 /// Applies a JSON, merge or strategic merge patch to `current` (in the version of the request).
 pub(crate) fn patch(
     kind: &GroupVersionKind,
+    schema: Option<&Schema>,
     form: PatchType,
     current: &Value,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    patched::patch(kind, Schema::of(kind).as_ref(), form, current, body, validation)
+    patched::patch(kind, schema, form, current, body, validation)
 }
 
 /// Server-side apply of `body` to `current` (none: the object is made): the merged object with its `managedFields`.
 pub(crate) fn apply(
     kind: &GroupVersionKind,
+    schema: Option<&Schema>,
     current: Option<&Value>,
     body: &[u8],
     writer: &Writer<'_>,
     force: bool,
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    let Some(schema) = Schema::of(kind) else {
+    let Some(schema) = schema else {
         return Err(StatusError::plain_internal(format!("no corresponding type for {kind}")));
     };
-    applied::apply(&schema, kind, current, body, &writer.write(), force, validation)
+    applied::apply(schema, kind, current, body, &writer.write(), force, validation)
 }
 
 /// The `scale` view of an object with the managers of its replicas. `path` is the field of the replicas in the object.
@@ -111,13 +113,13 @@ fn elements(path: &[&str]) -> Vec<String> {
 /// From here on the object is as storage has it: empty lists and maps are null, where they are not left out.
 /// When nothing but times of `managedFields` would change, `new` is left with those of `old`.
 pub(crate) fn track(
-    kind: &GroupVersionKind,
+    schema: Option<&Schema>,
     old: Option<&Value>,
     new: &mut Value,
     writer: &Writer<'_>,
 ) {
-    let Some(schema) = Schema::of(kind) else { return };
-    managed::track(&schema, old, new, &writer.write());
+    let Some(schema) = schema else { return };
+    managed::track(schema, old, new, &writer.write());
     if !schema.is_custom() {
         typed::forget_empty(new, schema.at());
     }

@@ -9,10 +9,10 @@ use super::{PatchType, Patched, json_patch, merge_patch, strategic};
 use crate::decode::json::{self, Json};
 use crate::decode::typed::{self, Source};
 use crate::decode::{FieldValidation, judge, kinds, named, read_as};
-use crate::resource::GroupVersionKind;
+use crate::resource::{GroupKind, GroupVersionKind};
 use crate::schema::Schema;
 use crate::schema::node::At;
-use crate::status::StatusError;
+use crate::status::{FieldError, StatusError};
 
 /// See [`super::patch`].
 pub(super) fn patch(
@@ -38,10 +38,33 @@ pub(super) fn patch(
             (by_merge(current, &patch)?, strict, Source::Text)
         }
     };
+    if schema.is_some_and(Schema::is_custom) {
+        same_kind(kind, &object)?;
+    }
     finish(kind, schema, &object, source, strict, validation).map_err(|detail| match form {
         PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
         _ => invalid(&object.to_string(), &detail),
     })
+}
+
+/// Custom objects may be patched into anything, which is then found to be of another kind.
+fn same_kind(kind: &GroupVersionKind, object: &Value) -> Result<(), StatusError> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (given, version) = (text("kind"), text("apiVersion"));
+    let mut errors = Vec::new();
+    if given != &*kind.kind {
+        errors.push(FieldError::invalid("kind", given, format!("must be {}", kind.kind)));
+    }
+    if version != kind.api_version() {
+        let why = format!("must be {}", kind.api_version());
+        errors.push(FieldError::invalid("apiVersion", version, why));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    Err(StatusError::invalid(&GroupKind { group: group.into(), kind: given.into() }, name, &errors))
 }
 
 fn checked(strict: Result<Vec<String>, String>) -> Result<Vec<String>, StatusError> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{FieldValidation, PatchType, Patched, Writer, apply, patch, track};
 use crate::resource::GroupVersionKind;
+use crate::schema::Schema;
 use crate::status::StatusError;
 
 fn kind(object: &Value) -> GroupVersionKind {
@@ -44,11 +45,21 @@ fn run(case: &Value) -> Result<Patched, StatusError> {
     };
     if form == PatchType::Apply {
         let kind = kind(&serde_json::from_slice(body).expect("these bodies are JSON"));
-        return apply(&kind, start, body, &writer, case["force"] == true, FieldValidation::Warn);
+        return apply(
+            &kind,
+            Schema::of(&kind).as_ref(),
+            start,
+            body,
+            &writer,
+            case["force"] == true,
+            FieldValidation::Warn,
+        );
     }
     let start = start.expect("there is something to patch");
-    let mut patched = patch(&kind(start), form, start, body, FieldValidation::Warn)?;
-    track(&kind(start), Some(start), &mut patched.object, &writer);
+    let schema = Schema::of(&kind(start));
+    let mut patched =
+        patch(&kind(start), schema.as_ref(), form, start, body, FieldValidation::Warn)?;
+    track(schema.as_ref(), Some(start), &mut patched.object, &writer);
     Ok(patched)
 }
 

@@ -144,7 +144,12 @@ where
         Path::Other => return nonresource::serve(api, method, path, headers, query),
     };
     let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
-    verbs::dispatch(ask, body).await
+    let deprecation = ask.resource().custom.as_ref().and_then(|custom| custom.deprecation.clone());
+    let mut answered = verbs::dispatch(ask, body).await;
+    if let (Ok(response), Some(words)) = (&mut answered, deprecation) {
+        warn(response, &[words.into()]);
+    }
+    answered
 }
 
 /// Takes another's place, where the headers ask for it and the user may.

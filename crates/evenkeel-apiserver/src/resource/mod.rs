@@ -11,7 +11,9 @@ pub(crate) use path::{Path, Target, parse as parse_path};
 #[allow(unused_imports, reason = "used by the pipeline")]
 pub(crate) use table::{Rows, Table};
 
+use crate::custom;
 use crate::kinds::KindHooks;
+use crate::schema::Schema;
 
 /// A resource without its version, as messages name it: `deployments.apps`, `pods`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,11 +127,6 @@ impl Verbs {
     pub(crate) fn has(self, verb: Verb) -> bool {
         self.0 & (1 << verb as u8) != 0
     }
-
-    /// In discovery's order.
-    pub(crate) fn iter(self) -> impl Iterator<Item = Verb> {
-        Verb::ALL.into_iter().filter(move |v| self.has(*v))
-    }
 }
 
 impl FromIterator<Verb> for Verbs {
@@ -162,6 +159,8 @@ pub(crate) struct Column {
     pub(crate) format: Arc<str>,
     /// 0 is always shown, 1 with `-o wide`.
     pub(crate) priority: i64,
+    /// What it shows; none where the title says it.
+    pub(crate) description: Option<Arc<str>>,
 }
 
 /// One resource in one version.
@@ -194,6 +193,9 @@ pub(crate) struct ResourceType {
     pub(crate) stored: bool,
     /// Rules of the kind.
     pub(crate) hooks: Arc<dyn KindHooks>,
+    /// What a custom resource has beyond. Its objects are stored in whatever version was the definition's, so that no row
+    /// of it is `stored`: each reads them into its own version.
+    pub(crate) custom: Option<Arc<custom::Version>>,
 }
 
 /// Names the place in the store where a resource's objects are: `apps/deployments`, `/pods`.
@@ -223,6 +225,20 @@ impl ResourceType {
     /// Kind without version, for messages.
     pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() }
+    }
+
+    /// The schema of the resource's kind, or of that of one of its parts.
+    pub(crate) fn schema(&self, kind: &GroupVersionKind) -> Option<Schema> {
+        match &self.custom {
+            Some(custom) if *kind == self.gvk => Some(custom.schema.clone()),
+            _ => Schema::of(kind),
+        }
+    }
+
+    /// Whether another version of the resource is the stored one, and [`KindHooks::convert_out`] leads from it. Custom
+    /// resources are read into their version as soon as they are decoded.
+    pub(crate) fn converts(&self) -> bool {
+        !self.stored && self.custom.is_none()
     }
 
     /// A part by its name.

@@ -60,6 +60,24 @@ impl Table {
         self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
+    /// Replaces the custom resources. They come after the built-in ones, group by group in order of name; one that has the
+    /// place of a built-in resource is left out.
+    pub(crate) fn set_custom(&self, custom: impl Iterator<Item = Arc<ResourceType>>) {
+        let mut custom: Vec<Arc<ResourceType>> = custom.collect();
+        custom.sort_by(|a, b| a.gvk.group.cmp(&b.gvk.group));
+        let mut held = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut rows = Rows::default();
+        for row in held.all.iter().filter(|row| row.custom.is_none()).cloned() {
+            rows.add(row);
+        }
+        for row in custom {
+            if rows.get(&row.api_version, row.plural()).is_none() {
+                rows.add(row);
+            }
+        }
+        *held = Arc::new(rows);
+    }
+
     /// By apiVersion (`v1`, `apps/v1`) and plural name.
     pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<Arc<ResourceType>> {
         self.rows().get(api_version, resource).cloned()
@@ -141,11 +159,18 @@ impl Row {
             columns: self
                 .columns
                 .into_iter()
-                .map(|(name, kind, format, priority)| Column { name, kind, format, priority })
+                .map(|(name, kind, format, priority)| Column {
+                    name,
+                    kind,
+                    format,
+                    priority,
+                    description: None,
+                })
                 .collect(),
             shelf,
             stored,
             hooks: kinds::hooks(&self.group, &self.resource),
+            custom: None,
             name: GroupResource { group: self.group, resource: self.resource },
             gvk,
         }

@@ -31,6 +31,7 @@ pub(crate) struct Schema {
     version: Arc<str>,
     kind: Arc<str>,
     custom: bool,
+    status: bool,
 }
 
 fn builtin() -> &'static Builtin {
@@ -41,18 +42,29 @@ fn builtin() -> &'static Builtin {
     })
 }
 
+/// The schemas of built-in types as the document of version 3 has them, by name.
+pub(crate) fn documents() -> &'static str {
+    OPENAPI
+}
+
 /// Fills in the defaults that the schema of `kind` states. Those of built-in kinds are upstream's code, not its schema:
 /// what the schema calls a default there is what an unset field looks like, and decoding has seen to that.
 pub(crate) fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
 
 /// Puts a top-level field back to what it is when nobody has set it.
-pub(crate) fn reset_field(kind: &GroupVersionKind, object: &mut Value, field: &str) {
+pub(crate) fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     map.remove(field);
-    let unset = Schema::of(kind).and_then(|schema| typed::unset(schema.at(), field));
+    let schema = schema.filter(|schema| !schema.is_custom());
+    let unset = schema.and_then(|schema| typed::unset(schema.at(), field));
     if let Some(value) = unset {
         map.insert(field.to_owned(), value);
     }
+}
+
+/// What is wrong with the metadata of an object that stands within another, names apart.
+pub(crate) fn validate_metadata(object: &Value) -> Vec<FieldError> {
+    metadata::validate(object)
 }
 
 /// What is structurally wrong with an object of `kind`: all of `metadata` but names (labels, annotations, finalizers,
@@ -75,6 +87,7 @@ fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
                 version: (**version).into(),
                 kind: (**kind).into(),
                 custom: false,
+                status: false,
             };
             kinds.entry(kind.clone()).or_default().push(schema);
         }
@@ -95,8 +108,8 @@ impl Schema {
     }
 
     /// The schema of a custom resource's version, from its `openAPIV3Schema`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "custom resources are not yet served"))]
-    pub(crate) fn custom(kind: &GroupVersionKind, doc: &Value) -> Self {
+    /// `status`: whether that is a sub-resource.
+    pub(crate) fn custom(kind: &GroupVersionKind, doc: &Value, status: bool) -> Self {
         let all = builtin();
         let metadata = all
             .names
@@ -111,6 +124,7 @@ impl Schema {
             version: kind.version.clone(),
             kind: kind.kind.clone(),
             custom: true,
+            status,
         }
     }
 
@@ -141,6 +155,11 @@ impl Schema {
     /// Whether this is a custom resource's schema rather than a built-in kind's.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom
+    }
+
+    /// Whether the kind has a `status` that only its sub-resource sets.
+    pub(crate) fn has_status(&self) -> bool {
+        if self.custom { self.status } else { self.at().child("status").is_some() }
     }
 
     pub(crate) fn at(&self) -> At<'_> {

@@ -20,10 +20,13 @@ pub use unchecked::UncheckedError;
 use crate::api::{Api, Clock};
 use crate::auth::{Accounts, Authenticator, Rules, User};
 use crate::bootstrap;
+use crate::custom;
+use crate::custom::keeper::{self, Served};
 use crate::metrics::Metrics;
 use crate::resource::Table;
 use crate::status::StatusError;
 use crate::store::{OpenError, Store};
+use crate::tasks::Tasks;
 use pki::Pki;
 
 /// Why a server could not be built.
@@ -119,10 +122,15 @@ impl Builder {
             authenticator,
             rules: Rules::default(),
             metrics: Metrics::default(),
+            served: Served::default(),
+            tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
         restore(&api);
+        keeper::load(&api);
         bootstrap::install(&api, pki.ca_pem()).await?;
+        let changes = api.store.changes(&custom::SHELF.into());
+        api.tasks.spawn("definitions", keeper::run(Arc::downgrade(&api), changes));
         Ok(Server { api, pki: Arc::new(pki) })
     }
 }

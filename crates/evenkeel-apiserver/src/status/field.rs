@@ -27,6 +27,8 @@ pub(crate) enum FieldErrorKind {
     NotSupported,
     Forbidden,
     TooLong,
+    TooMany,
+    TypeInvalid,
 }
 
 impl FieldErrorKind {
@@ -40,6 +42,8 @@ impl FieldErrorKind {
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
         }
     }
 
@@ -52,6 +56,8 @@ impl FieldErrorKind {
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TypeInvalid => "Invalid value",
         }
     }
 
@@ -98,6 +104,22 @@ impl FieldError {
             format!("supported values: {}", quoted.join(", "))
         };
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
+    }
+
+    /// The value is of another type than it must be; `actual` is the name of its own.
+    pub(crate) fn type_invalid(
+        field: impl Into<String>,
+        actual: &str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, Some(actual.into()), detail)
+    }
+
+    /// More elements than `max`.
+    pub(crate) fn too_many(field: impl Into<String>, actual: u64, max: u64) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {unit}");
+        Self::new(FieldErrorKind::TooMany, field, Some(actual.into()), detail)
     }
 
     /// The value may not be there, or may not be changed.

@@ -447,6 +447,14 @@ impl Store {
         Ok(Cursor::new(self.clone(), shelf.clone(), revision, signal))
     }
 
+    /// Tells of writes to a shelf, once they can be seen. It does not keep the store.
+    pub(crate) fn changes(&self, shelf: &Shelf) -> watch::Receiver<u64> {
+        let mut state = self.shared.write();
+        let start = state.start;
+        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
+        kept.signal.subscribe()
+    }
+
     /// The objects of a shelf in one namespace as they are at this moment; see [`Store::peek`].
     pub(crate) fn within(&self, shelf: &str, namespace: &str) -> Vec<Arc<Entry>> {
         let state = self.shared.read();

@@ -60,14 +60,14 @@ fn answer_deleted(
 ) -> Result<Response<Body>, StatusError> {
     match deleted {
         Deleted::Marked(mut object) => {
-            if !ask.resource().stored {
+            if ask.resource().converts() {
                 stored.hooks.convert_out(ask.resource(), &mut object);
             }
             let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
             answer_value(ask, code, &object)
         }
         Deleted::Gone(mut object) if stored.hooks.answers_deleted() => {
-            if !ask.resource().stored {
+            if ask.resource().converts() {
                 stored.hooks.convert_out(ask.resource(), &mut object);
             }
             answer_value(ask, StatusCode::OK, &object)
@@ -195,6 +195,9 @@ fn plan(
         apply_finalizers(stored, object, options);
         let done = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
         return Ok(if done { Step::MarkAndRemove } else { Step::Mark });
+    }
+    if !meta::deleting(object) && stored.hooks.detain(object, &seconds(now)) {
+        return Ok(Step::Mark);
     }
     let mut graceful = false;
     if meta::deleting(object) {

@@ -45,7 +45,7 @@ pub(super) async fn part(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
     let Some(entry) = ask.api.store.get(&resource.shelf, &key).await? else {
         return Err(StatusError::not_found(&resource.name, ask.target.name));
     };
-    let object = entry.decode().map_err(StatusError::internal)?;
+    let object = super::current::decode(resource, &entry)?;
     match resource.hooks.read_part(ask.target.subresource, &object) {
         Some(part) => answer_value(ask, StatusCode::OK, &part?),
         None => respond(ask, &ask.format(Purpose::Object)?, &entry, StatusCode::OK),

@@ -2,6 +2,7 @@
 
 mod connect;
 mod create;
+pub(crate) mod current;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;

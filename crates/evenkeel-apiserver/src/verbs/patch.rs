@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Lost, TRIES, Write, Written};
-use super::{create, meta, scale, update};
+use super::{create, current, meta, scale, update};
 use crate::api::key;
 use crate::patch::{self, PatchType, Patched, Writer};
 use crate::pipeline::Ask;
@@ -40,8 +40,17 @@ fn form(ask: &Ask<'_>) -> Result<PatchType, StatusError> {
     Ok(match media {
         "application/json-patch+json" => PatchType::Json,
         "application/merge-patch+json" => PatchType::Merge,
-        "application/strategic-merge-patch+json" => PatchType::Strategic,
+        "application/strategic-merge-patch+json" if ask.resource().custom.is_none() => {
+            PatchType::Strategic
+        }
         "application/apply-patch+yaml" => PatchType::Apply,
+        _ if ask.resource().custom.is_some() => {
+            return Err(StatusError::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/apply-patch+yaml",
+            ]));
+        }
         _ => {
             return Err(StatusError::unsupported_media_type(&[
                 "application/json-patch+json",
@@ -64,12 +73,13 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         }
         return Err(StatusError::not_found(&stored.name, ask.target.name).into());
     };
-    let old = entry.decode().map_err(StatusError::internal)?;
-    if let Some(part) = stored.hooks.read_part(ask.target.subresource, &old) {
+    let old = current::decode(&stored, &entry)?;
+    let part = stored.hooks.part_to_patch(ask.target.subresource, &old).map(Ok);
+    if let Some(part) = part.or_else(|| stored.hooks.read_part(ask.target.subresource, &old)) {
         return patch_part(write, form, body, &entry, &old, part?).await;
     }
     let mut current = Cow::Borrowed(&old);
-    if !ask.resource().stored {
+    if ask.resource().converts() {
         write.convert_out(current.to_mut());
     }
     let Patched { object, warnings } = patched(write, form, body, &current)?;
@@ -86,12 +96,21 @@ fn patched(
 ) -> Result<Patched, StatusError> {
     let ask = write.ask;
     let kind = update::part_kind(ask);
+    let schema = ask.resource().schema(&kind);
     if form == PatchType::Apply {
         let writer = writer(write);
         let force = write.options.force.unwrap_or(false);
-        return patch::apply(&kind, Some(current), body, &writer, force, write.options.validation);
+        return patch::apply(
+            &kind,
+            schema.as_ref(),
+            Some(current),
+            body,
+            &writer,
+            force,
+            write.options.validation,
+        );
     }
-    patch::patch(&kind, form, current, body, write.options.validation)
+    patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
 }
 
 pub(super) fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
@@ -113,7 +132,10 @@ async fn patch_part(
 ) -> Result<Written, Lost> {
     let ask = write.ask;
     let mut before = part;
-    scale::show(&update::part_kind(ask), old, &mut before);
+    let managed = scale::is_managed(ask);
+    if managed {
+        scale::show(&update::part_kind(ask), old, &mut before);
+    }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.warnings = warnings;
     checked(ask, &part)?;
@@ -126,10 +148,11 @@ async fn patch_part(
     }
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
-    if form != PatchType::Apply {
+    if managed && form != PatchType::Apply {
         scale::track(&update::part_kind(ask), &before, &mut part, &writer(write));
     }
-    let tracked = scale::settle(&update::part_kind(ask), &write.stored.gvk, old, &part, &mut new);
+    let tracked =
+        !managed || scale::settle(&update::part_kind(ask), &write.stored.gvk, old, &part, &mut new);
     write.convert_out(&mut new);
     write.replace(entry, old, new, tracked).await
 }
@@ -158,6 +181,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
     let force = write.options.force.unwrap_or(false);
     let Patched { mut object, warnings } = patch::apply(
         &ask.resource().gvk,
+        ask.resource().schema(&ask.resource().gvk).as_ref(),
         None,
         body,
         &writer(write),

@@ -3,13 +3,20 @@
 use serde_json::Value;
 
 use crate::patch::{self, Writer};
+use crate::pipeline::Ask;
 use crate::resource::GroupVersionKind;
+use crate::schema::Schema;
 
 /// Where every built-in kind has its replicas.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 fn is_scale(part: &GroupVersionKind) -> bool {
     &*part.kind == "Scale"
+}
+
+/// Whether the managers of replicas go through the view. Those of custom objects do not, as upstream has it.
+pub(super) fn is_managed(ask: &Ask<'_>) -> bool {
+    ask.resource().custom.is_none()
 }
 
 /// Gives the view the managers that the object has for its replicas.
@@ -27,7 +34,7 @@ pub(super) fn track(
     writer: &Writer<'_>,
 ) {
     if is_scale(part) {
-        patch::track(part, Some(before), view, writer);
+        patch::track(Schema::of(part).as_ref(), Some(before), view, writer);
     }
 }
 

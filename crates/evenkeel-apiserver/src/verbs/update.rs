@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Lost, TRIES, Write, Written};
-use super::{answer_value, create, meta, scale};
+use super::{answer_value, create, current, meta, scale};
 use crate::api::key;
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
@@ -93,7 +93,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
         }
         return Err(StatusError::not_found(&write.stored.name, ask.target.name).into());
     };
-    let old = entry.decode().map_err(StatusError::internal)?;
+    let old = current::decode(&write.stored, &entry)?;
     let mut new = old.clone();
     let part = write.stored.hooks.write_part(
         &write.context(ask.target.name),
@@ -108,13 +108,18 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);
             let kind = part_kind(ask);
-            let before = write.stored.hooks.read_part(ask.target.subresource, &old).transpose()?;
+            let managed = scale::is_managed(ask);
+            let before = managed
+                .then(|| write.stored.hooks.read_part(ask.target.subresource, &old).transpose())
+                .transpose()?
+                .flatten();
             let mut part = object.clone();
             if let Some(mut before) = before {
                 scale::show(&kind, &old, &mut before);
                 scale::track(&kind, &before, &mut part, &super::patch::writer(write));
             }
-            let tracked = scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);
+            let tracked =
+                !managed || scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);
             write.convert_out(&mut new);
             write.replace(&entry, &old, new, tracked).await
         }

@@ -82,6 +82,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         next_bookmark: now
             + BOOKMARK_EVERY.mul_f64(ask.api.random(|rng| rng.random_range(0.8..1.2))),
         deadline: now + Duration::from_secs(seconds),
+        served: resource.custom.as_ref().map(|custom| custom.definition.over()),
         over: false,
     };
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
@@ -125,6 +126,16 @@ fn too_old(version: u64, current: u64) -> Vec<u8> {
     StatusError::expired(format!("too old resource version: {version} ({current})")).to_json()
 }
 
+/// Ready when the rows of a custom resource are replaced.
+async fn gone(served: Option<&mut tokio::sync::watch::Receiver<bool>>) {
+    match served {
+        Some(over) => {
+            let _ = over.wait_for(|over| *over).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
 struct Watcher {
     api: Arc<Api>,
     resource: Arc<ResourceType>,
@@ -139,6 +150,8 @@ struct Watcher {
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
+    /// Told when the resource is served no more (or otherwise).
+    served: Option<tokio::sync::watch::Receiver<bool>>,
     over: bool,
 }
 
@@ -174,6 +187,10 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = self.cursor.changed() => {}
+                () = gone(self.served.as_mut()) => {
+                    self.over = true;
+                    return self.changes().unwrap_or_else(Some);
+                }
                 () = tokio::time::sleep_until(soonest) => {
                     if Instant::now() >= self.deadline {
                         self.over = true;

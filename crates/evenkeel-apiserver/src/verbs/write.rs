@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{encode_value, get, meta};
+use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
 use crate::kinds::admission;
 use crate::output::Purpose;
@@ -90,6 +90,11 @@ impl<'a> Write<'a> {
         self.stored.subresource("status").is_some()
     }
 
+    /// The schema of the stored version.
+    fn schema(&self) -> Option<schema::Schema> {
+        self.stored.schema(&self.stored.gvk)
+    }
+
     fn writer(&self) -> Writer<'_> {
         Writer {
             manager: &self.options.manager,
@@ -100,13 +105,14 @@ impl<'a> Write<'a> {
 
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
-        patch::track(&super::update::part_kind(self.ask), None, object, &self.writer());
+        let schema = self.ask.resource().schema(&super::update::part_kind(self.ask));
+        patch::track(schema.as_ref(), None, object, &self.writer());
     }
 
     /// From the request's version, with the schema's defaults, into the stored one.
     fn convert_in(&self, object: &mut Value) {
         schema::apply_defaults(&self.ask.resource().gvk, object);
-        if !self.ask.resource().stored {
+        if self.ask.resource().converts() {
             self.stored.hooks.convert_in(&self.stored, object);
         }
         self.stored.hooks.default(object);
@@ -114,7 +120,7 @@ impl<'a> Write<'a> {
 
     /// From the stored version into the request's.
     pub(super) fn convert_out(&self, object: &mut Value) {
-        if !self.ask.resource().stored {
+        if self.ask.resource().converts() {
             self.stored.hooks.convert_out(self.ask.resource(), object);
         }
     }
@@ -142,10 +148,10 @@ impl<'a> Write<'a> {
             meta::metadata(&mut object).remove(field);
         }
         if self.has_status() {
-            schema::reset_field(&self.stored.gvk, &mut object, "status");
+            schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
         if !tracked {
-            patch::track(&self.stored.gvk, None, &mut object, &self.writer());
+            patch::track(self.schema().as_ref(), None, &mut object, &self.writer());
         }
         let metadata = meta::metadata(&mut object);
         metadata.insert("uid".to_owned(), Value::from(self.ask.api.uid()));
@@ -224,7 +230,8 @@ impl<'a> Write<'a> {
             }
             return Ok(Written { object, entry: None, created: true });
         }
-        let encoded = Encoded::new(&object, facets(&stored, &object));
+        let encoded =
+            Encoded::new(&current::to_storage(&stored, &object), facets(&stored, &object));
         match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
             Ok(entry) => Ok(Written { object, entry: Some(entry), created: true }),
             Err(error) => {
@@ -259,14 +266,16 @@ impl<'a> Write<'a> {
             meta::keep(&mut new, old, field);
         }
         let status = self.ask.target.subresource == "status";
-        if status {
+        if status && self.stored.custom.is_some() {
+            crate::kinds::keep_all_but_status(&mut new, old);
+        } else if status {
             // Whether metadata may change through this path, too, is the kind's to say.
             crate::kinds::keep_spec_of(&mut new, old);
         } else if self.has_status() {
             crate::kinds::keep_field(&mut new, old, "status");
         }
         if !tracked {
-            patch::track(&self.stored.gvk, Some(old), &mut new, &self.writer());
+            patch::track(self.schema().as_ref(), Some(old), &mut new, &self.writer());
         }
         self.update(entry, old, new).await
     }
@@ -316,7 +325,7 @@ impl<'a> Write<'a> {
             removed(&stored, old);
             return Ok(Written { object: new, entry: None, created: false });
         }
-        let encoded = Encoded::new(&new, facets(&stored, &new));
+        let encoded = Encoded::new(&current::to_storage(&stored, &new), facets(&stored, &new));
         if encoded.same_as(entry) {
             hooks.aborted(&new, Some(old));
             return Ok(Written { object: new, entry: Some(entry.clone()), created: false });
@@ -387,7 +396,7 @@ impl<'a> Write<'a> {
 
 /// The same resource in the version in which it is stored.
 pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
-    if resource.stored {
+    if !resource.converts() {
         return resource.clone();
     }
     let rows = api.table.rows();

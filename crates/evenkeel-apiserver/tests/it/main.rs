@@ -1,5 +1,6 @@
 //! The server through its service, in process.
 
+mod custom;
 mod durability;
 mod store;
 mod verbs;

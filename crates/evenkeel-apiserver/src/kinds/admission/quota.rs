@@ -196,7 +196,7 @@ fn write_used(
         }
     }
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
-    patch::track(&resource.gvk, Some(&old), &mut new, &writer);
+    patch::track(resource.schema(&resource.gvk).as_ref(), Some(&old), &mut new, &writer);
     let facets = Facets::new(&new, |put| resource.hooks.field_values(&new, put));
     let encoded = Encoded::new(&new, facets);
     let expect = Expect::At(entry.revision);

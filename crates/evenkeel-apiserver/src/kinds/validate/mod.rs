@@ -13,10 +13,12 @@ mod pod_update;
 mod quantity;
 mod service;
 mod volume;
+mod webhook;
 
 pub(crate) use errors::{Errors, Path};
 pub(crate) use meta::selects;
 pub(crate) use names::{dns_1035_label, dns_label, dns_subdomain, path_segment};
+pub(crate) use webhook::webhook_client;
 
 use serde_json::Value;
 

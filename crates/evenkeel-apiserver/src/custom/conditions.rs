@@ -1,0 +1,242 @@
+//! The conditions of definitions, decided (upstream: `controller/status`, `controller/establish`, `controller/apiapproval`).
+//!
+//! Pure: from all definitions as they are to the status that one of them should have.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::kinds::value::{at, list, set, text};
+
+/// Says who approved a definition in a group of the community.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// Whether a condition is true.
+pub(super) fn is_true(crd: &Value, kind: &str) -> bool {
+    condition(crd, kind).is_some_and(|c| text(c, "status") == "True")
+}
+
+fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(crd, "status.conditions").iter().find(|c| text(c, "type") == kind)
+}
+
+/// Sets a condition; its time changes only with its status.
+pub(super) fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
+    let [kind, status, reason, message] = words;
+    let same = condition(crd, kind).filter(|c| text(c, "status") == status);
+    let since = same.map(|c| text(c, "lastTransitionTime")).filter(|t| !t.is_empty());
+    let new = json!({"type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since.unwrap_or(now)});
+    let mut all = list(crd, "status.conditions").to_vec();
+    match all.iter_mut().find(|c| text(c, "type") == kind) {
+        Some(old) => *old = new,
+        None => all.push(new),
+    }
+    set(crd, "status.conditions", all);
+}
+
+/// The definition with the status that follows from `others` (all but itself); `None` when it has that already.
+pub(super) fn next(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
+    let mut new = crd.clone();
+    names(&mut new, others, now);
+    approval(&mut new, now);
+    if new == *crd {
+        establish(&mut new, now);
+    }
+    (new != *crd).then_some(new)
+}
+
+/// Claims the names that nobody else has.
+fn names(crd: &mut Value, others: &[&Value], now: &str) {
+    let wanted = crd["spec"]["names"].clone();
+    let accepted = crd["status"]["acceptedNames"].clone();
+    if wanted == accepted && condition(crd, "NamesAccepted").is_some() {
+        return;
+    }
+    let (resources, kinds) = taken(crd, others);
+    let mut new = accepted.clone();
+    let mut conflict: Option<(&str, String)> = None;
+    for (field, reason, used) in [
+        ("plural", "PluralConflict", &resources),
+        ("singular", "SingularConflict", &resources),
+        ("kind", "KindConflict", &kinds),
+        ("listKind", "ListKindConflict", &kinds),
+    ] {
+        if field == "kind" {
+            short_names(&wanted, &accepted, &resources, &mut new, &mut conflict);
+        }
+        let name = text(&wanted, field);
+        if name != text(&accepted, field) && used.contains(name) {
+            conflict = Some((reason, format!("\"{name}\" is already in use")));
+        } else {
+            set(&mut new, field, name);
+        }
+    }
+    match wanted.get("categories") {
+        Some(categories) => set(&mut new, "categories", categories.clone()),
+        None => {
+            crate::kinds::value::remove(&mut new, "categories");
+        }
+    }
+    set(crd, "status.acceptedNames", new);
+    let fine = conflict.is_none();
+    match conflict {
+        Some((reason, why)) => set_condition(crd, ["NamesAccepted", "False", reason, &why], now),
+        None => {
+            set_condition(crd, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
+        }
+    }
+    if is_true(crd, "Established") {
+        return;
+    }
+    if fine {
+        let words = ["Established", "False", "Installing", "the initial names have been accepted"];
+        set_condition(crd, words, now);
+    } else if condition(crd, "Established").is_none() {
+        let words = ["Established", "False", "NotAccepted", "not all names are accepted"];
+        set_condition(crd, words, now);
+    }
+}
+
+fn short_names(
+    wanted: &Value,
+    accepted: &Value,
+    used: &BTreeSet<String>,
+    new: &mut Value,
+    conflict: &mut Option<(&str, String)>,
+) {
+    let (names, own) = (list(wanted, "shortNames"), list(accepted, "shortNames"));
+    if names == own {
+        return;
+    }
+    let taken: Vec<String> = names
+        .iter()
+        .filter(|name| !own.contains(name))
+        .filter_map(Value::as_str)
+        .filter(|name| used.contains(*name))
+        .map(|name| format!("\"{name}\" is already in use"))
+        .collect();
+    match taken.as_slice() {
+        [] if names.is_empty() => {
+            crate::kinds::value::remove(new, "shortNames");
+        }
+        [] => set(new, "shortNames", names.to_vec()),
+        [one] => *conflict = Some(("ShortNamesConflict", one.clone())),
+        many => *conflict = Some(("ShortNamesConflict", format!("[{}]", many.join(", ")))),
+    }
+}
+
+/// Names of resources and of kinds that the group's other definitions have.
+fn taken(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut resources, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    let group = text(crd, "spec.group");
+    for other in others.iter().filter(|other| text(other, "spec.group") == group) {
+        let Some(names) = at(other, "status.acceptedNames") else { continue };
+        resources.insert(text(names, "plural").to_owned());
+        resources.insert(text(names, "singular").to_owned());
+        let short = list(names, "shortNames").iter().filter_map(Value::as_str);
+        resources.extend(short.map(str::to_owned));
+        kinds.insert(text(names, "kind").to_owned());
+        kinds.insert(text(names, "listKind").to_owned());
+    }
+    (resources, kinds)
+}
+
+/// Serves a definition whose names are its own.
+fn establish(crd: &mut Value, now: &str) {
+    if is_true(crd, "NamesAccepted") && !is_true(crd, "Established") {
+        let words =
+            ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"];
+        set_condition(crd, words, now);
+    }
+}
+
+/// Groups that the community has kept for itself.
+pub(super) fn is_protected(group: &str) -> bool {
+    ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// How a definition in a group of the community stands: the condition's status, its reason and its words.
+pub(super) fn approval_state(crd: &Value) -> [String; 3] {
+    let annotations = at(crd, "metadata.annotations");
+    let approved = annotations.and_then(|a| a.get(APPROVAL)).and_then(Value::as_str);
+    let [status, reason, message] = match approved {
+        None | Some("") => [
+            "False",
+            "MissingAnnotation",
+            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
+        ],
+        Some(value) if value.starts_with("unapproved") => {
+            let message = format!("not approved: {}", crate::status::quote(value));
+            return ["False".to_owned(), "UnapprovedAnnotation".to_owned(), message];
+        }
+        Some(value) if value.starts_with("https://") || value.starts_with("http://") => {
+            let message = format!("approved in {value}");
+            return ["True".to_owned(), "ApprovedAnnotation".to_owned(), message];
+        }
+        Some(value) => {
+            let message = format!(
+                "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111: {value}"
+            );
+            return ["False".to_owned(), "InvalidAnnotation".to_owned(), message];
+        }
+    };
+    [status, reason, message].map(str::to_owned)
+}
+
+fn approval(crd: &mut Value, now: &str) {
+    if !is_protected(text(crd, "spec.group")) {
+        return;
+    }
+    let [status, reason, message] = approval_state(crd);
+    set_condition(crd, ["KubernetesAPIApprovalPolicyConformant", &status, &reason, &message], now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crd(name: &str, kind: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"group": "e.com", "names": {"plural": name, "singular": "x", "kind": kind,
+            "listKind": format!("{kind}List"), "shortNames": ["s"]}}, "status": {"acceptedNames": {"plural": "", "kind": ""}, "conditions": null}})
+    }
+
+    fn settle(mut crd: Value, others: &[&Value]) -> (Value, usize) {
+        let mut steps = 0;
+        while let Some(next) = next(&crd, others, "t") {
+            crd = next;
+            steps += 1;
+            assert!(steps < 10);
+        }
+        (crd, steps)
+    }
+
+    #[test]
+    fn names_are_claimed_then_established() {
+        let (first, steps) = settle(crd("a", "A"), &[]);
+        assert_eq!(steps, 2);
+        assert!(is_true(&first, "NamesAccepted") && is_true(&first, "Established"));
+        assert_eq!(first["status"]["acceptedNames"], first["spec"]["names"]);
+        let (second, _) = settle(crd("b", "A"), &[&first]);
+        assert!(!is_true(&second, "Established"));
+        let names = condition(&second, "NamesAccepted").expect("it is there");
+        assert_eq!(text(names, "reason"), "ListKindConflict");
+        assert_eq!(second["status"]["acceptedNames"], json!({"plural": "b", "kind": ""}));
+        let (second, _) = settle(second, &[]);
+        assert!(is_true(&second, "Established"));
+    }
+
+    #[test]
+    fn groups_of_the_community_want_approval() {
+        assert!(
+            is_protected("x.k8s.io") && is_protected("kubernetes.io") && !is_protected("ak8s.io")
+        );
+        let mut crd = crd("a", "A");
+        set(&mut crd, "spec.group", "x.k8s.io");
+        assert_eq!(approval_state(&crd)[1], "MissingAnnotation");
+        set(&mut crd, "metadata.annotations", json!({APPROVAL: "https://x"}));
+        assert_eq!(approval_state(&crd)[0], "True");
+    }
+}

@@ -1,0 +1,383 @@
+//! What is wrong with a definition, its schemas apart (upstream: `apis/apiextensions/validation/validation.go`).
+//!
+//! Upstream checks its internal form, in which what all versions have in common stands once: errors in a schema that all
+//! versions share name `spec.validation`, those of other schemas `spec.versions[i].schema`.
+
+use serde_json::Value;
+
+use super::schema;
+use crate::custom::conditions;
+use crate::kinds::validate::{dns_1035_label, dns_subdomain};
+use crate::kinds::value::{at, flag, list, same, text};
+use crate::status::FieldError;
+
+/// More selectable fields than this are not taken.
+const MAX_SELECTABLE: u64 = 8;
+
+/// All of it; `old` is what it takes the place of.
+pub(super) fn definition(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    group_and_scope(crd, errors);
+    versions(crd, old, errors);
+    let names_of = &crd["spec"]["names"];
+    for name in ["plural", "singular", "kind", "listKind"] {
+        if text(names_of, name).is_empty() {
+            errors.push(FieldError::required(format!("spec.names.{name}"), ""));
+        }
+    }
+    names(names_of, "spec.names", errors);
+    conversion(crd, errors);
+    if let Some(old) = old {
+        immutable(crd, old, errors);
+    }
+    names(&crd["status"]["acceptedNames"], "status.acceptedNames", errors);
+    stored_versions(crd, errors);
+    if flag(crd, "spec.preserveUnknownFields")
+        && !old.is_some_and(|o| flag(o, "spec.preserveUnknownFields"))
+    {
+        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, why));
+    }
+}
+
+fn group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
+    let group = text(crd, "spec.group");
+    let wrong = dns_subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required("spec.group", ""));
+    } else if !wrong.is_empty() {
+        errors.push(FieldError::invalid("spec.group", group, wrong.join(",")));
+    } else if !group.contains('.') {
+        let why = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid("spec.group", group, why));
+    }
+    one_of("spec.scope", text(crd, "spec.scope"), &["Cluster", "Namespaced"], errors);
+}
+
+fn one_of(field: &str, value: &str, known: &[&str], errors: &mut Vec<FieldError>) {
+    if value.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else if !known.contains(&value) {
+        errors.push(FieldError::not_supported(field, value, known));
+    }
+}
+
+/// Whether all versions have the same at `field`, and something.
+fn shared(versions: &[Value], field: &str) -> bool {
+    let Some(first) = versions.first().and_then(|v| v.get(field)).filter(|v| !v.is_null()) else {
+        return false;
+    };
+    versions.iter().all(|v| v.get(field) == Some(first))
+}
+
+fn versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let versions = list(crd, "spec.versions");
+    let shown = Value::from(versions.to_vec());
+    let mut stored = 0;
+    let mut unique = true;
+    for (i, version) in versions.iter().enumerate() {
+        stored += usize::from(flag(version, "storage"));
+        let name = text(version, "name");
+        unique &= !versions[..i].iter().any(|v| text(v, "name") == name);
+        let wrong = dns_1035_label(name);
+        if !wrong.is_empty() {
+            let fields = [format!("spec.versions[{i}].name"), "spec.version".to_owned()];
+            for field in fields.into_iter().take(if i == 0 { 2 } else { 1 }) {
+                errors.push(FieldError::invalid(field, name, wrong.join(",")));
+            }
+        }
+        deprecation(version, i, errors);
+        if !version["schema"]["openAPIV3Schema"].is_object() {
+            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            errors.push(FieldError::required(field, ""));
+        }
+        // What all have in common is looked at once.
+        let place = |field: &str, top: &str, own: &str| match shared(versions, field) {
+            true if i > 0 => None,
+            true => Some(format!("spec.{top}")),
+            false => Some(format!("spec.versions[{i}].{own}")),
+        };
+        if let Some(place) = place("schema", "validation", "schema") {
+            let before = old.and_then(|old| {
+                list(old, "spec.versions").iter().find(|v| text(v, "name") == name)
+            });
+            schema::check(version, before, &place, errors);
+        }
+        if let Some(place) = place("subresources", "subresources", "subresources") {
+            subresources(version, &place, errors);
+        }
+        let columns = "additionalPrinterColumns";
+        if let Some(place) = place(columns, columns, columns) {
+            for (i, column) in list(version, columns).iter().enumerate() {
+                self::column(column, &format!("{place}[{i}]"), errors);
+            }
+        }
+        if let Some(place) = place("selectableFields", "selectableFields", "selectableFields") {
+            selectable(version, &place, errors);
+        }
+    }
+    if !unique {
+        let why = "must contain unique version names";
+        errors.push(FieldError::invalid("spec.versions", shown.clone(), why));
+    }
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", shown, why));
+    }
+}
+
+fn deprecation(version: &Value, i: usize, errors: &mut Vec<FieldError>) {
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
+    let mut wrong = |why: &str| {
+        let field = format!("spec.versions[{i}].deprecationWarning");
+        errors.push(FieldError::invalid(field, warning, why));
+    };
+    if !flag(version, "deprecated") {
+        return wrong("can only be set for deprecated versions");
+    }
+    if warning.len() > 256 {
+        wrong("must be <= 256 characters long");
+    }
+    if warning.is_empty() {
+        wrong("must not be an empty string");
+    }
+    if let Some((at, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+        wrong(&format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        ));
+    }
+}
+
+fn subresources(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let Some(scale) = at(version, "subresources.scale") else { return };
+    for (name, roots, optional) in [
+        ("specReplicasPath", &[".spec."][..], false),
+        ("statusReplicasPath", &[".status."], false),
+        ("labelSelectorPath", &[".spec.", ".status."], true),
+    ] {
+        let path = text(scale, name);
+        let field = format!("{place}.scale.{name}");
+        if path.is_empty() {
+            if !optional {
+                errors.push(FieldError::required(field, ""));
+            }
+        } else if !path.starts_with('.') {
+            let why = "must be a simple json path starting with .";
+            errors.push(FieldError::invalid(field, path, why));
+        } else if !roots.iter().any(|root| path.starts_with(root)) {
+            let roots: Vec<&str> = roots.iter().map(|r| r.trim_end_matches('.')).collect();
+            let either = if roots.len() > 1 { "either " } else { "" };
+            let why = format!("should be a json path under {either}{}", roots.join(" or "));
+            errors.push(FieldError::invalid(field, path, why));
+        }
+    }
+}
+
+fn column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 9] =
+        ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "time"];
+    let field = |name: &str| format!("{place}.{name}");
+    if text(column, "name").is_empty() {
+        errors.push(FieldError::required(field("name"), ""));
+    }
+    let (kind, format, path) =
+        (text(column, "type"), text(column, "format"), text(column, "jsonPath"));
+    let known = format!("must be one of {}", TYPES.join(","));
+    if kind.is_empty() {
+        errors.push(FieldError::required(field("type"), known));
+    } else if !TYPES.contains(&kind) {
+        errors.push(FieldError::invalid(field("type"), kind, known));
+    }
+    if !format.is_empty() && !FORMATS.contains(&format) {
+        let known = format!("must be one of {}", FORMATS.join(","));
+        errors.push(FieldError::invalid(field("format"), format, known));
+    }
+    if path.is_empty() {
+        errors.push(FieldError::required(field("JSONPath"), ""));
+    } else if !path.starts_with('.') {
+        let why = "must be a simple json path starting with .";
+        errors.push(FieldError::invalid(field("JSONPath"), path, why));
+    }
+}
+
+fn selectable(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, given) in list(version, "selectableFields").iter().enumerate() {
+        let path = text(given, "jsonPath");
+        let field = format!("{place}[{i}].jsonPath");
+        if path.is_empty() {
+            errors.push(FieldError::required(field, ""));
+            continue;
+        }
+        let leads_to = field_schema(&version["schema"]["openAPIV3Schema"], path);
+        match leads_to {
+            Err(why) => {
+                let why = format!("is an invalid path: {why}");
+                errors.push(FieldError::invalid(field, path, why));
+                continue;
+            }
+            Ok(_) if path.trim_start_matches('.').split('.').next() == Some("metadata") => {
+                let why = "must not point to fields in metadata";
+                errors.push(FieldError::invalid(field.clone(), path, why));
+            }
+            Ok(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
+                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                errors.push(FieldError::invalid(field.clone(), path, why));
+            }
+            Ok(_) => {}
+        }
+        if seen.contains(&path) {
+            errors.push(FieldError::duplicate(field, path));
+        } else {
+            seen.push(path);
+        }
+    }
+    if seen.len() as u64 > MAX_SELECTABLE {
+        errors.push(FieldError::too_many(place, seen.len() as u64, MAX_SELECTABLE));
+    }
+}
+
+/// The schema that a simple path leads to.
+fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
+    let Some(rest) = path.strip_prefix('.') else {
+        return Err("expected [ or . but got: ".to_owned() + path);
+    };
+    let mut schema = schema;
+    for name in rest.split('.') {
+        schema = match schema.get("properties").and_then(|p| p.get(name)) {
+            Some(next) => next,
+            None => match schema.get("additionalProperties").filter(|s| s.is_object()) {
+                Some(next) => next,
+                None => return Err(format!("does not refer to a valid field: {name}")),
+            },
+        };
+    }
+    Ok(schema)
+}
+
+/// Names, wanted or accepted.
+pub(super) fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let mut label = |field: String, name: &str, kind: bool| {
+        if name.is_empty() {
+            return;
+        }
+        let checked = if kind { name.to_lowercase() } else { name.to_owned() };
+        let wrong = dns_1035_label(&checked);
+        if !wrong.is_empty() {
+            let mixed = if kind { "may have mixed case, but should otherwise match: " } else { "" };
+            let why = format!("{mixed}{}", wrong.join(","));
+            errors.push(FieldError::invalid(format!("{place}.{field}"), name, why));
+        }
+    };
+    for (name, kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)]
+    {
+        label(name.to_owned(), text(names, name), kind);
+    }
+    for many in ["shortNames", "categories"] {
+        for (i, name) in list(names, many).iter().enumerate() {
+            label(format!("{many}[{i}]"), name.as_str().unwrap_or_default(), false);
+        }
+    }
+    let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
+    if !kind.is_empty() && kind == list_kind {
+        let why = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(format!("{place}.listKind"), list_kind, why));
+    }
+}
+
+fn conversion(crd: &Value, errors: &mut Vec<FieldError>) {
+    let Some(conversion) = at(crd, "spec.conversion") else { return };
+    let strategy = text(conversion, "strategy");
+    one_of("spec.conversion.strategy", strategy, &["None", "Webhook"], errors);
+    let config = at(conversion, "webhook.clientConfig");
+    let reviews = list(conversion, "webhook.conversionReviewVersions");
+    let place = "spec.conversion.webhookClientConfig";
+    if strategy != "Webhook" {
+        if config.is_some() {
+            let why = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden(place, why));
+        }
+        if !reviews.is_empty() {
+            let why = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden("spec.conversion.conversionReviewVersions", why));
+        }
+        return;
+    }
+    match config {
+        None => {
+            errors.push(FieldError::required(place, "required when strategy is set to Webhook"));
+        }
+        Some(config) if config.get("url").is_some() == config.get("service").is_some() => {
+            errors.push(FieldError::required(place, "exactly one of url or service is required"));
+        }
+        Some(config) => crate::kinds::validate::webhook_client(config, place, errors),
+    }
+    review_versions(reviews, errors);
+}
+
+fn review_versions(versions: &[Value], errors: &mut Vec<FieldError>) {
+    let place = "spec.conversion.conversionReviewVersions";
+    if versions.is_empty() {
+        errors.push(FieldError::required(place, ""));
+        return;
+    }
+    for (i, version) in versions.iter().enumerate() {
+        let name = version.as_str().unwrap_or_default();
+        let field = format!("{place}[{i}]");
+        if versions[..i].contains(version) {
+            errors.push(FieldError::invalid(field, name, "duplicate version"));
+            continue;
+        }
+        let wrong = dns_1035_label(name);
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field.clone(), name, why)));
+    }
+    if !versions.iter().any(|v| v == "v1" || v == "v1beta1") {
+        let why = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(place, Value::from(versions.to_vec()), why));
+    }
+}
+
+fn immutable(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let established = conditions::is_true(old, "Established");
+    for (field, always) in [
+        ("spec.scope", false),
+        ("spec.names.kind", false),
+        ("spec.group", true),
+        ("spec.names.plural", true),
+    ] {
+        if (always || established) && !same(at(new, field), at(old, field)) {
+            errors.push(FieldError::invalid(field, text(new, field), "field is immutable"));
+        }
+    }
+}
+
+fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
+    let place = "status.storedVersions";
+    let stored = list(crd, place);
+    let shown = || Value::from(stored.to_vec());
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(
+            place,
+            Value::Null,
+            "must have at least one stored version",
+        ));
+        return;
+    }
+    let versions = list(crd, "spec.versions");
+    for version in versions.iter().filter(|v| flag(v, "storage")) {
+        let name = text(version, "name");
+        if !stored.iter().any(|s| s == name) {
+            let why = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(place, shown(), why));
+        }
+    }
+    for (i, name) in stored.iter().enumerate() {
+        let name = name.as_str().unwrap_or_default();
+        if !versions.iter().any(|v| text(v, "name") == name) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(format!("{place}[{i}]"), name, why));
+        }
+    }
+}

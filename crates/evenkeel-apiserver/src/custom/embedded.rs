@@ -1,0 +1,61 @@
+//! Objects within custom objects: they say what they are, and their metadata is an object's (upstream: `schema/objectmeta`).
+
+use serde_json::Value;
+
+use super::node::Node;
+use super::validate::below;
+use crate::kinds::validate::names::path_segment;
+use crate::kinds::value::text;
+use crate::status::FieldError;
+
+/// What is wrong with the objects inside `value`; the root itself is looked at elsewhere.
+pub(super) fn check(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(fields) => {
+            if node.embedded {
+                one(value, path, errors);
+            }
+            for (name, value) in fields {
+                if let Some(child) = node.child(name) {
+                    check(value, child, &below(path, name), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(child) = &node.items else { return };
+            for (i, item) in items.iter().enumerate() {
+                check(item, child, &format!("{path}[{i}]"), errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn one(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let api_version = text(object, "apiVersion");
+    let field = |name: &str| below(path, name);
+    if api_version.is_empty() {
+        errors.push(FieldError::required(field("apiVersion"), "must not be empty"));
+    } else if api_version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {api_version}");
+        errors.push(FieldError::invalid(field("apiVersion"), api_version, why));
+    }
+    let kind = text(object, "kind");
+    if kind.is_empty() {
+        errors.push(FieldError::required(field("kind"), "must not be empty"));
+    } else {
+        let wrong = crate::kinds::validate::dns_1035_label(&kind.to_lowercase());
+        if !wrong.is_empty() {
+            let why =
+                format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+            errors.push(FieldError::invalid(field("kind"), kind, why));
+        }
+    }
+    let name = text(object, "metadata.name");
+    let at = field("metadata.name");
+    errors.extend(path_segment(name).into_iter().map(|why| FieldError::invalid(&*at, name, why)));
+    errors.extend(crate::schema::validate_metadata(object).into_iter().map(|mut error| {
+        error.field = below(path, &error.field);
+        error
+    }));
+}

@@ -1,0 +1,199 @@
+//! The rules of custom objects (upstream: `registry/customresource`).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::definition::Version;
+use super::{embedded, lists, prepare, validate};
+use crate::api::Context;
+use crate::kinds::{KindHooks, value};
+use crate::resource::ResourceType;
+use crate::status::{FieldError, StatusError};
+
+/// Hooks of one version.
+pub(super) struct Hooks {
+    version: Arc<Version>,
+}
+
+impl Hooks {
+    pub(super) fn new(version: Arc<Version>) -> Self {
+        Self { version }
+    }
+
+    /// What is wrong by schema, scale, embedded objects and lists; `old` on update.
+    fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let version = &*self.version;
+        let mut errors = Vec::new();
+        validate::check(new, old, &version.node, "", &mut errors);
+        if let Some(scale) = &version.scale {
+            scale.check_spec(new, &mut errors);
+            scale.check_status(new, &mut errors);
+        }
+        for (name, value) in new.as_object().into_iter().flatten() {
+            if let Some(child) = version.node.child(name) {
+                embedded::check(value, child, name, &mut errors);
+            }
+        }
+        self.check_lists(new, old, &mut errors);
+        errors
+    }
+
+    /// Lists that were wrong before may stay so.
+    fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let find = |object: &Value| {
+            let mut found = Vec::new();
+            lists::duplicates(object, &self.version.node, "", &mut found);
+            found
+        };
+        let found = find(new);
+        if !found.is_empty() && old.is_none_or(|old| find(old).is_empty()) {
+            errors.extend(found);
+        }
+    }
+
+    /// The parts of a status write that may be wrong.
+    fn check_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let version = &*self.version;
+        let mut errors = Vec::new();
+        if let (Some(status), Some(node)) = (new.get("status"), version.node.child("status")) {
+            validate::check(status, old.get("status"), node, "status", &mut errors);
+        }
+        if let Some(scale) = &version.scale {
+            scale.check_status(new, &mut errors);
+        }
+        self.check_lists(new, Some(old), &mut errors);
+        errors
+    }
+}
+
+impl KindHooks for Hooks {
+    fn default(&self, object: &mut Value) {
+        prepare::drop_nulls(object, &self.version.node);
+        prepare::default(object, &self.version.node);
+    }
+
+    fn prepare_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
+        if self.version.definition.is_terminating() {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+        }
+        if self.version.status {
+            crate::kinds::drop_field(object, "status");
+        }
+        Ok(())
+    }
+
+    fn validate_create(&self, _cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
+        self.check(object, None)
+    }
+
+    fn validate_update(&self, cx: &Context<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        if cx.subresource == "status" {
+            return self.check_status(new, old);
+        }
+        self.check(new, Some(old))
+    }
+
+    fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if cx.subresource == "status" {
+            return Vec::new();
+        }
+        let before = old.map_or(&[][..], |old| value::list(old, "metadata.finalizers"));
+        value::list(object, "metadata.finalizers")
+            .iter()
+            .filter(|f| !before.contains(f))
+            .filter_map(Value::as_str)
+            .filter_map(finalizer_warning)
+            .collect()
+    }
+
+    fn generation_changes(&self, new: &Value, old: &Value) -> bool {
+        let rest = |object: &Value| {
+            let mut object = object.clone();
+            if let Some(fields) = object.as_object_mut() {
+                for name in ["metadata", "apiVersion", "kind"] {
+                    fields.remove(name);
+                }
+                if self.version.status {
+                    fields.remove("status");
+                }
+            }
+            object
+        };
+        rest(new) != rest(old)
+    }
+
+    fn has_generation(&self, _has_status: bool) -> bool {
+        true
+    }
+
+    fn allow_unconditional_update(&self) -> bool {
+        false
+    }
+
+    /// From any stored form into this version: unknown fields go, defaults come.
+    fn convert_out(&self, resource: &ResourceType, object: &mut Value) {
+        set_version(object, &resource.api_version);
+        prepare::prune(object, &self.version.node, true);
+        prepare::drop_nulls(object, &self.version.node);
+        prepare::default(object, &self.version.node);
+    }
+
+    fn convert_in(&self, _stored: &ResourceType, _object: &mut Value) {}
+
+    fn to_storage(&self, object: &mut Value) {
+        set_version(object, &self.version.definition.stored_as);
+    }
+
+    fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.read(object))
+    }
+
+    fn part_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.read_or_empty(object))
+    }
+
+    fn write_part(
+        &self,
+        cx: &Context<'_>,
+        subresource: &str,
+        object: &mut Value,
+        part: &Value,
+    ) -> Option<Result<(), StatusError>> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.write(cx.resource, object, part))
+    }
+}
+
+fn set_version(object: &mut Value, api_version: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), Value::from(api_version));
+    }
+}
+
+fn finalizer_warning(name: &str) -> Option<String> {
+    if name.contains('/') || matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+        return None;
+    }
+    let path = if name.contains('.') { " including a path (/)" } else { "" };
+    Some(format!(
+        "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
+        crate::status::quote(name)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finalizers_are_to_be_qualified() {
+        assert!(
+            finalizer_warning("example.com/f").is_none() && finalizer_warning("orphan").is_none()
+        );
+        assert!(finalizer_warning("f").is_some_and(|w| w.contains("prefer a domain-qualified")));
+    }
+}

@@ -1,0 +1,260 @@
+//! Follows the definitions: keeps the resource table and their conditions, and ends those that are deleted.
+//!
+//! One pass does whatever there is to do now; the task runs one after each change, and again after a while where
+//! something is left to wait for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::definition::{self, Definition};
+use super::{FINALIZER, SHELF, conditions};
+use crate::api::{Api, seconds};
+use crate::auth::User;
+use crate::kinds::value::{at, list, set, text};
+use crate::patch::{self, Writer};
+use crate::resource::ResourceType;
+use crate::status::StatusError;
+use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+use crate::verbs::delete;
+use crate::verbs::delete_options::DeleteOptions;
+
+/// How long objects that do not go at once are waited for before they are counted again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A definition that is served.
+struct Live {
+    /// What its rows depend on.
+    basis: Value,
+    rows: Vec<Arc<ResourceType>>,
+    over: watch::Sender<bool>,
+}
+
+/// The definitions that are served, by name.
+#[derive(Default)]
+pub(crate) struct Served(Mutex<BTreeMap<String, Live>>);
+
+/// Puts the rows of all definitions into the table.
+pub(crate) fn load(api: &Api) {
+    let all = read(api);
+    refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+}
+
+/// Follows the definitions until the server goes; `changes` tells of writes to their shelf. Nothing of the server is held
+/// while nothing happens, so that it ends (and its data folder is free) when its last user goes.
+pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
+    loop {
+        changes.mark_unchanged();
+        let again = match api.upgrade() {
+            Some(api) => pass(&api).await,
+            None => return,
+        };
+        let wait = async {
+            match again {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = wait => {}
+        }
+    }
+}
+
+/// All definitions with their entries.
+fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
+    let read = |entry: Arc<Entry>| match entry.decode() {
+        Ok(crd) => Some((entry, crd)),
+        Err(error) => {
+            tracing::error!(object = %entry.key, %error, "a definition cannot be read");
+            None
+        }
+    };
+    api.store.all(SHELF).into_iter().filter_map(read).collect()
+}
+
+/// Does what there is to do; says when to look again where something is waited for.
+async fn pass(api: &Arc<Api>) -> Option<Duration> {
+    let mut again = None;
+    loop {
+        let all = read(api);
+        refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+        let now = seconds(api.clock.now());
+        let mut wrote = false;
+        for (at, (entry, crd)) in all.iter().enumerate() {
+            let others: Vec<&Value> =
+                all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, (_, crd))| crd).collect();
+            let Some(next) = conditions::next(crd, &others, &now) else { continue };
+            // One at a time: the next one's names depend on what this one got.
+            wrote = write(api, entry, crd, next).await;
+            break;
+        }
+        if wrote {
+            continue;
+        }
+        for (entry, crd) in &all {
+            if text(crd, "metadata.deletionTimestamp").is_empty() || !is_kept(crd) {
+                continue;
+            }
+            match finish(api, entry, crd, &now).await {
+                Ok(true) => wrote = true,
+                Ok(false) => again = Some(AGAIN),
+                Err(error) => {
+                    tracing::error!(definition = %entry.key, %error, "the objects of a definition cannot be deleted");
+                    again = Some(AGAIN);
+                }
+            }
+        }
+        if !wrote {
+            return again;
+        }
+        again = None;
+    }
+}
+
+fn is_kept(crd: &Value) -> bool {
+    list(crd, "metadata.finalizers").iter().any(|f| f == FINALIZER)
+}
+
+/// Takes a definition's objects away, then lets it go. False where objects are left.
+async fn finish(
+    api: &Arc<Api>,
+    entry: &Arc<Entry>,
+    crd: &Value,
+    now: &str,
+) -> Result<bool, StatusError> {
+    let mut marked = crd.clone();
+    let terminating = |crd: &mut Value, status: &str, reason: &str, message: &str| {
+        conditions::set_condition(crd, ["Terminating", status, reason, message], now);
+    };
+    terminating(
+        &mut marked,
+        "True",
+        "InstanceDeletionInProgress",
+        "CustomResource deletion is in progress",
+    );
+    if marked != *crd {
+        return Ok(write(api, entry, crd, marked).await);
+    }
+    let mut last = crd.clone();
+    if conditions::is_true(crd, "Established") {
+        if !delete_objects(api, text(crd, "metadata.name")).await? {
+            return Ok(false);
+        }
+        terminating(&mut last, "False", "InstanceDeletionCompleted", "removed all instances");
+    } else {
+        terminating(&mut last, "False", "NeverEstablished", "resource was never established");
+    }
+    let kept: Vec<Value> =
+        list(crd, "metadata.finalizers").iter().filter(|f| *f != FINALIZER).cloned().collect();
+    if kept.is_empty() {
+        crate::kinds::value::remove(&mut last, "metadata.finalizers");
+    } else {
+        set(&mut last, "metadata.finalizers", kept);
+    }
+    Ok(write(api, entry, crd, last).await)
+}
+
+/// Deletes every object of a definition; true when none is left.
+async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
+    let row = {
+        let live = api.served.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.get(name).and_then(|live| live.rows.first().cloned())
+    };
+    let Some(row) = row else { return Ok(true) };
+    let user = User::authenticated("system:apiserver", ["system:masters"]);
+    let options = DeleteOptions::default();
+    for entry in api.store.all(&row.shelf) {
+        match delete::delete(api, &row, &entry.key, &user, &options).await {
+            Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(api.store.count(&row.shelf) == 0)
+}
+
+/// Writes a definition's new status (and finalizers); one that nothing keeps goes. False where another was quicker.
+async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) -> bool {
+    let Some(resource) = api.table.get("apiextensions.k8s.io/v1", "customresourcedefinitions")
+    else {
+        return false;
+    };
+    let writer = Writer { manager: "kube-apiserver", subresource: "status", now: api.clock.now() };
+    let schema = crate::schema::Schema::of(&resource.gvk);
+    patch::track(schema.as_ref(), Some(old), &mut new, &writer);
+    let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
+    let shelf = &resource.shelf;
+    let gone = at(&new, "metadata.deletionTimestamp").is_some()
+        && list(&new, "metadata.finalizers").is_empty();
+    let written = async {
+        let entry = api.store.put(shelf, &entry.key, Expect::At(entry.revision), encoded).await?;
+        if gone {
+            api.store.remove(shelf, &entry.key, entry.revision).await?;
+        }
+        Ok::<(), WriteError>(())
+    };
+    match written.await {
+        Ok(()) => true,
+        // The newer state is looked at in turn.
+        Err(WriteError::Mismatch) => true,
+        Err(error) => {
+            tracing::error!(definition = %entry.key, %error, "a definition cannot be written");
+            false
+        }
+    }
+}
+
+/// What the rows of a definition depend on.
+fn basis(crd: &Value) -> Value {
+    serde_json::json!([crd["metadata"]["uid"], crd["spec"], crd["status"]["acceptedNames"]])
+}
+
+/// Brings the table in line with the definitions. Watches of rows that go or change end.
+fn refresh(api: &Api, all: &[&Value]) {
+    let mut live = api.served.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut changed = false;
+    let mut ended: Vec<watch::Sender<bool>> = Vec::new();
+    let mut now: BTreeMap<String, Live> = BTreeMap::new();
+    for crd in all.iter().filter(|crd| conditions::is_true(crd, "Established")) {
+        let name = text(crd, "metadata.name").to_owned();
+        let basis = basis(crd);
+        let terminating = !text(crd, "metadata.deletionTimestamp").is_empty();
+        let kept = live.remove(&name);
+        let entry = match kept {
+            Some(kept) if kept.basis == basis => {
+                if let Some(definition) = definition_of(&kept.rows) {
+                    definition.set_terminating(terminating);
+                }
+                kept
+            }
+            other => {
+                changed = true;
+                ended.extend(other.map(|old| old.over));
+                let (over, told) = watch::channel(false);
+                Live { basis, rows: definition::rows(crd, told), over }
+            }
+        };
+        now.insert(name, entry);
+    }
+    changed |= !live.is_empty();
+    ended.extend(std::mem::take(&mut *live).into_values().map(|gone| gone.over));
+    *live = now;
+    if changed {
+        api.table.set_custom(live.values().flat_map(|live| live.rows.iter().cloned()));
+    }
+    for over in ended {
+        over.send_replace(true);
+    }
+}
+
+fn definition_of(rows: &[Arc<ResourceType>]) -> Option<&Arc<Definition>> {
+    rows.first()?.custom.as_ref().map(|custom| &custom.definition)
+}

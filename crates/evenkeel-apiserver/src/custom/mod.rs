@@ -1,0 +1,29 @@
+//! Custom resources: definitions become rows of the resource table while the server runs.
+//!
+//! A [`Definition`] is made of each CustomResourceDefinition that is established; its versions are rows as any other,
+//! with [`hooks::Hooks`] for rules. The [`keeper`] follows the definitions: it writes their conditions, keeps the table,
+//! and takes the objects of a definition away before it goes.
+
+mod columns;
+mod conditions;
+mod definition;
+pub(crate) mod definitions;
+mod embedded;
+mod hooks;
+pub(crate) mod jsonpath;
+pub(crate) mod keeper;
+mod lists;
+mod node;
+mod prepare;
+mod scale;
+mod validate;
+
+pub(crate) use columns::cells;
+pub(crate) use definition::Version;
+use validate::formats;
+
+/// Where definitions are stored.
+pub(crate) const SHELF: &str = "apiextensions.k8s.io/customresourcedefinitions";
+
+/// Keeps a definition until its objects are gone.
+pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

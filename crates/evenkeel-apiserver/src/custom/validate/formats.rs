@@ -1,0 +1,194 @@
+//! The formats of strings that are checked (upstream: `kube-openapi/pkg/validation/strfmt`); unknown ones fit everything.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use base64::Engine as _;
+
+/// Formats that upstream knows; others are warned of when a definition is written.
+const KNOWN: [&str; 26] = [
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "date-time",
+    "k8s-short-name",
+];
+
+/// Whether a format of a type is checked, or at least known.
+pub(crate) fn is_known(kind: &str, format: &str) -> bool {
+    match kind {
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double" | "int32" | "int64"),
+        _ => KNOWN.contains(&format) || matches!(format, "int32" | "int64" | "float" | "double"),
+    }
+}
+
+/// Whether a text has a format.
+pub(super) fn fits(format: &str, text: &str) -> bool {
+    match format {
+        "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
+        "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
+        "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
+        "cidr" => is_cidr(text),
+        "uri" => is_uri(text),
+        "byte" => base64::prelude::BASE64_STANDARD.decode(text).is_ok(),
+        "uuid" => is_uuid(text, None),
+        "uuid3" => is_uuid(text, Some('3')),
+        "uuid4" => is_uuid(text, Some('4')),
+        "uuid5" => is_uuid(text, Some('5')),
+        "hostname" => is_hostname(text),
+        "email" => is_email(text),
+        "mac" => is_mac(text),
+        "hexcolor" => is_color(text),
+        "duration" => is_duration(text),
+        _ => true,
+    }
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let most = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+}
+
+fn is_uri(text: &str) -> bool {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+    text.starts_with('/')
+        || scheme.is_some_and(|s| {
+            s.starts_with(|c: char| c.is_ascii_alphabetic())
+                && s.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        })
+}
+
+fn is_uuid(text: &str, version: Option<char>) -> bool {
+    let digits: Vec<char> = text.chars().filter(|c| *c != '-').collect();
+    let dashed = !text.contains('-')
+        || text.char_indices().all(|(at, c)| (c == '-') == matches!(at, 8 | 13 | 18 | 23));
+    digits.len() == 32
+        && dashed
+        && digits.iter().all(char::is_ascii_hexdigit)
+        && version.is_none_or(|v| digits[12] == v)
+}
+
+fn is_hostname(text: &str) -> bool {
+    let label = |l: &str| {
+        !l.is_empty()
+            && l.len() <= 63
+            && l.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+            && !l.starts_with('-')
+            && !l.ends_with('-')
+    };
+    !text.is_empty() && text.len() <= 255 && text.trim_end_matches('.').split('.').all(label)
+}
+
+fn is_email(text: &str) -> bool {
+    text.rsplit_once('@').is_some_and(|(local, host)| !local.is_empty() && is_hostname(host))
+}
+
+fn is_mac(text: &str) -> bool {
+    let pairs: Vec<&str> = text.split([':', '-']).collect();
+    pairs.len() == 6
+        && pairs.iter().all(|p| p.len() == 2 && p.chars().all(|c| c.is_ascii_hexdigit()))
+}
+
+fn is_color(text: &str) -> bool {
+    let digits = text.strip_prefix('#').unwrap_or(text);
+    matches!(digits.len(), 3 | 6) && digits.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// Go's notation, or the words that strfmt takes beside it (`3 days`).
+fn is_duration(text: &str) -> bool {
+    let mut rest = text.trim_start_matches(['-', '+']);
+    if rest == "0" {
+        return true;
+    }
+    let mut any = false;
+    while !rest.is_empty() {
+        let number =
+            rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let unit = rest[number..].trim_start();
+        let length = unit.len() - unit.trim_start_matches(char::is_alphabetic).len();
+        const UNITS: [&str; 25] = [
+            "ns",
+            "us",
+            "µs",
+            "ms",
+            "s",
+            "m",
+            "h",
+            "d",
+            "w",
+            "nano",
+            "nanoseconds",
+            "micro",
+            "milli",
+            "sec",
+            "second",
+            "seconds",
+            "min",
+            "minute",
+            "minutes",
+            "hr",
+            "hour",
+            "hours",
+            "day",
+            "days",
+            "weeks",
+        ];
+        if number == 0 || !UNITS.contains(&&unit[..length]) {
+            return false;
+        }
+        any = true;
+        rest = unit[length..].trim_start();
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn formats() {
+        for (format, good, bad) in [
+            ("date-time", "2024-01-02T03:04:05Z", "2024-01-02"),
+            ("date", "2024-01-02", "2024-1-2"),
+            ("ipv4", "1.2.3.4", "::1"),
+            ("cidr", "10.0.0.0/8", "10.0.0.0/33"),
+            ("uuid", "123e4567-e89b-12d3-a456-426614174000", "123e4567"),
+            ("uri", "https://x/y", "no uri"),
+            ("byte", "aGk=", "a"),
+            ("duration", "1h30m", "1x"),
+            ("email", "a@b.c", "a"),
+        ] {
+            assert!(fits(format, good), "{format} {good}");
+            assert!(!fits(format, bad), "{format} {bad}");
+        }
+        assert!(fits("whatever", "x"));
+    }
+}
