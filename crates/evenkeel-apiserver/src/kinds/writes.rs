@@ -39,7 +39,7 @@ pub(super) fn one(
 }
 
 /// Changes a stored object in the name of the server, again on its newest state when someone else wrote meanwhile.
-/// Gives the changed object.
+/// Gives the changed object, in its new version.
 pub(super) async fn change(
     api: &Arc<Api>,
     resource: &ResourceType,
@@ -61,7 +61,11 @@ pub(super) async fn change(
         let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
         let encoded = Encoded::new(&object, facets);
         match api.store.put(&resource.shelf, &key, Expect::At(entry.revision), encoded).await {
-            Ok(_) => return Ok(object),
+            Ok(written) => {
+                let version = written.revision.to_string();
+                super::value::set(&mut object, "metadata.resourceVersion", version);
+                return Ok(object);
+            }
             Err(WriteError::Mismatch) => {}
             Err(error) => return Err(error.into()),
         }
