@@ -94,5 +94,7 @@ condition!(
     ReplicaSetCondition,
     ReplicationControllerCondition,
     DeploymentCondition,
-    NamespaceCondition
+    NamespaceCondition,
+    MetaCondition,
+    HorizontalPodAutoscalerCondition
 );

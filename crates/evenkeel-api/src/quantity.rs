@@ -84,6 +84,11 @@ impl Quantity {
         Self::new(i128::from(millis) * (NANO / 1000), Format::DecimalSi)
     }
 
+    /// So many thousandths, written with binary suffixes where it is a whole number.
+    pub fn from_milli_bytes(millis: i64) -> Self {
+        Self::new(i128::from(millis) * (NANO / 1000), Format::BinarySi)
+    }
+
     /// Whether it is nothing.
     pub fn is_zero(self) -> bool {
         self.high == 0 && self.low == 0

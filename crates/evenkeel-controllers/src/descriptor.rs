@@ -3,10 +3,11 @@
 //! A new controller is a folder, and a line in [`descriptors`].
 
 use crate::{
-    apps, batch, core,
+    apps, autoscaling, batch, core,
     monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
+    policy,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{
@@ -190,7 +191,9 @@ pub fn descriptors() -> Vec<Descriptor> {
         batch::cron_job::DESCRIPTOR,
         apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,
+        policy::disruption_budget::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
+        autoscaling::horizontal::DESCRIPTOR,
         batch::job::DESCRIPTOR,
         core::legacy_token_cleaner::DESCRIPTOR,
         core::namespace::DESCRIPTOR,

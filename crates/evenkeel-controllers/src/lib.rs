@@ -1,13 +1,16 @@
 //! What each controller decides and does.
 
 pub mod apps;
+pub mod autoscaling;
 pub mod batch;
 pub mod core;
 pub mod descriptor;
 pub mod monitors;
 pub mod needs;
 pub mod options;
+pub mod policy;
 
+mod answers;
 mod children;
 mod claim;
 mod conditions;
@@ -16,6 +19,7 @@ mod disruption;
 mod fixtures;
 mod owned;
 mod pods;
+mod scale;
 mod victims;
 mod wire;
 mod words;

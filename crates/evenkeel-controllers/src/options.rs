@@ -1,6 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, batch, core};
+use crate::{apps, autoscaling, batch, core, policy};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -42,8 +42,12 @@ pub struct Options {
     pub daemonset: apps::daemonset::Options,
     /// Of the deployment controller.
     pub deployment: apps::deployment::Options,
+    /// Of the controller of disruption budgets.
+    pub disruption_budget: policy::disruption_budget::Options,
     /// Of the garbage collector.
     pub garbage_collector: core::garbage_collector::Options,
+    /// Of the autoscaler.
+    pub horizontal: autoscaling::horizontal::Options,
     /// Of the job controller.
     pub job: batch::job::Options,
     /// Of the cleaner of legacy tokens.
@@ -75,7 +79,9 @@ impl Options {
             cron_job: batch::cron_job::Options::read(flags),
             daemonset: apps::daemonset::Options::read(flags),
             deployment: apps::deployment::Options::read(flags),
+            disruption_budget: policy::disruption_budget::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
+            horizontal: autoscaling::horizontal::Options::read(flags),
             job: batch::job::Options::read(flags),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
             namespace: core::namespace::Options::read(flags),

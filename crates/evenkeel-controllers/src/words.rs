@@ -1,6 +1,9 @@
 //! How numbers, times and objects are put in descriptions.
 
-use evenkeel_api::duration;
+use evenkeel_api::{
+    duration,
+    selector::{Operator, Selector},
+};
 use std::time::Duration;
 
 /// `1 pod`, `3 pods`.
@@ -20,9 +23,49 @@ pub(crate) fn time(time: Duration) -> String {
     duration::write(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
 }
 
+/// A label selector as Go's formatting shows the object, which upstream puts into messages.
+pub(crate) fn selector(selector: &Selector) -> String {
+    if selector.is_nothing() && selector.error().is_none() {
+        return "nil".to_owned();
+    }
+    let labels: String =
+        selector.match_labels().map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions = selector.requirements().iter().filter_map(|requirement| {
+        let operator = match requirement.operator() {
+            Operator::In => "In",
+            Operator::NotIn => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            _ => return None,
+        };
+        let (key, values) = (requirement.key(), requirement.values().join(" "));
+        Some(format!(
+            "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
+        ))
+    });
+    let expressions: String = expressions.collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::label;
+
+    #[test]
+    fn a_selector_as_go_shows_it() {
+        assert_eq!(selector(&Selector::nothing()), "nil");
+        assert_eq!(
+            selector(&Selector::from_map(&label("app", "web"))),
+            "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}"
+        );
+        assert_eq!(
+            selector(&Selector::parse("app in (a,b)").unwrap()),
+            "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:app,Operator:In,Values:[a b],},},}"
+        );
+    }
 
     #[test]
     fn numbers_and_times() {

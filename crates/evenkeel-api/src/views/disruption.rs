@@ -50,5 +50,25 @@ message! {
         desired_healthy: i32 = 5 "desiredHealthy",
         /// Pods counted.
         expected_pods: i32 = 6 "expectedPods",
+        /// Conditions.
+        conditions: Box<[MetaCondition]> = 7 "conditions",
+    }
+}
+
+message! {
+    /// A condition in the form that newer kinds share (`metav1.Condition`).
+    pub struct MetaCondition("k8s.io.apimachinery.pkg.apis.meta.v1.Condition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// Generation of the spec that it is of; 0 where unknown.
+        observed_generation: i64 = 3 "observedGeneration",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 5 "reason",
+        /// Why, for people.
+        message: Box<str> = 6 "message",
     }
 }

@@ -4,6 +4,7 @@
 //! view cannot be written back: changes go out as patches.
 
 mod affinity;
+mod autoscaler;
 mod config;
 mod container;
 mod controller_revision;
@@ -34,6 +35,14 @@ pub use affinity::{
     PodAffinityTerm, PodAntiAffinity, PreferredSchedulingTerm, Toleration,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
+pub use autoscaler::{
+    ContainerResourceMetricSource, ContainerResourceMetricStatus, CrossVersionObjectReference,
+    ExternalMetricSource, ExternalMetricStatus, HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus, HpaScalingPolicy, HpaScalingRules, MetricIdentifier, MetricSpec,
+    MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
+    PodsMetricSource, PodsMetricStatus, ResourceMetricSource, ResourceMetricStatus,
+};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
     Container, ContainerPort, ContainerResizePolicy, ContainerState, ContainerStateRunning,
@@ -49,7 +58,9 @@ pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
     RollingUpdateDeployment,
 };
-pub use disruption::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+pub use disruption::{
+    MetaCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
+};
 pub use job::{
     Job, JobCondition, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,

@@ -1,0 +1,308 @@
+//! HorizontalPodAutoscalers.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::quantity::Quantity;
+use crate::selector::Selector;
+use crate::time::Timestamp;
+
+message! {
+    /// How many pods something should have, by what they use.
+    pub struct HorizontalPodAutoscaler("k8s.io.api.autoscaling.v2.HorizontalPodAutoscaler") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should be.
+        spec: HorizontalPodAutoscalerSpec = 2 "spec",
+        /// What is.
+        status: HorizontalPodAutoscalerStatus = 3 "status",
+    }
+}
+
+view!(
+    HorizontalPodAutoscaler,
+    "autoscaling",
+    "v2",
+    "HorizontalPodAutoscaler",
+    "horizontalpodautoscalers",
+    true
+);
+
+message! {
+    /// What should be.
+    pub struct HorizontalPodAutoscalerSpec("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerSpec") {
+        /// What is scaled.
+        scale_target_ref: CrossVersionObjectReference = 1 "scaleTargetRef",
+        /// At least so many; 1 where it does not say.
+        min_replicas: Option<i32> = 2 "minReplicas",
+        /// At most so many.
+        max_replicas: i32 = 3 "maxReplicas",
+        /// By what; the one that asks for most counts.
+        metrics: Box<[MetricSpec]> = 4 "metrics",
+        /// How fast.
+        behavior: Option<Box<HorizontalPodAutoscalerBehavior>> = 5 "behavior",
+    }
+}
+
+message! {
+    /// An object of the same namespace, in whichever version.
+    pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
+        /// Kind.
+        kind: Box<str> = 1 "kind",
+        /// Name.
+        name: Box<str> = 2 "name",
+        /// Group and version.
+        api_version: Box<str> = 3 "apiVersion",
+    }
+}
+
+message! {
+    /// By what it is scaled: one of these.
+    pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
+        /// Which: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
+        type_: Box<str> = 1 "type",
+        /// Something told of one object.
+        object: Option<Box<ObjectMetricSource>> = 2 "object",
+        /// Something told of each pod.
+        pods: Option<Box<PodsMetricSource>> = 3 "pods",
+        /// What the pods use.
+        resource: Option<Box<ResourceMetricSource>> = 4 "resource",
+        /// What one container of each pod uses.
+        container_resource: Option<Box<ContainerResourceMetricSource>> = 7 "containerResource",
+        /// Something that is told of no object.
+        external: Option<Box<ExternalMetricSource>> = 5 "external",
+    }
+}
+
+message! {
+    /// Something told of one object.
+    pub struct ObjectMetricSource("k8s.io.api.autoscaling.v2.ObjectMetricSource") {
+        /// The object.
+        described_object: CrossVersionObjectReference = 1 "describedObject",
+        /// What it should be.
+        target: MetricTarget = 2 "target",
+        /// Which metric.
+        metric: MetricIdentifier = 3 "metric",
+    }
+}
+
+message! {
+    /// Something told of each pod.
+    pub struct PodsMetricSource("k8s.io.api.autoscaling.v2.PodsMetricSource") {
+        /// Which metric.
+        metric: MetricIdentifier = 1 "metric",
+        /// What it should be.
+        target: MetricTarget = 2 "target",
+    }
+}
+
+message! {
+    /// What the pods use.
+    pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
+        /// Of which resource.
+        name: Box<str> = 1 "name",
+        /// What it should be.
+        target: MetricTarget = 2 "target",
+    }
+}
+
+message! {
+    /// What one container of each pod uses.
+    pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
+        /// Of which resource.
+        name: Box<str> = 1 "name",
+        /// What it should be.
+        target: MetricTarget = 2 "target",
+        /// Which container.
+        container: Box<str> = 3 "container",
+    }
+}
+
+message! {
+    /// Something that is told of no object.
+    pub struct ExternalMetricSource("k8s.io.api.autoscaling.v2.ExternalMetricSource") {
+        /// Which metric.
+        metric: MetricIdentifier = 1 "metric",
+        /// What it should be.
+        target: MetricTarget = 2 "target",
+    }
+}
+
+message! {
+    /// A metric.
+    pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
+        /// Name.
+        name: Box<str> = 1 "name",
+        /// Which of its series.
+        selector: Selector = 2 "selector",
+    }
+}
+
+message! {
+    /// What a metric should be.
+    pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
+        /// Which of these: `Utilization`, `Value` or `AverageValue`.
+        type_: Box<str> = 1 "type",
+        /// The metric itself.
+        value: Option<Quantity> = 2 "value",
+        /// On average over the pods.
+        average_value: Option<Quantity> = 3 "averageValue",
+        /// On average over the pods, in percent of what they request.
+        average_utilization: Option<i32> = 4 "averageUtilization",
+    }
+}
+
+message! {
+    /// How fast it is scaled.
+    pub struct HorizontalPodAutoscalerBehavior("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerBehavior") {
+        /// To more.
+        scale_up: Option<Box<HpaScalingRules>> = 1 "scaleUp",
+        /// To fewer.
+        scale_down: Option<Box<HpaScalingRules>> = 2 "scaleDown",
+    }
+}
+
+message! {
+    /// How fast it is scaled in one direction.
+    pub struct HpaScalingRules("k8s.io.api.autoscaling.v2.HPAScalingRules") {
+        /// Seconds over which recommendations are looked at together.
+        stabilization_window_seconds: Option<i32> = 3 "stabilizationWindowSeconds",
+        /// Which of the policies counts: `Max` (also when empty), `Min`, or `Disabled`.
+        select_policy: Box<str> = 1 "selectPolicy",
+        /// The policies.
+        policies: Box<[HpaScalingPolicy]> = 2 "policies",
+        /// How far a metric may be off without anything being done, as a share.
+        tolerance: Option<Quantity> = 4 "tolerance",
+    }
+}
+
+message! {
+    /// So much in so much time.
+    pub struct HpaScalingPolicy("k8s.io.api.autoscaling.v2.HPAScalingPolicy") {
+        /// `Pods` or `Percent`.
+        type_: Box<str> = 1 "type",
+        /// How many.
+        value: i32 = 2 "value",
+        /// Seconds.
+        period_seconds: i32 = 3 "periodSeconds",
+    }
+}
+
+message! {
+    /// What is.
+    pub struct HorizontalPodAutoscalerStatus("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerStatus") {
+        /// Generation of the spec that this status is of.
+        observed_generation: Option<i64> = 1 "observedGeneration",
+        /// When it scaled last.
+        last_scale_time: Option<Timestamp> = 2 "lastScaleTime",
+        /// Pods that were asked for before.
+        current_replicas: i32 = 3 "currentReplicas",
+        /// Pods that it asks for.
+        desired_replicas: i32 = 4 "desiredReplicas",
+        /// What the metrics were.
+        current_metrics: Box<[MetricStatus]> = 5 "currentMetrics",
+        /// Conditions.
+        conditions: Box<[HorizontalPodAutoscalerCondition]> = 6 "conditions",
+    }
+}
+
+message! {
+    /// What a metric was: one of these.
+    pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
+        /// Which; empty where it could not be read.
+        type_: Box<str> = 1 "type",
+        /// Something told of one object.
+        object: Option<Box<ObjectMetricStatus>> = 2 "object",
+        /// Something told of each pod.
+        pods: Option<Box<PodsMetricStatus>> = 3 "pods",
+        /// What the pods use.
+        resource: Option<Box<ResourceMetricStatus>> = 4 "resource",
+        /// What one container of each pod uses.
+        container_resource: Option<Box<ContainerResourceMetricStatus>> = 7 "containerResource",
+        /// Something that is told of no object.
+        external: Option<Box<ExternalMetricStatus>> = 5 "external",
+    }
+}
+
+message! {
+    /// Something told of one object.
+    pub struct ObjectMetricStatus("k8s.io.api.autoscaling.v2.ObjectMetricStatus") {
+        /// Which metric.
+        metric: MetricIdentifier = 1 "metric",
+        /// What it was.
+        current: MetricValueStatus = 2 "current",
+        /// The object.
+        described_object: CrossVersionObjectReference = 3 "describedObject",
+    }
+}
+
+message! {
+    /// Something told of each pod.
+    pub struct PodsMetricStatus("k8s.io.api.autoscaling.v2.PodsMetricStatus") {
+        /// Which metric.
+        metric: MetricIdentifier = 1 "metric",
+        /// What it was.
+        current: MetricValueStatus = 2 "current",
+    }
+}
+
+message! {
+    /// What the pods use.
+    pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
+        /// Of which resource.
+        name: Box<str> = 1 "name",
+        /// What it was.
+        current: MetricValueStatus = 2 "current",
+    }
+}
+
+message! {
+    /// What one container of each pod uses.
+    pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
+        /// Of which resource.
+        name: Box<str> = 1 "name",
+        /// What it was.
+        current: MetricValueStatus = 2 "current",
+        /// Which container.
+        container: Box<str> = 3 "container",
+    }
+}
+
+message! {
+    /// Something that is told of no object.
+    pub struct ExternalMetricStatus("k8s.io.api.autoscaling.v2.ExternalMetricStatus") {
+        /// Which metric.
+        metric: MetricIdentifier = 1 "metric",
+        /// What it was.
+        current: MetricValueStatus = 2 "current",
+    }
+}
+
+message! {
+    /// What a metric was.
+    pub struct MetricValueStatus("k8s.io.api.autoscaling.v2.MetricValueStatus") {
+        /// The metric itself.
+        value: Option<Quantity> = 1 "value",
+        /// On average over the pods.
+        average_value: Option<Quantity> = 2 "averageValue",
+        /// On average over the pods, in percent of what they request.
+        average_utilization: Option<i32> = 3 "averageUtilization",
+    }
+}
+
+message! {
+    /// One condition.
+    pub struct HorizontalPodAutoscalerCondition("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 4 "reason",
+        /// Why, for people.
+        message: Box<str> = 5 "message",
+        /// Generation of the spec that it is of; 0 where unknown.
+        observed_generation: i64 = 6 "observedGeneration",
+    }
+}

@@ -1,0 +1,55 @@
+//! What is told of answers that are no Status: the words of client-go, which users look for.
+
+use evenkeel_runtime::client::{ApiError, full_text};
+
+/// The error's text as upstream's controllers put it into events and conditions. `asked` is what was asked for as client-go
+/// names it, such as `get pods.metrics.k8s.io`; empty where it names nothing.
+pub(crate) fn words(error: &ApiError, asked: &str) -> String {
+    let Some(status) = error.status().filter(|status| status.reason.is_empty()) else {
+        return full_text(error);
+    };
+    let message = match status.code {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 | 406 | 415 => status.message.to_string(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
+        500.. => format!(
+            "an error on the server ({:?}) has prevented the request from succeeding",
+            &*status.message
+        ),
+        code => format!(
+            "the server responded with the status code {code} but did not return more information"
+        ),
+    };
+    if asked.is_empty() { message } else { format!("{message} ({asked})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::client::Status;
+
+    #[test]
+    fn an_answer_without_a_status_is_told_by_its_code() {
+        let told = |code, reason: &str, message: &str| {
+            let (reason, message) = (reason.into(), message.into());
+            let status = Status { code, reason, message, ..Status::default() };
+            words(&ApiError::Status(Box::new(status)), "get pods.metrics.k8s.io")
+        };
+        assert_eq!(
+            told(404, "", "404 page not found"),
+            "the server could not find the requested resource (get pods.metrics.k8s.io)"
+        );
+        assert_eq!(
+            told(502, "", "bad gateway"),
+            "an error on the server (\"bad gateway\") has prevented the request from succeeding (get pods.metrics.k8s.io)"
+        );
+        assert_eq!(told(404, "NotFound", "pods \"a\" not found"), "pods \"a\" not found");
+    }
+}

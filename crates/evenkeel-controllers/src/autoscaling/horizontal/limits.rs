@@ -1,0 +1,278 @@
+//! From what metrics ask for to what is allowed: stabilised, no faster than policies let it, between minimum and maximum.
+//!
+//! Upstream: `normalizeDesiredReplicas` and `…WithBehaviors` (KEP-853).
+
+use super::history::History;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{HorizontalPodAutoscalerBehavior, HpaScalingPolicy, HpaScalingRules},
+};
+use std::time::Duration;
+
+/// What a number is brought within.
+pub(super) struct Bounds<'a> {
+    pub(super) min: i32,
+    pub(super) max: i32,
+    pub(super) current: i32,
+    pub(super) behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
+    /// The window for shrinking where the autoscaler names none.
+    pub(super) window: Duration,
+}
+
+/// Why, in one word and for people.
+pub(super) type Why = (&'static str, &'static str);
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Limited {
+    pub(super) replicas: i32,
+    /// What recommendations of before made of it.
+    pub(super) able: Why,
+    pub(super) limited: bool,
+    /// Which limit there is, or that there is none.
+    pub(super) limit: Why,
+}
+
+const READY: Why = ("ReadyForNewScale", "recommended size matches current size");
+const DOWN_STABILIZED: Why = (
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent recommendation",
+);
+const UP_STABILIZED: Why = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+);
+const WITHIN: Why = ("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_FEW: Why =
+    ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_MANY: Why =
+    ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const UP_LIMIT: Why =
+    ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
+const DOWN_LIMIT: Why = (
+    "ScaleDownLimit",
+    "the desired replica count is decreasing faster than the maximum scale rate",
+);
+
+/// Brings `wanted` within bounds, and notes it.
+pub(super) fn limit(
+    wanted: i32,
+    bounds: &Bounds<'_>,
+    history: &mut History,
+    now: Timestamp,
+) -> Limited {
+    let rules =
+        bounds.behavior.and_then(|b| Some((&**b.scale_up.as_ref()?, &**b.scale_down.as_ref()?)));
+    let (stable, why, (replicas, limit)) = match rules {
+        None => {
+            let stable = history.highest(wanted, bounds.window, now);
+            (stable, DOWN_STABILIZED, plain(stable, bounds))
+        }
+        Some((up, down)) => {
+            let default = i32::try_from(bounds.window.as_secs()).unwrap_or(i32::MAX);
+            let windows = (
+                up.stabilization_window_seconds.unwrap_or(0),
+                down.stabilization_window_seconds.unwrap_or(default),
+            );
+            let stable = history.between(bounds.current, wanted, windows, now);
+            let why = if wanted >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
+            (stable, why, by_rules(stable, bounds, (up, down), history, now))
+        }
+    };
+    let able = if stable == wanted { READY } else { why };
+    Limited { replicas, able, limited: replicas != stable, limit }
+}
+
+/// Without policies: no more than twice what there is, or four.
+fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
+    let fastest = bounds.current.saturating_mul(2).max(4);
+    let (most, why) =
+        if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
+    if wanted < bounds.min {
+        (bounds.min, TOO_FEW)
+    } else if wanted > most {
+        (most, why)
+    } else {
+        (wanted, WITHIN)
+    }
+}
+
+fn by_rules(
+    wanted: i32,
+    bounds: &Bounds<'_>,
+    (up, down): (&HpaScalingRules, &HpaScalingRules),
+    history: &History,
+    now: Timestamp,
+) -> (i32, Why) {
+    let current = bounds.current;
+    let start =
+        |policy: &HpaScalingPolicy| history.replicas_before(current, policy.period_seconds, now);
+    if wanted > current {
+        let fastest = most(up, current, start).max(current);
+        let (most, why) =
+            if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
+        if wanted > most {
+            return (most, why);
+        }
+    } else if wanted < current {
+        let fastest = least(down, current, start).min(current);
+        let (least, why) =
+            if bounds.min < fastest { (fastest, DOWN_LIMIT) } else { (bounds.min, TOO_FEW) };
+        if wanted < least {
+            return (least, why);
+        }
+    }
+    (wanted, WITHIN)
+}
+
+/// How many pods the rules let it grow to. A share is rounded up, or it might never grow.
+fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
+    let to = rules.policies.iter().map(|policy| {
+        let start = start(policy);
+        match &*policy.type_ {
+            "Percent" => (f64::from(start) * (1.0 + f64::from(policy.value) / 100.0)).ceil() as i32,
+            _ => start.saturating_add(policy.value),
+        }
+    });
+    match &*rules.select_policy {
+        "Disabled" => current,
+        "Min" => to.min().unwrap_or(i32::MAX),
+        _ => to.max().unwrap_or(i32::MIN),
+    }
+}
+
+/// How few pods the rules let it shrink to.
+fn least(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
+    let to = rules.policies.iter().map(|policy| {
+        let start = start(policy);
+        match &*policy.type_ {
+            "Percent" => (f64::from(start) * (1.0 - f64::from(policy.value) / 100.0)) as i32,
+            _ => start.saturating_sub(policy.value),
+        }
+    });
+    match &*rules.select_policy {
+        "Disabled" => current,
+        "Min" => to.max().unwrap_or(i32::MIN),
+        _ => to.min().unwrap_or(i32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, object};
+    use evenkeel_api::views::HorizontalPodAutoscaler;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn behavior(up: &Value, down: &Value) -> HorizontalPodAutoscalerBehavior {
+        let spec = json!({"spec": {"behavior": {"scaleUp": up, "scaleDown": down}}});
+        *object::<HorizontalPodAutoscaler>(&spec).spec.behavior.expect("it has one")
+    }
+
+    fn bounds(current: i32, behavior: Option<&HorizontalPodAutoscalerBehavior>) -> Bounds<'_> {
+        Bounds { min: 2, max: 20, current, behavior, window: Duration::from_secs(300) }
+    }
+
+    #[test]
+    fn without_policies() {
+        let to = |wanted, current| {
+            let limited = limit(wanted, &bounds(current, None), &mut History::default(), T0);
+            (limited.replicas, limited.limited, limited.limit.0)
+        };
+        assert_eq!(to(3, 3), (3, false, "DesiredWithinRange"));
+        assert_eq!(to(1, 3), (2, true, "TooFewReplicas"));
+        assert_eq!(to(9, 3), (6, true, "ScaleUpLimit"));
+        assert_eq!(to(9, 1), (4, true, "ScaleUpLimit"));
+        assert_eq!(to(99, 15), (20, true, "TooManyReplicas"));
+    }
+
+    #[test]
+    fn shrinking_waits_for_older_recommendations() {
+        let mut history = History::default();
+        history.begin(8, T0);
+        let limited = limit(3, &bounds(8, None), &mut history, at(100));
+        assert_eq!((limited.replicas, limited.able.0), (8, "ScaleDownStabilized"));
+        let limited = limit(3, &bounds(8, None), &mut history, at(400));
+        assert_eq!((limited.replicas, limited.able.0), (3, "ReadyForNewScale"));
+    }
+
+    fn policy(type_: &str, value: i32, period: i32) -> Value {
+        json!({"type": type_, "value": value, "periodSeconds": period})
+    }
+
+    #[test]
+    fn policies_of_growing() {
+        let both = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
+        let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
+        let to = |select: &str, policies: &Value, wanted, current| {
+            let up = json!({"selectPolicy": select, "policies": policies, "stabilizationWindowSeconds": 0});
+            let behavior = behavior(&up, &down);
+            let limited =
+                limit(wanted, &bounds(current, Some(&behavior)), &mut History::default(), T0);
+            (limited.replicas, limited.limit.0)
+        };
+        assert_eq!(to("Max", &both, 19, 3), (7, "ScaleUpLimit"));
+        assert_eq!(to("Max", &both, 19, 6), (12, "ScaleUpLimit"));
+        assert_eq!(to("Min", &both, 19, 3), (6, "ScaleUpLimit"));
+        assert_eq!(to("Disabled", &both, 19, 3), (3, "ScaleUpLimit"));
+        assert_eq!(
+            to("Max", &json!([policy("Percent", 10, 15)]), 19, 3),
+            (4, "ScaleUpLimit"),
+            "rounded up"
+        );
+        assert_eq!(to("Max", &both, 99, 15), (20, "TooManyReplicas"));
+        assert_eq!(to("Max", &both, 5, 3), (5, "DesiredWithinRange"));
+    }
+
+    #[test]
+    fn policies_of_shrinking() {
+        let both = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
+        let up = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
+        let to = |select: &str, wanted, current| {
+            let down =
+                json!({"selectPolicy": select, "policies": both, "stabilizationWindowSeconds": 0});
+            let behavior = behavior(&up, &down);
+            let limited =
+                limit(wanted, &bounds(current, Some(&behavior)), &mut History::default(), T0);
+            (limited.replicas, limited.limit.0)
+        };
+        assert_eq!(to("Max", 2, 9), (5, "ScaleDownLimit"));
+        assert_eq!(to("Max", 2, 19), (13, "ScaleDownLimit"));
+        assert_eq!(to("Min", 2, 9), (6, "ScaleDownLimit"));
+        assert_eq!(to("Disabled", 2, 9), (9, "ScaleDownLimit"));
+        assert_eq!(to("Max", 0, 4), (2, "TooFewReplicas"));
+    }
+
+    #[test]
+    fn what_was_added_within_a_period_counts() {
+        let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
+        let behavior = behavior(&up, &up);
+        let mut history = History::default();
+        history.scaled(3, 6, behavior.scale_up.as_deref(), T0);
+        let to = |seconds| {
+            limit(19, &bounds(6, Some(&behavior)), &mut history.clone(), at(seconds)).replicas
+        };
+        assert_eq!(to(30), 7, "4 more than 3");
+        assert_eq!(to(61), 10);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+        #[test]
+        fn never_out_of_bounds_nor_the_other_way(wanted in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
+            let kind = if pods { "Pods" } else { "Percent" };
+            let select = ["Max", "Min", "Disabled"][select];
+            let one = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});
+            let behavior = behavior(&one, &one);
+            let mut history = History::default();
+            history.begin(current, T0);
+            let bounds = bounds(current, rules.then_some(&behavior));
+            let replicas = limit(wanted, &bounds, &mut history, at(1)).replicas;
+            prop_assert!((2..=20).contains(&replicas));
+            prop_assert!(wanted < current || replicas >= current);
+            prop_assert!(wanted > current || replicas <= current);
+        }
+    }
+}

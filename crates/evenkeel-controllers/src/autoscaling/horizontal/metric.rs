@@ -1,0 +1,275 @@
+//! What one metric asks for, in how many pods and in upstream's words.
+
+use super::{
+    readings::Reading,
+    replicas::{Answer, Scene},
+};
+use crate::words;
+use evenkeel_api::{
+    quantity::Quantity,
+    views::{
+        ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec,
+        MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
+        PodsMetricSource, PodsMetricStatus, ResourceMetricStatus,
+    },
+};
+
+/// What a metric asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proposal {
+    pub(super) replicas: i32,
+    /// The metric, as the reason of a change names it.
+    pub(super) name: String,
+    pub(super) status: MetricStatus,
+}
+
+/// Why a metric asks for nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// In one word.
+    pub(super) reason: &'static str,
+    /// As event and condition tell it.
+    pub(super) told: String,
+    /// As the pass fails with it.
+    pub(super) error: String,
+    /// The autoscaler itself makes no sense.
+    pub(super) of_spec: bool,
+}
+
+/// What was read of a metric, or why it could not be.
+pub(super) type Read = Result<Reading, String>;
+
+/// What the metric asks for.
+pub(super) fn propose(
+    metric: &MetricSpec,
+    read: Read,
+    scene: &Scene<'_>,
+    namespace: &str,
+) -> Result<Proposal, Refusal> {
+    let refused =
+        |reason, told: String, error: String| Refusal { reason, told, error, of_spec: false };
+    if let Some(source) = &metric.resource {
+        let of = OfResource { resource: &source.name, container: "", target: &source.target };
+        return of.propose(read, scene).map_err(|told| {
+            let error = format!("failed to get {} resource metric value: {told}", source.name);
+            refused("FailedGetResourceMetric", told, error)
+        });
+    }
+    if let Some(source) = &metric.container_resource {
+        let (resource, container) = (&*source.name, &*source.container);
+        let of = OfResource { resource, container, target: &source.target };
+        return of.propose(read, scene).map_err(|told| {
+            let error = format!("failed to get {container} container metric value: {told}");
+            refused("FailedGetContainerResourceMetric", told, error)
+        });
+    }
+    if let Some(source) = &metric.pods {
+        return of_pods(source, read, scene).map_err(|told| {
+            let error = format!("failed to get pods metric value: {told}");
+            refused("FailedGetPodsMetric", told, error)
+        });
+    }
+    if let Some(source) = &metric.object {
+        return of_object(source, read, scene, namespace).map_err(|(told, within)| {
+            let error = format!("failed to get object metric value: {within}{told}");
+            refused("FailedGetObjectMetric", told, error)
+        });
+    }
+    if let Some(source) = &metric.external {
+        return of_nothing(source, read, scene, namespace).map_err(|(told, within)| {
+            let name = &source.metric.name;
+            let error = format!("failed to get {name} external metric value: {within}{told}");
+            refused("FailedGetExternalMetric", told, error)
+        });
+    }
+    let told = format!("unknown metric source type {:?}", &*metric.type_);
+    let reason = "InvalidMetricSourceType";
+    Err(Refusal { reason, told: told.clone(), error: told, of_spec: true })
+}
+
+fn samples(read: Read) -> Result<super::samples::Samples, String> {
+    match read? {
+        Reading::Samples(samples) => Ok(samples),
+        other => Err(format!("figures of pods were expected, not {other:?}")),
+    }
+}
+
+/// The sum of what was read, which stays where it would be more than there are numbers for.
+fn sum(read: Read) -> Result<i64, String> {
+    match read? {
+        Reading::Value(value) => Ok(value),
+        Reading::Values(values) => Ok(values.into_iter().fold(0_i64, i64::saturating_add)),
+        Reading::Samples(_) => Err("one figure was expected, not figures of pods".to_owned()),
+    }
+}
+
+fn average(value: i64) -> MetricValueStatus {
+    MetricValueStatus {
+        average_value: Some(Quantity::from_millis(value)),
+        ..MetricValueStatus::default()
+    }
+}
+
+fn whole(value: i64) -> MetricValueStatus {
+    MetricValueStatus { value: Some(Quantity::from_millis(value)), ..MetricValueStatus::default() }
+}
+
+/// A resource of pods, or of one container of each.
+struct OfResource<'a> {
+    resource: &'a str,
+    /// Empty for whole pods.
+    container: &'a str,
+    target: &'a MetricTarget,
+}
+
+impl OfResource<'_> {
+    fn propose(&self, read: Read, scene: &Scene<'_>) -> Result<Proposal, String> {
+        let Self { resource, container, target } = *self;
+        let read = samples(read)
+            .map_err(|why| format!("unable to get metrics for resource {resource}: {why}"));
+        let (answer, name) = if let Some(target) = target.average_value {
+            let answer =
+                read.and_then(|read| scene.by_average(resource, read, target.milli_value()));
+            let answer = answer.map_err(|why| format!("failed to get {resource} usage: {why}"))?;
+            (answer, format!("{resource} resource"))
+        } else if let Some(target) = target.average_utilization {
+            let answer =
+                read.and_then(|read| scene.by_utilization(resource, container, read, target));
+            let answer =
+                answer.map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
+            let of = if container.is_empty() { "" } else { " container" };
+            (answer, format!("{resource}{of} resource utilization (percentage of request)"))
+        } else {
+            return Err("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set".to_owned());
+        };
+        Ok(Proposal { replicas: answer.replicas, name, status: self.status(answer) })
+    }
+
+    fn status(&self, answer: Answer) -> MetricStatus {
+        let amount = match self.resource {
+            "memory" => Quantity::from_milli_bytes(answer.usage),
+            _ => Quantity::from_millis(answer.usage),
+        };
+        let current = MetricValueStatus {
+            value: None,
+            average_value: Some(amount),
+            average_utilization: answer.utilization,
+        };
+        let name = self.resource.into();
+        if self.container.is_empty() {
+            MetricStatus {
+                type_: "Resource".into(),
+                resource: Some(Box::new(ResourceMetricStatus { name, current })),
+                ..MetricStatus::default()
+            }
+        } else {
+            let container = self.container.into();
+            MetricStatus {
+                type_: "ContainerResource".into(),
+                container_resource: Some(Box::new(ContainerResourceMetricStatus {
+                    name,
+                    current,
+                    container,
+                })),
+                ..MetricStatus::default()
+            }
+        }
+    }
+}
+
+fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<Proposal, String> {
+    let name = &source.metric.name;
+    let read = samples(read).map_err(|why| format!("unable to get metric {name}: {why}"))?;
+    let target = source.target.average_value.unwrap_or_default().milli_value();
+    let answer = scene.by_average("", read, target)?;
+    let current = average(answer.usage);
+    let status = MetricStatus {
+        type_: "Pods".into(),
+        pods: Some(Box::new(PodsMetricStatus { metric: source.metric.clone(), current })),
+        ..MetricStatus::default()
+    };
+    Ok(Proposal { replicas: answer.replicas, name: format!("pods metric {name}"), status })
+}
+
+/// What is told, and what the error says before that.
+type Within = (String, String);
+
+fn of_object(
+    source: &ObjectMetricSource,
+    read: Read,
+    scene: &Scene<'_>,
+    namespace: &str,
+) -> Result<Proposal, Within> {
+    let (name, object) = (&source.metric.name, &source.described_object);
+    let read = sum(read).map_err(|why| {
+        format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
+    });
+    let target = &source.target;
+    let (answer, current, told) = match (&*target.type_, target.value, target.average_value) {
+        ("Value", Some(target), _) => {
+            let answer = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+            let answer = answer.map_err(|told| (told, String::new()))?;
+            (answer, whole(answer.usage), format!("{} metric {name}", object.kind))
+        }
+        ("AverageValue", _, Some(target)) => {
+            let usage =
+                read.map_err(|told| (told, format!("failed to get {name} object metric: ")))?;
+            let answer = scene.by_value_per_pod(usage, target.milli_value());
+            let selector = words::selector(&source.metric.selector);
+            (answer, average(answer.usage), format!("external metric {name}({selector})"))
+        }
+        _ => {
+            let told = "invalid object metric source: neither a value target nor an average value target was set";
+            return Err((told.to_owned(), String::new()));
+        }
+    };
+    let status = ObjectMetricStatus {
+        metric: source.metric.clone(),
+        current,
+        described_object: object.clone(),
+    };
+    let status = MetricStatus {
+        type_: "Object".into(),
+        object: Some(Box::new(status)),
+        ..MetricStatus::default()
+    };
+    Ok(Proposal { replicas: answer.replicas, name: told, status })
+}
+
+fn of_nothing(
+    source: &ExternalMetricSource,
+    read: Read,
+    scene: &Scene<'_>,
+    namespace: &str,
+) -> Result<Proposal, Within> {
+    let name = &source.metric.name;
+    let selector = words::selector(&source.metric.selector);
+    let read = sum(read).map_err(|why| {
+        format!("unable to get external metric {namespace}/{name}/{selector}: {why}")
+    });
+    let target = &source.target;
+    let (answer, current) = if let Some(target) = target.average_value {
+        let usage =
+            read.map_err(|told| (told, format!("failed to get {name} external metric: ")))?;
+        let answer = scene.by_value_per_pod(usage, target.milli_value());
+        (answer, average(answer.usage))
+    } else if let Some(target) = target.value {
+        let answer = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+        let answer =
+            answer.map_err(|told| (told, format!("failed to get external metric {name}: ")))?;
+        (answer, whole(answer.usage))
+    } else {
+        let told = "invalid external metric source: neither a value target nor an average value target was set";
+        return Err((told.to_owned(), String::new()));
+    };
+    let status = MetricStatus {
+        type_: "External".into(),
+        external: Some(Box::new(ExternalMetricStatus { metric: source.metric.clone(), current })),
+        ..MetricStatus::default()
+    };
+    Ok(Proposal {
+        replicas: answer.replicas,
+        name: format!("external metric {name}({selector})"),
+        status,
+    })
+}

@@ -1,0 +1,121 @@
+//! The autoscaler's own metrics, under upstream's names.
+
+use evenkeel_runtime::metrics::{counters, exponential, gauges, histograms, register};
+use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registry};
+use std::time::Duration;
+
+/// What is counted.
+pub(super) struct Metrics {
+    passes: IntCounterVec,
+    passes_took: HistogramVec,
+    computations: IntCounterVec,
+    computations_took: HistogramVec,
+    pub(super) autoscalers: Gauge,
+    desired: GaugeVec,
+}
+
+/// What became of the number of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    Up,
+    Down,
+    Nothing,
+}
+
+impl Done {
+    /// From one number to another.
+    pub(super) fn of(from: i32, to: i32) -> Self {
+        match to.cmp(&from) {
+            std::cmp::Ordering::Greater => Self::Up,
+            std::cmp::Ordering::Less => Self::Down,
+            std::cmp::Ordering::Equal => Self::Nothing,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Up => "scale_up",
+            Self::Down => "scale_down",
+            Self::Nothing => "none",
+        }
+    }
+}
+
+/// The label of an error: whether the spec was at fault.
+fn error_label(of_spec: Option<bool>) -> &'static str {
+    match of_spec {
+        None => "none",
+        Some(true) => "spec",
+        Some(false) => "internal",
+    }
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let bounds = exponential(0.001, 2.0, 15);
+        let autoscalers = Gauge::new(
+            "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
+            "Current number of controlled HPA objects.",
+        );
+        Self {
+            passes: counters(
+                registry,
+                "horizontal_pod_autoscaler_controller_reconciliations_total",
+                "Number of reconciliations of HPA controller. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                &["action", "error"],
+            ),
+            passes_took: histograms(
+                registry,
+                "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
+                "The time(seconds) that the HPA controller takes to reconcile once. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                &bounds,
+                &["action", "error"],
+            ),
+            computations: counters(
+                registry,
+                "horizontal_pod_autoscaler_controller_metric_computation_total",
+                "Number of metric computations. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                &["action", "error", "metric_type"],
+            ),
+            computations_took: histograms(
+                registry,
+                "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
+                "The time(seconds) that the HPA controller takes to calculate one metric. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                &bounds,
+                &["action", "error", "metric_type"],
+            ),
+            autoscalers: register(registry, autoscalers.expect("the name is a valid literal")),
+            desired: gauges(
+                registry,
+                "horizontal_pod_autoscaler_controller_desired_replicas",
+                "Current desired replica count for HPA objects.",
+                &["namespace", "hpa_name"],
+            ),
+        }
+    }
+
+    /// A pass was made; `of_spec` where it failed.
+    pub(super) fn passed(&self, done: Done, of_spec: Option<bool>, took: Duration) {
+        let labels = [done.label(), error_label(of_spec)];
+        self.passes.with_label_values(&labels).inc();
+        self.passes_took.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A metric was looked at; `of_spec` where that failed.
+    pub(super) fn computed(&self, metric: &str, done: Done, of_spec: Option<bool>, took: Duration) {
+        let labels = [done.label(), error_label(of_spec), metric];
+        self.computations.with_label_values(&labels).inc();
+        self.computations_took.with_label_values(&labels).observe(took.as_secs_f64());
+    }
+
+    /// How many pods an autoscaler wants.
+    pub(super) fn wants(&self, namespace: &str, name: &str, replicas: i32) {
+        self.desired.with_label_values(&[namespace, name]).set(f64::from(replicas));
+    }
+
+    /// The autoscaler is gone.
+    pub(super) fn forget(&self, namespace: &str, name: &str) {
+        // There is none where it never came so far.
+        let _ = self.desired.remove_label_values(&[namespace, name]);
+    }
+}

@@ -1,0 +1,354 @@
+//! To how many pods something is scaled, and what is said about it.
+//!
+//! A pass has three steps: [`course`] tells whether metrics matter at all, [`decide`] takes them into account, and
+//! [`conclude`] says how it went.
+
+use super::{
+    Options,
+    history::History,
+    limits::{self, Bounds},
+    metric::{Proposal, Refusal},
+    replicas::Tolerances,
+    sheet::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, Sheet},
+};
+use crate::scale::Scale;
+use evenkeel_api::{
+    quantity::Quantity,
+    time::Timestamp,
+    views::{HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior, MetricStatus, Pod},
+};
+use std::sync::Arc;
+
+/// What a decision looks at, metrics apart.
+pub(super) struct Seen {
+    pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
+    /// Of what is scaled.
+    pub(super) scale: Scale,
+}
+
+impl Seen {
+    fn min(&self) -> i32 {
+        self.autoscaler.spec.min_replicas.unwrap_or(1)
+    }
+
+    fn max(&self) -> i32 {
+        self.autoscaler.spec.max_replicas
+    }
+
+    fn behavior(&self) -> Option<&HorizontalPodAutoscalerBehavior> {
+        self.autoscaler.spec.behavior.as_deref()
+    }
+
+    /// Whether a metric is told of something other than the pods, so that it is there while no pod is.
+    fn has_outside_metric(&self) -> bool {
+        let metrics = self.autoscaler.spec.metrics.iter();
+        metrics.into_iter().any(|metric| matches!(&*metric.type_, "Object" | "External"))
+    }
+
+    /// Whether this autoscaler took it to zero, and nobody else did (KEP-2021).
+    fn is_scaled_to_zero(&self, options: &Options) -> bool {
+        let conditions = &self.autoscaler.status.conditions;
+        options.to_zero && evenkeel_api::condition::is_true(conditions, SCALED_TO_ZERO)
+    }
+}
+
+/// How far metrics may be off, of this autoscaler.
+pub(super) fn tolerances(
+    behavior: Option<&HorizontalPodAutoscalerBehavior>,
+    options: &Options,
+) -> Tolerances {
+    let behavior = behavior.filter(|_| options.own_tolerance);
+    let own = |rules: Option<&evenkeel_api::views::HpaScalingRules>| {
+        rules.and_then(|rules| rules.tolerance).map_or(options.tolerance, Quantity::as_f64)
+    };
+    Tolerances {
+        down: own(behavior.and_then(|behavior| behavior.scale_down.as_deref())),
+        up: own(behavior.and_then(|behavior| behavior.scale_up.as_deref())),
+    }
+}
+
+/// What there is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Nothing: somebody scaled it to zero.
+    Disabled,
+    /// To bring it within bounds.
+    Bound(i32, &'static str),
+    /// To look at metrics.
+    Measure,
+}
+
+/// Whether metrics matter.
+pub(super) fn course(seen: &Seen, options: &Options) -> Course {
+    let current = seen.scale.replicas;
+    if current == 0 {
+        let ours = seen.is_scaled_to_zero(options);
+        let goes_on = ours && (seen.min() != 0 || seen.has_outside_metric());
+        return if goes_on { Course::Measure } else { Course::Disabled };
+    }
+    if current > seen.max() {
+        Course::Bound(seen.max(), "Current number of replicas above Spec.MaxReplicas")
+    } else if current < seen.min() {
+        Course::Bound(seen.min(), "Current number of replicas below Spec.MinReplicas")
+    } else {
+        Course::Measure
+    }
+}
+
+/// What the metrics said.
+#[derive(Debug)]
+pub(super) enum Measured {
+    /// Each for itself, in the order of the spec.
+    Each(Vec<Result<Proposal, Refusal>>),
+    /// The pods cannot be told: event's reason (or none), condition's reason and message, error.
+    Unselected { event: &'static str, reason: &'static str, message: String, error: String },
+}
+
+/// What is decided.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) sheet: Sheet,
+    /// How many pods there should be.
+    pub(super) desired: i32,
+    /// Why the number is changed; `None` where it is not.
+    pub(super) rescale: Option<String>,
+    /// What went wrong, though it may not have been in the way.
+    pub(super) error: Option<Problem>,
+    /// Nothing can be said of the number of pods.
+    pub(super) failed: bool,
+}
+
+/// What went wrong in a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) text: String,
+    /// The autoscaler itself makes no sense.
+    pub(super) of_spec: bool,
+}
+
+/// What is said when what is to be scaled cannot be told, or has no scale.
+pub(super) fn without_scale(
+    autoscaler: &HorizontalPodAutoscaler,
+    why: &str,
+    now: Timestamp,
+) -> Sheet {
+    let mut sheet = Sheet::new(autoscaler, now);
+    sheet.warn("FailedGetScale", why);
+    let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+    sheet.set(ABLE_TO_SCALE, false, "FailedGetScale", &message);
+    sheet
+}
+
+/// What the metrics come to.
+struct Weighed {
+    /// Pods, and the metric that asks for them; `None` where nothing can be said.
+    replicas: Option<(i32, String)>,
+    statuses: Vec<MetricStatus>,
+    error: Option<Problem>,
+}
+
+/// The most that a metric asks for. Where some cannot be told, that must not make it fewer.
+fn weigh(seen: &Seen, measured: Measured, sheet: &mut Sheet) -> Weighed {
+    let each = match measured {
+        Measured::Each(each) => each,
+        Measured::Unselected { event, reason, message, error } => {
+            sheet.warn(event, error.clone());
+            sheet.set(SCALING_ACTIVE, false, reason, &message);
+            let error = Some(Problem { text: error, of_spec: false });
+            return Weighed { replicas: None, statuses: Vec::new(), error };
+        }
+    };
+    let count = each.len();
+    let (mut most, mut statuses) = ((0, String::new()), Vec::new());
+    let mut refusals: Vec<Refusal> = Vec::new();
+    for metric in each {
+        match metric {
+            Ok(proposal) => {
+                statuses.push(proposal.status);
+                if most.0 == 0 || proposal.replicas > most.0 {
+                    most = (proposal.replicas, proposal.name);
+                }
+            }
+            Err(refusal) => {
+                statuses.push(MetricStatus::default());
+                sheet.warn(refusal.reason, refusal.told.clone());
+                refusals.push(refusal);
+            }
+        }
+    }
+    let error = refusals.first().map(|first| Problem {
+        text: format!(
+            "invalid metrics ({} invalid out of {count}), first error is: {}",
+            refusals.len(),
+            first.error
+        ),
+        of_spec: first.of_spec,
+    });
+    if let Some(first) = refusals.first()
+        && (refusals.len() >= count || most.0 < seen.scale.replicas)
+    {
+        let message = format!("the HPA was unable to compute the replica count: {}", first.told);
+        sheet.set(SCALING_ACTIVE, false, first.reason, &message);
+        return Weighed { replicas: None, statuses, error };
+    }
+    let message =
+        format!("the HPA was able to successfully calculate a replica count from {}", most.1);
+    sheet.set(SCALING_ACTIVE, true, "ValidMetricFound", &message);
+    Weighed { replicas: Some(most), statuses, error }
+}
+
+/// How many pods there should be. `measured` is what metrics said where the course is to look at them.
+pub(super) fn decide(
+    seen: &Seen,
+    course: Course,
+    measured: Measured,
+    history: &mut History,
+    options: &Options,
+    now: Timestamp,
+) -> Decision {
+    let mut sheet = Sheet::new(&seen.autoscaler, now);
+    let message = "the HPA controller was able to get the target's current scale";
+    sheet.set(ABLE_TO_SCALE, true, "SucceededGetScale", message);
+    let current = seen.scale.replicas;
+    history.begin(current, now);
+    let (mut error, mut failed) = (None, false);
+    let (desired, rescale) = match course {
+        Course::Disabled => {
+            let message = "scaling is disabled since the replica count of the target is zero";
+            sheet.set(SCALING_ACTIVE, false, "ScalingDisabled", message);
+            if !options.to_zero {
+                sheet.remove(SCALED_TO_ZERO);
+            }
+            sheet.status.current_metrics = Box::new([]);
+            (0, None)
+        }
+        Course::Bound(to, why) => {
+            sheet.status.current_metrics = Box::new([]);
+            (to, Some(why.to_owned()))
+        }
+        Course::Measure => {
+            let weighed = weigh(seen, measured, &mut sheet);
+            sheet.status.current_metrics = weighed.statuses.into();
+            error = weighed.error;
+            match weighed.replicas {
+                Some((most, metric)) => {
+                    let (to, why) =
+                        normalize(seen, most, &metric, &mut sheet, history, options, now);
+                    (to, (to != current).then_some(why))
+                }
+                None => {
+                    failed = true;
+                    let text = error.as_ref().map_or_else(String::new, |error| error.text.clone());
+                    sheet.warn("FailedComputeMetricsReplicas", text);
+                    (current, None)
+                }
+            }
+        }
+    };
+    Decision { sheet, desired, rescale, error, failed }
+}
+
+/// What is wanted within what is allowed, and why the number would change.
+fn normalize(
+    seen: &Seen,
+    most: i32,
+    metric: &str,
+    sheet: &mut Sheet,
+    history: &mut History,
+    options: &Options,
+    now: Timestamp,
+) -> (i32, String) {
+    let current = seen.scale.replicas;
+    let (wanted, metric) = if most > 0 { (most, metric) } else { (0, "") };
+    let mut why = match wanted.cmp(&current) {
+        std::cmp::Ordering::Greater => format!("{metric} above target"),
+        std::cmp::Ordering::Less => "All metrics below target".to_owned(),
+        std::cmp::Ordering::Equal => String::new(),
+    };
+    let bounds = Bounds {
+        min: seen.min(),
+        max: seen.max(),
+        current,
+        behavior: seen.behavior(),
+        window: options.downscale_stabilization,
+    };
+    let limited = limits::limit(wanted, &bounds, history, now);
+    sheet.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
+    sheet.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
+    let mut desired = limited.replicas;
+    // Whose minimum was raised while it was at zero.
+    if current == 0 && seen.min() != 0 && seen.is_scaled_to_zero(options) && desired < seen.min() {
+        desired = seen.min();
+        if why.is_empty() {
+            "Current number of replicas below Spec.MinReplicas".clone_into(&mut why);
+        }
+    }
+    (desired, why)
+}
+
+/// What is said in the end. `scaled` is how the change went, where there was one.
+pub(super) fn conclude(
+    seen: &Seen,
+    decision: &Decision,
+    scaled: Option<&Result<(), String>>,
+    history: &mut History,
+    options: &Options,
+    now: Timestamp,
+) -> Sheet {
+    let mut sheet = decision.sheet.clone();
+    let (current, desired) = (seen.scale.replicas, decision.desired);
+    let why = decision.rescale.as_deref().unwrap_or_default();
+    let before = seen.autoscaler.status.desired_replicas;
+    sheet.status.desired_replicas = match scaled {
+        None if decision.failed => before,
+        None => current,
+        Some(Err(error)) => {
+            let told = format!("New size: {desired}; reason: {why}; error: {error}");
+            sheet.warn("FailedRescale", told);
+            let message =
+                format!("the HPA controller was unable to update the target scale: {error}");
+            sheet.set(ABLE_TO_SCALE, false, "FailedUpdateScale", &message);
+            before
+        }
+        Some(Ok(())) => {
+            let message =
+                format!("the HPA controller was able to update the target scale to {desired}");
+            sheet.set(ABLE_TO_SCALE, true, "SucceededRescale", &message);
+            sheet.normal("SuccessfulRescale", format!("New size: {desired}; reason: {why}"));
+            if let Some(behavior) = seen.behavior() {
+                let up = desired > current;
+                let rules = if up { &behavior.scale_up } else { &behavior.scale_down };
+                history.scaled(current, desired, rules.as_deref(), now);
+            }
+            note_zero(seen, desired, &mut sheet, options);
+            sheet.scaled();
+            desired
+        }
+    };
+    sheet.status.current_replicas = current;
+    if options.by_generation {
+        sheet.status.observed_generation = Some(seen.autoscaler.meta.generation);
+    } else {
+        sheet.status.observed_generation = None;
+    }
+    sheet
+}
+
+/// Whether it was this autoscaler that took it to zero, said with each change so that it is never out of date.
+fn note_zero(seen: &Seen, desired: i32, sheet: &mut Sheet, options: &Options) {
+    if !options.to_zero {
+        sheet.remove(SCALED_TO_ZERO);
+        return;
+    }
+    let to_zero = seen.scale.replicas > 0 && desired == 0;
+    if to_zero && seen.min() == 0 && seen.has_outside_metric() {
+        let message = "the HPA controller scaled the workload to zero";
+        sheet.set(SCALED_TO_ZERO, true, "ScaledToZero", message);
+    } else {
+        let message = "the HPA controller did not scale the workload to zero";
+        sheet.set(SCALED_TO_ZERO, false, "NotScaledToZero", message);
+    }
+}
+
+/// Pods that what is scaled has, as far as its selector tells.
+pub(super) type Pods = Vec<Arc<Pod>>;

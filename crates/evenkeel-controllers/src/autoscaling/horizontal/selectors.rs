@@ -1,0 +1,81 @@
+//! Which autoscalers mean which pods: two that mean the same would scale against each other.
+
+use super::plan::{Measured, Pods};
+use evenkeel_api::selector::Selector;
+use evenkeel_runtime::plan::Key;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// Selectors of the autoscalers' targets, as they were seen last.
+#[derive(Debug, Default)]
+pub(super) struct Selectors(Mutex<BTreeMap<Key, Selector>>);
+
+impl Selectors {
+    /// The autoscaler is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Notes which pods the autoscaler means, and names two that mean one of `pods`, if there are two.
+    fn others(&self, key: &Key, selector: &Selector, pods: &Pods) -> Option<[Key; 2]> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(key.clone(), selector.clone());
+        let start = Key::new(&key.namespace, "");
+        let near = all.range(start..).take_while(|(other, _)| other.namespace == key.namespace);
+        let mut meant = near
+            .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&pod.meta.labels)))
+            .map(|(other, _)| other.clone());
+        Some([meant.next()?, meant.next()?])
+    }
+}
+
+/// The selector of a scale.
+///
+/// # Errors
+/// What is said where it has none, or one that makes no sense.
+pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
+    if text.is_empty() {
+        return Err(Measured::Unselected {
+            event: "SelectorRequired",
+            reason: "InvalidSelector",
+            message: "the HPA target's scale is missing a selector".to_owned(),
+            error: "selector is required".to_owned(),
+        });
+    }
+    Selector::parse(text).map_err(|error| {
+        let error = format!(
+            "couldn't convert selector into a corresponding internal selector object: {error}"
+        );
+        Measured::Unselected {
+            event: "InvalidSelector",
+            reason: "InvalidSelector",
+            message: error.clone(),
+            error,
+        }
+    })
+}
+
+/// That no other autoscaler means the pods.
+///
+/// # Errors
+/// What is said where one does.
+pub(super) fn alone(
+    selectors: &Selectors,
+    key: &Key,
+    text: &str,
+    selector: &Selector,
+    pods: &Pods,
+) -> Result<(), Measured> {
+    let Some([one, other]) = selectors.others(key, selector, pods) else { return Ok(()) };
+    let error = format!(
+        "pods by selector {text} are controlled by more than one HPA (e.g. [{one} {other}])"
+    );
+    Err(Measured::Unselected {
+        event: "AmbiguousSelector",
+        reason: "AmbiguousSelector",
+        message: error.clone(),
+        error,
+    })
+}

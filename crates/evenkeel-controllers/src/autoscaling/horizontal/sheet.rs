@@ -1,0 +1,178 @@
+//! What a pass has to say: conditions, events, the status in the end.
+
+use crate::wire;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{
+        CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
+        HorizontalPodAutoscalerStatus, MetricIdentifier, MetricStatus, MetricValueStatus,
+    },
+};
+use evenkeel_runtime::plan::{Note, Plan, Target, Update};
+use serde_json::{Value, json};
+
+pub(super) const ABLE_TO_SCALE: &str = "AbleToScale";
+pub(super) const SCALING_ACTIVE: &str = "ScalingActive";
+pub(super) const SCALING_LIMITED: &str = "ScalingLimited";
+pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
+
+/// What is said in one pass over an autoscaler.
+#[derive(Debug, Clone)]
+pub(super) struct Sheet {
+    target: Target,
+    pub(super) status: HorizontalPodAutoscalerStatus,
+    notes: Vec<Note>,
+    now: Timestamp,
+}
+
+impl Sheet {
+    /// Begins with what the status says.
+    pub(super) fn new(autoscaler: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
+        Self {
+            target: wire::target(autoscaler),
+            status: autoscaler.status.clone(),
+            notes: Vec::new(),
+            now,
+        }
+    }
+
+    pub(super) fn normal(&mut self, reason: &'static str, message: String) {
+        self.notes.push(Note::normal(self.target.clone(), reason, message));
+    }
+
+    pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.notes.push(Note::warning(self.target.clone(), reason, message));
+    }
+
+    /// Sets a condition; its time changes with its status only.
+    pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
+        let status = if holds { "True" } else { "False" };
+        let mut all = std::mem::take(&mut self.status.conditions).into_vec();
+        let at = all.iter().position(|condition| &*condition.type_ == type_);
+        let at = at.unwrap_or_else(|| {
+            all.push(HorizontalPodAutoscalerCondition {
+                type_: type_.into(),
+                ..HorizontalPodAutoscalerCondition::default()
+            });
+            all.len() - 1
+        });
+        let condition = &mut all[at];
+        if &*condition.status != status {
+            condition.last_transition_time = Some(wire::whole_second(self.now));
+        }
+        condition.status = status.into();
+        condition.reason = reason.into();
+        condition.message = message.into();
+        self.status.conditions = all.into();
+    }
+
+    pub(super) fn remove(&mut self, type_: &str) {
+        let all = std::mem::take(&mut self.status.conditions).into_vec();
+        self.status.conditions = all.into_iter().filter(|c| &*c.type_ != type_).collect();
+    }
+
+    /// Notes when it was scaled.
+    pub(super) fn scaled(&mut self) {
+        self.status.last_scale_time = Some(wire::whole_second(self.now));
+    }
+
+    /// The events, and the status if it says something new.
+    pub(super) fn plan(&self, autoscaler: &HorizontalPodAutoscaler) -> Plan {
+        let mut plan = Plan::nothing();
+        plan.actions.extend(self.notes.iter().cloned().map(Into::into));
+        if self.status != autoscaler.status {
+            let body =
+                wire::status_body(autoscaler, &autoscaler.meta.annotations, &json_of(&self.status));
+            plan.push(Update {
+                failed: Some(Note::warning(self.target.clone(), "FailedUpdateStatus", "{error}")),
+                ..Update::status(self.target.clone(), body)
+            });
+        }
+        plan
+    }
+}
+
+/// A status as it is written; what is absent is left out.
+fn json_of(status: &HorizontalPodAutoscalerStatus) -> Value {
+    let conditions: Vec<Value> = status.conditions.iter().map(condition).collect();
+    let metrics: Vec<Value> = status.current_metrics.iter().map(metric).collect();
+    let mut written = json!({
+        "currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas,
+        "currentMetrics": metrics, "conditions": conditions,
+    });
+    if let Some(generation) = status.observed_generation {
+        written["observedGeneration"] = generation.into();
+    }
+    if let Some(time) = status.last_scale_time {
+        written["lastScaleTime"] = time.to_string().into();
+    }
+    written
+}
+
+fn condition(condition: &HorizontalPodAutoscalerCondition) -> Value {
+    let mut written = json!({
+        "type": condition.type_, "status": condition.status,
+        "reason": condition.reason, "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time.map(|time| time.to_string()),
+    });
+    if condition.observed_generation != 0 {
+        written["observedGeneration"] = condition.observed_generation.into();
+    }
+    written
+}
+
+fn metric(metric: &MetricStatus) -> Value {
+    let mut written = json!({"type": metric.type_});
+    if let Some(status) = &metric.object {
+        written["object"] = json!({
+            "metric": identifier(&status.metric), "current": current(&status.current),
+            "describedObject": reference(&status.described_object),
+        });
+    }
+    if let Some(status) = &metric.pods {
+        written["pods"] =
+            json!({"metric": identifier(&status.metric), "current": current(&status.current)});
+    }
+    if let Some(status) = &metric.resource {
+        written["resource"] = json!({"name": status.name, "current": current(&status.current)});
+    }
+    if let Some(status) = &metric.container_resource {
+        written["containerResource"] = json!({
+            "name": status.name, "container": status.container, "current": current(&status.current),
+        });
+    }
+    if let Some(status) = &metric.external {
+        written["external"] =
+            json!({"metric": identifier(&status.metric), "current": current(&status.current)});
+    }
+    written
+}
+
+fn reference(object: &CrossVersionObjectReference) -> Value {
+    let mut written = json!({"kind": object.kind, "name": object.name});
+    if !object.api_version.is_empty() {
+        written["apiVersion"] = (&*object.api_version).into();
+    }
+    written
+}
+
+fn identifier(metric: &MetricIdentifier) -> Value {
+    let mut written = json!({"name": metric.name});
+    if let Some(selector) = metric.selector.to_json() {
+        written["selector"] = selector;
+    }
+    written
+}
+
+fn current(value: &MetricValueStatus) -> Value {
+    let mut written = json!({});
+    for (name, amount) in [("value", value.value), ("averageValue", value.average_value)] {
+        if let Some(amount) = amount {
+            written[name] = amount.to_string().into();
+        }
+    }
+    if let Some(percent) = value.average_utilization {
+        written["averageUtilization"] = percent.into();
+    }
+    written
+}

@@ -1,0 +1,614 @@
+//! Tables and properties of what an autoscaler decides.
+
+use super::{
+    Options,
+    history::History,
+    metric::{self, Proposal, Read},
+    plan::{self, Course, Measured, Seen},
+    readings::Reading,
+    replicas::{Answer, Scene, Tolerances},
+    samples::{Sample, Samples},
+    selectors::{self, Selectors},
+    sheet::Sheet,
+};
+use crate::{
+    fixtures::{T0, at, label, meta, object, pod},
+    scale::Scale,
+};
+use evenkeel_api::{
+    condition,
+    selector::Selector,
+    time::{SignedDuration, Timestamp},
+    views::{HorizontalPodAutoscaler, MetricSpec, Pod},
+};
+use evenkeel_runtime::plan::{Action, Key, lint};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+const OPTIONS: Options = Options {
+    concurrent_syncs: 1,
+    sync_period: Duration::from_secs(15),
+    downscale_stabilization: Duration::from_secs(300),
+    tolerance: 0.1,
+    cpu_initialization_period: Duration::from_secs(300),
+    initial_readiness_delay: Duration::from_secs(30),
+    to_zero: true,
+    by_generation: true,
+    own_tolerance: true,
+    pod_level: true,
+};
+
+/// How a pod stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Ready,
+    /// It runs, and has never been ready.
+    Unready,
+    Pending,
+    Failed,
+    Going,
+}
+
+/// A pod that requests 1 CPU, and started ten minutes ago.
+fn one(n: usize, is: Is) -> Arc<Pod> {
+    let containers =
+        json!([{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]);
+    let spec = object::<Pod>(&json!({"metadata": {}, "spec": {"containers": containers}})).spec;
+    let started = at(-600);
+    let mut pod = Pod { spec, ..pod(&format!("p{n}"), Some(at(-590))) };
+    pod.status.start_time = Some(started);
+    match is {
+        Is::Ready => {}
+        Is::Unready => {
+            let mut conditions = pod.status.conditions.to_vec();
+            conditions[0].status = "False".into();
+            conditions[0].last_transition_time = Some(started);
+            pod.status.conditions = conditions.into();
+        }
+        Is::Pending => pod.status.phase = "Pending".into(),
+        Is::Failed => pod.status.phase = "Failed".into(),
+        Is::Going => pod.meta.deletion = Some(T0),
+    }
+    Arc::new(pod)
+}
+
+fn pods(of: &[Is]) -> Vec<Arc<Pod>> {
+    of.iter().enumerate().map(|(n, is)| one(n, *is)).collect()
+}
+
+/// Figures of the first pods; those without one are left out.
+fn samples(values: &[Option<i64>]) -> Samples {
+    let window = Duration::from_secs(30);
+    let each = values.iter().enumerate().filter_map(|(n, value)| {
+        Some((format!("p{n}").into(), Sample { value: (*value)?, at: T0, window }))
+    });
+    each.collect()
+}
+
+fn scene<'a>(pods: &'a [Arc<Pod>], wanted: i32) -> Scene<'a> {
+    let tolerances = Tolerances { down: 0.1, up: 0.1 };
+    Scene { pods, wanted, there: wanted, tolerances, options: &OPTIONS, now: T0 }
+}
+
+/// Pods wanted by what they use of the CPU, and how much that is in percent.
+fn by_cpu(of: &[Is], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
+    let pods = pods(of);
+    let wanted = i32::try_from(of.len()).unwrap();
+    let answer = scene(&pods, wanted).by_utilization("cpu", "", samples(used), target)?;
+    Ok((answer.replicas, answer.utilization.unwrap()))
+}
+
+#[test]
+fn by_utilization() {
+    use Is::{Failed, Going, Pending, Ready, Unready};
+    let all = |value, count| vec![Some(value); count];
+    // More, fewer, and near enough.
+    assert_eq!(by_cpu(&[Ready; 3], &all(600, 3), 30), Ok((6, 60)));
+    assert_eq!(by_cpu(&[Ready; 4], &all(250, 4), 50), Ok((2, 25)));
+    assert_eq!(by_cpu(&[Ready; 3], &all(549, 3), 50), Ok((3, 54)), "8% over");
+    assert_eq!(by_cpu(&[Ready; 3], &all(560, 3), 50), Ok((4, 56)));
+    // Who says nothing is taken to use nothing where it would grow, and all where it would shrink.
+    assert_eq!(by_cpu(&[Ready; 3], &[Some(900), Some(900), None], 50), Ok((4, 90)));
+    assert_eq!(
+        by_cpu(&[Ready; 3], &[Some(520), Some(700), None], 50),
+        Ok((3, 61)),
+        "it would turn"
+    );
+    assert_eq!(by_cpu(&[Ready; 4], &[Some(100), Some(100), Some(100), None], 50), Ok((3, 10)));
+    assert_eq!(
+        by_cpu(&[Ready; 4], &[Some(100), Some(100), Some(100), None], 200),
+        Ok((2, 10)),
+        "the target where that is more"
+    );
+    // Pods that are not ready count as using nothing where it would grow, and not at all otherwise.
+    assert_eq!(by_cpu(&[Ready, Ready, Unready], &all(900, 3), 30), Ok((6, 90)));
+    assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
+    // Pods that go or failed are as good as gone.
+    assert_eq!(by_cpu(&[Ready, Going, Failed], &all(900, 3), 30), Ok((3, 90)));
+    let none = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+    assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), none);
+    let none = Err("no pods returned by selector while calculating replica count".to_owned());
+    assert_eq!(by_cpu(&[], &[], 30), none);
+}
+
+#[test]
+fn by_average() {
+    let by = |of: &[Is], used: &[Option<i64>], target| {
+        let pods = pods(of);
+        let wanted = i32::try_from(of.len()).unwrap();
+        scene(&pods, wanted).by_average("", samples(used), target).map(|a| (a.replicas, a.usage))
+    };
+    assert_eq!(
+        by(&[Is::Ready; 3], &[Some(20_000), Some(10_000), Some(30_000)], 15_000),
+        Ok((4, 20_000))
+    );
+    assert_eq!(by(&[Is::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
+    // Readiness is of no concern where it is not the CPU.
+    assert_eq!(by(&[Is::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
+    assert_eq!(by(&[Is::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000), Ok((4, 30_000)));
+    assert_eq!(by(&[Is::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
+}
+
+#[test]
+fn by_one_value() {
+    let pods = pods(&[Is::Ready, Is::Ready, Is::Unready]);
+    let by =
+        |wanted, usage, target| scene(&pods, wanted).by_value(usage, target).map(|a| a.replicas);
+    assert_eq!(by(3, 20_000, 10_000), Ok(4), "twice the two that are ready");
+    assert_eq!(by(3, 10_500, 10_000), Ok(3));
+    assert_eq!(by(0, 25_000, 10_000), Ok(3), "from zero, there are none to count");
+    assert_eq!(by(0, 0, 10_000), Ok(0));
+    assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
+    let per = |there, usage, target| {
+        Scene { there, ..scene(&pods, there) }.by_value_per_pod(usage, target)
+    };
+    assert_eq!(per(3, 60_000, 10_000), Answer { replicas: 6, usage: 20_000, utilization: None });
+    assert_eq!(per(3, 31_000, 10_000), Answer { replicas: 3, usage: 10_334, utilization: None });
+    assert_eq!(per(3, i64::MAX, 1000).usage, i64::MAX);
+    let none: Vec<Arc<Pod>> = Vec::new();
+    assert!(
+        scene(&none, 1)
+            .by_value(20, 10)
+            .unwrap_err()
+            .starts_with("unable to calculate ready pods: ")
+    );
+}
+
+#[test]
+fn the_first_minutes_of_a_pod_do_not_count() {
+    let used = |started: i64, ready: &str, since: i64, measured: i64| {
+        let mut pod = (*one(0, Is::Ready)).clone();
+        pod.status.start_time = Some(at(started));
+        let mut conditions = pod.status.conditions.to_vec();
+        (conditions[0].status, conditions[0].last_transition_time) =
+            (ready.into(), Some(at(since)));
+        pod.status.conditions = conditions.into();
+        let sample = Sample { value: 900, at: at(measured), window: Duration::from_secs(30) };
+        let samples = [("p0".into(), sample)].into_iter().collect();
+        scene(&[Arc::new(pod)], 1).by_utilization("cpu", "", samples, 50).is_ok()
+    };
+    assert!(used(-600, "True", -500, 0));
+    // Within five minutes of its start, one window must have passed since it became ready.
+    assert!(!used(-100, "True", -20, 0));
+    assert!(used(-100, "True", -30, 0));
+    assert!(!used(-100, "False", -90, 0));
+    // Later, it has never been ready if that has not changed since half a minute after the start.
+    assert!(!used(-600, "False", -580, 0));
+    assert!(used(-600, "False", -100, 0), "it was ready once");
+}
+
+#[test]
+fn requests_must_be_there() {
+    let with = |spec: Value, container: &str| {
+        let spec = object::<Pod>(&json!({"metadata": {}, "spec": spec})).spec;
+        let pod = Arc::new(Pod { spec, ..(*one(0, Is::Ready)).clone() });
+        scene(&[pod], 1)
+            .by_utilization("cpu", container, samples(&[Some(500)]), 50)
+            .map(|a| a.utilization.unwrap())
+    };
+    let container =
+        |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+    let two = json!({"containers": [container("a", "1"), container("b", "1")]});
+    assert_eq!(with(two.clone(), ""), Ok(25));
+    assert_eq!(with(two.clone(), "b"), Ok(50));
+    assert_eq!(with(two, "c"), Err("container c not found in Pod p0".to_owned()));
+    let lacks = json!({"containers": [container("a", "1"), {"name": "b"}]});
+    assert_eq!(
+        with(lacks.clone(), ""),
+        Err("missing request for cpu in container b of Pod p0".to_owned())
+    );
+    assert_eq!(with(lacks, "a"), Ok(50));
+    let mut sidecar = json!({"containers": [container("a", "1")], "initContainers": [container("s", "1"), container("i", "9")]});
+    sidecar["initContainers"][0]["restartPolicy"] = "Always".into();
+    assert_eq!(with(sidecar, ""), Ok(25));
+    let whole = json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "2"}}});
+    assert_eq!(with(whole.clone(), ""), Ok(25));
+    assert_eq!(
+        with(whole, "a"),
+        Err("missing request for cpu in container a of Pod p0".to_owned())
+    );
+}
+
+fn autoscaler(spec: &Value, status: &Value) -> HorizontalPodAutoscaler {
+    let mut spec = spec.clone();
+    spec["scaleTargetRef"] = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let body = json!({"metadata": {}, "spec": spec, "status": status});
+    HorizontalPodAutoscaler { meta: meta("hpa"), ..object(&body) }
+}
+
+fn cpu() -> Value {
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}})
+}
+
+fn queue() -> Value {
+    json!({"type": "External", "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "2"}}})
+}
+
+fn seen(spec: &Value, status: &Value, replicas: i32) -> Seen {
+    let scale = Scale {
+        name: "web".into(),
+        replicas,
+        current: replicas,
+        selector: "app=web".into(),
+        ..Scale::default()
+    };
+    Seen { autoscaler: Arc::new(autoscaler(spec, status)), scale }
+}
+
+/// A pass in which each metric read that; the plan's events, the status, and what it was scaled to.
+fn pass(
+    seen: &Seen,
+    reads: Vec<Read>,
+    history: &mut History,
+    now: Timestamp,
+) -> (Sheet, Vec<String>, Option<i32>) {
+    let course = plan::course(seen, &OPTIONS);
+    let pods = pods(&vec![Is::Ready; usize::try_from(seen.scale.replicas).unwrap()]);
+    let each = seen.autoscaler.spec.metrics.iter().zip(reads);
+    let propose = |(spec, read): (&MetricSpec, Read)| {
+        metric::propose(spec, read, &scene(&pods, seen.scale.replicas), "ns")
+    };
+    let measured = Measured::Each(if course == Course::Measure {
+        each.map(propose).collect()
+    } else {
+        Vec::new()
+    });
+    conclude(seen, course, measured, history, now)
+}
+
+fn conclude(
+    seen: &Seen,
+    course: Course,
+    measured: Measured,
+    history: &mut History,
+    now: Timestamp,
+) -> (Sheet, Vec<String>, Option<i32>) {
+    let decision = plan::decide(seen, course, measured, history, &OPTIONS, now);
+    let scaled = decision.rescale.as_ref().map(|_| Ok(()));
+    let sheet = plan::conclude(seen, &decision, scaled.as_ref(), history, &OPTIONS, now);
+    let written = sheet.plan(&seen.autoscaler);
+    assert!(lint(&written).is_empty(), "{written:?}");
+    let events = written.actions.iter().filter_map(|action| match action {
+        Action::Event(note) => Some(format!("{}: {}", note.reason, note.message)),
+        _ => None,
+    });
+    let events = events.collect();
+    (sheet, events, decision.rescale.map(|_| decision.desired))
+}
+
+fn used(values: &[i64]) -> Read {
+    Ok(Reading::Samples(samples(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>())))
+}
+
+fn says(sheet: &Sheet, type_: &str) -> (String, String) {
+    let found = condition::find(&sheet.status.conditions, type_).expect(type_);
+    (found.status.to_string(), found.reason.to_string())
+}
+
+#[test]
+fn bounds_come_before_metrics() {
+    let spec = json!({"minReplicas": 2, "maxReplicas": 4, "metrics": [cpu()]});
+    let of = |replicas| plan::course(&seen(&spec, &json!({}), replicas), &OPTIONS);
+    assert_eq!(of(5), Course::Bound(4, "Current number of replicas above Spec.MaxReplicas"));
+    assert_eq!(of(1), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
+    assert_eq!((of(0), of(2), of(4)), (Course::Disabled, Course::Measure, Course::Measure));
+    let seen = seen(&spec, &json!({}), 9);
+    let (sheet, events, to) = pass(&seen, Vec::new(), &mut History::default(), T0);
+    assert_eq!(to, Some(4));
+    assert_eq!(
+        events,
+        [
+            "SuccessfulRescale: New size: 4; reason: Current number of replicas above Spec.MaxReplicas"
+        ]
+    );
+    assert_eq!((sheet.status.current_replicas, sheet.status.desired_replicas), (9, 4));
+    assert_eq!(says(&sheet, "AbleToScale"), ("True".into(), "SucceededRescale".into()));
+    assert_eq!(says(&sheet, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    assert_eq!(sheet.status.last_scale_time, Some(T0));
+}
+
+#[test]
+fn scaled_by_hand_to_zero_it_stays() {
+    let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
+    let seen = seen(&spec, &json!({"desiredReplicas": 3}), 0);
+    let (sheet, events, to) = pass(&seen, Vec::new(), &mut History::default(), T0);
+    assert_eq!((to, events.len()), (None, 0));
+    assert_eq!(says(&sheet, "ScalingActive"), ("False".into(), "ScalingDisabled".into()));
+    assert_eq!(sheet.status.desired_replicas, 0);
+}
+
+#[test]
+fn to_zero_and_back() {
+    let spec = json!({"minReplicas": 0, "maxReplicas": 9, "metrics": [queue()]});
+    let mut history = History::default();
+    let jobs = |n: i64| vec![Ok(Reading::Values(vec![n * 1000]))];
+    let busy = seen(&spec, &json!({}), 1);
+    history.begin(1, at(-600));
+    let (sheet, _, to) = pass(&busy, jobs(0), &mut history, T0);
+    assert_eq!(to, Some(0));
+    assert_eq!(says(&sheet, "ScaledToZero"), ("True".into(), "ScaledToZero".into()));
+    let status = json!({"conditions": [{"type": "ScaledToZero", "status": "True"}]});
+    let idle = seen(&spec, &status, 0);
+    assert_eq!(pass(&idle, jobs(0), &mut history.clone(), at(15)).2, None);
+    let (sheet, events, to) = pass(&idle, jobs(5), &mut history.clone(), at(30));
+    assert_eq!(to, Some(3));
+    assert_eq!(
+        events,
+        ["SuccessfulRescale: New size: 3; reason: external metric jobs(nil) above target"]
+    );
+    assert_eq!(says(&sheet, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    // Where the gate is off, zero is zero.
+    let off = Options { to_zero: false, ..OPTIONS };
+    assert_eq!(plan::course(&idle, &off), Course::Disabled);
+    // Whose minimum is raised comes back by that alone.
+    let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
+    let raised = seen(&raised, &status, 0);
+    assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
+}
+
+#[test]
+fn the_metric_that_asks_for_most_counts() {
+    let spec = json!({"maxReplicas": 9, "metrics": [cpu(), queue()]});
+    let seen = seen(&spec, &json!({}), 3);
+    let jobs = |n: i64| Ok(Reading::Values(vec![n * 1000]));
+    let (sheet, events, to) =
+        pass(&seen, vec![used(&[500; 3]), jobs(10)], &mut History::default(), T0);
+    assert_eq!(to, Some(5));
+    assert_eq!(
+        events,
+        ["SuccessfulRescale: New size: 5; reason: external metric jobs(nil) above target"]
+    );
+    assert_eq!(says(&sheet, "ScalingActive"), ("True".into(), "ValidMetricFound".into()));
+    assert_eq!(sheet.status.current_metrics.len(), 2);
+    assert_eq!(
+        sheet.status.current_metrics[1]
+            .external
+            .as_ref()
+            .unwrap()
+            .current
+            .average_value
+            .unwrap()
+            .to_string(),
+        "3334m"
+    );
+    // One that cannot be read does not keep it from growing, but from shrinking.
+    let lost = || Err("no answer".to_owned());
+    let (sheet, events, to) = pass(&seen, vec![lost(), jobs(10)], &mut History::default(), T0);
+    assert_eq!((to, says(&sheet, "ScalingActive").0.as_str()), (Some(5), "True"));
+    assert_eq!(
+        events[0],
+        "FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no answer"
+    );
+    let (sheet, events, to) = pass(&seen, vec![lost(), jobs(1)], &mut History::default(), T0);
+    assert_eq!(
+        (to, says(&sheet, "ScalingActive")),
+        (None, ("False".into(), "FailedGetResourceMetric".into()))
+    );
+    let told = "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no answer";
+    assert_eq!(events[1], told);
+    assert_eq!(&*sheet.status.current_metrics[0].type_, "", "as upstream has it");
+}
+
+#[test]
+fn every_source_tells_of_its_failure() {
+    let of = |metric: Value| {
+        let spec = json!({"maxReplicas": 9, "metrics": [metric]});
+        let seen = seen(&spec, &json!({}), 2);
+        pass(&seen, vec![Err("E".to_owned())], &mut History::default(), T0).1[0].clone()
+    };
+    let average = json!({"type": "AverageValue", "averageValue": "1"});
+    let value = json!({"type": "Value", "value": "1"});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "name": "s"});
+    assert_eq!(
+        of(
+            json!({"type": "ContainerResource", "containerResource": {"name": "memory", "container": "app", "target": average}})
+        ),
+        "FailedGetContainerResourceMetric: failed to get memory usage: unable to get metrics for resource memory: E"
+    );
+    assert_eq!(
+        of(json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": average}})),
+        "FailedGetPodsMetric: unable to get metric qps: E"
+    );
+    assert_eq!(
+        of(
+            json!({"type": "Object", "object": {"metric": {"name": "qps"}, "describedObject": service, "target": value}})
+        ),
+        "FailedGetObjectMetric: unable to get metric qps on Service ns/s: E"
+    );
+    assert_eq!(
+        of(queue()),
+        "FailedGetExternalMetric: unable to get external metric ns/jobs/nil: E"
+    );
+    assert_eq!(
+        of(json!({"type": "Dice"})),
+        "InvalidMetricSourceType: unknown metric source type \"Dice\""
+    );
+}
+
+#[test]
+fn memory_is_written_as_memory() {
+    let metric = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "64Mi"}}});
+    let spec = json!({"maxReplicas": 9, "metrics": [metric]});
+    let seen = seen(&spec, &json!({}), 2);
+    let bytes = 64 * 1024 * 1024 * 1000;
+    let (sheet, ..) = pass(&seen, vec![used(&[bytes; 2])], &mut History::default(), T0);
+    let current = &sheet.status.current_metrics[0].resource.as_ref().unwrap().current;
+    assert_eq!(current.average_value.unwrap().to_string(), "64Mi");
+    assert_eq!(current.average_utilization, None);
+}
+
+#[test]
+fn tolerance_may_be_the_autoscalers_own() {
+    let behavior = json!({"scaleUp": {"tolerance": "500m"}, "scaleDown": {}});
+    let spec = json!({"maxReplicas": 9, "metrics": [cpu()], "behavior": behavior});
+    let own = autoscaler(&spec, &json!({})).spec.behavior;
+    assert_eq!(plan::tolerances(own.as_deref(), &OPTIONS), Tolerances { down: 0.1, up: 0.5 });
+    let off = Options { own_tolerance: false, ..OPTIONS };
+    assert_eq!(plan::tolerances(own.as_deref(), &off), Tolerances { down: 0.1, up: 0.1 });
+}
+
+#[test]
+fn a_change_that_fails_is_told() {
+    let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
+    let seen = seen(&spec, &json!({"desiredReplicas": 7}), 9);
+    let mut history = History::default();
+    let decision = plan::decide(
+        &seen,
+        plan::course(&seen, &OPTIONS),
+        Measured::Each(Vec::new()),
+        &mut history,
+        &OPTIONS,
+        T0,
+    );
+    let sheet =
+        plan::conclude(&seen, &decision, Some(&Err("no".to_owned())), &mut history, &OPTIONS, T0);
+    assert_eq!(says(&sheet, "AbleToScale"), ("False".into(), "FailedUpdateScale".into()));
+    assert_eq!((sheet.status.desired_replicas, sheet.status.last_scale_time), (7, None));
+    let Action::Event(note) = &sheet.plan(&seen.autoscaler).actions[0] else {
+        panic!("an event comes first")
+    };
+    assert_eq!(
+        note.message,
+        "New size: 4; reason: Current number of replicas above Spec.MaxReplicas; error: no"
+    );
+}
+
+#[test]
+fn without_a_scale_the_status_says_so_and_nothing_else() {
+    let autoscaler = autoscaler(&json!({"maxReplicas": 4}), &json!({"desiredReplicas": 7}));
+    let sheet = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
+    assert_eq!(says(&sheet, "AbleToScale"), ("False".into(), "FailedGetScale".into()));
+    assert_eq!((sheet.status.desired_replicas, sheet.status.observed_generation), (7, None));
+    assert_eq!(sheet.plan(&autoscaler).actions.len(), 2);
+}
+
+#[test]
+fn two_autoscalers_of_the_same_pods_do_nothing() {
+    let (selectors, pods) = (Selectors::default(), pods(&[Is::Ready]));
+    let web = Selector::from_map(&label("app", "web"));
+    let (a, b, far) = (Key::new("ns", "a"), Key::new("ns", "b"), Key::new("other", "a"));
+    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&selectors, &far, "app=web", &web, &pods).is_ok());
+    let Err(Measured::Unselected { event, error, .. }) =
+        selectors::alone(&selectors, &b, "app=web", &web, &pods)
+    else {
+        panic!("both mean the pod")
+    };
+    assert_eq!(
+        (event, &*error),
+        (
+            "AmbiguousSelector",
+            "pods by selector app=web are controlled by more than one HPA (e.g. [ns/a ns/b])"
+        )
+    );
+    assert!(
+        selectors::alone(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
+        "no pods, no quarrel"
+    );
+    selectors.forget(&a);
+    assert!(selectors::alone(&selectors, &b, "app=web", &web, &pods).is_ok());
+}
+
+#[test]
+fn a_scale_without_a_selector_is_told() {
+    let said = |text: &str| match selectors::parse(text) {
+        Err(Measured::Unselected { event, reason, .. }) => (event, reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said(""), ("SelectorRequired", "InvalidSelector"));
+    assert_eq!(said("a in"), ("InvalidSelector", "InvalidSelector"));
+    let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
+    let seen = seen(&spec, &json!({}), 2);
+    let Err(unselected) = selectors::parse("") else { panic!("there is none") };
+    let (sheet, events, to) =
+        conclude(&seen, Course::Measure, unselected, &mut History::default(), T0);
+    assert_eq!(
+        (to, says(&sheet, "ScalingActive")),
+        (None, ("False".into(), "InvalidSelector".into()))
+    );
+    assert_eq!(
+        events,
+        [
+            "SelectorRequired: selector is required",
+            "FailedComputeMetricsReplicas: selector is required"
+        ]
+    );
+}
+
+/// The autoscaler and its target after a pass.
+fn after(seen: &Seen, sheet: &Sheet, to: Option<i32>) -> Seen {
+    let autoscaler =
+        HorizontalPodAutoscaler { status: sheet.status.clone(), ..(*seen.autoscaler).clone() };
+    let replicas = to.unwrap_or(seen.scale.replicas);
+    let scale = Scale { replicas, current: replicas, ..seen.scale.clone() };
+    Seen { autoscaler: Arc::new(autoscaler), scale }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// A steady load (so much in all, evenly over the pods) is met within bounds, and then nothing is written any more.
+    #[test]
+    fn a_steady_load_comes_to_rest(load in 1i64..20_000, start in 1i32..12, behavior: bool) {
+        let rules = json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}], "stabilizationWindowSeconds": 0});
+        let mut spec = json!({"minReplicas": 1, "maxReplicas": 12, "metrics": [cpu()]});
+        if behavior {
+            spec["behavior"] = json!({"scaleUp": rules, "scaleDown": rules});
+        }
+        let (mut history, mut seen, mut now) = (History::default(), seen(&spec, &json!({}), start), T0);
+        for _ in 0..60 {
+            let each = load / i64::from(seen.scale.replicas);
+            let reads = vec![used(&vec![each; usize::try_from(seen.scale.replicas).unwrap()])];
+            let (sheet, _, to) = pass(&seen, reads, &mut history, now);
+            seen = after(&seen, &sheet, to);
+            now += SignedDuration::from_secs(15);
+        }
+        let replicas = i64::from(seen.scale.replicas);
+        let each = load / replicas;
+        prop_assert!((1..=12).contains(&replicas));
+        prop_assert!(each <= 550 + 10 || replicas == 12, "{each} each of {replicas}");
+        let reads = vec![used(&vec![each; usize::try_from(replicas).unwrap()])];
+        let (sheet, events, to) = pass(&seen, reads, &mut history, now);
+        prop_assert_eq!((to, events.len()), (None, 0));
+        prop_assert!(sheet.plan(&seen.autoscaler).is_nothing());
+    }
+}
+
+#[test]
+fn a_proposal_says_what_was_measured() {
+    let spec: MetricSpec =
+        autoscaler(&json!({"metrics": [cpu()]}), &json!({})).spec.metrics[0].clone();
+    let pods = pods(&[Is::Ready; 2]);
+    let Ok(Proposal { replicas, name, status }) =
+        metric::propose(&spec, used(&[1000; 2]), &scene(&pods, 2), "ns")
+    else {
+        panic!("it can be told")
+    };
+    assert_eq!((replicas, &*name), (4, "cpu resource utilization (percentage of request)"));
+    let current = &status.resource.as_ref().unwrap().current;
+    assert_eq!(
+        (current.average_utilization, current.average_value.unwrap().to_string()),
+        (Some(100), "1".to_owned())
+    );
+}

@@ -1,0 +1,3 @@
+//! Controllers of the autoscaling API.
+
+pub mod horizontal;

@@ -1,0 +1,111 @@
+//! How many pods an owner should have: from caches for what other controllers read anyway, from its scale otherwise.
+
+use crate::{
+    owned::resolve,
+    scale::{ScaleError, Scales},
+};
+use evenkeel_api::{
+    OwnerReference,
+    views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
+};
+use evenkeel_runtime::cache::{Cache, Caches};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How many pods each owner should have, by the owner's uid; or why that cannot be told.
+pub(super) type Wanted = Result<BTreeMap<Box<str>, i32>, String>;
+
+/// Where owners are found.
+#[derive(Clone)]
+pub(super) struct Owners {
+    pub(super) controllers: Cache<ReplicationController>,
+    pub(super) sets: Cache<ReplicaSet>,
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) stateful: Cache<StatefulSet>,
+    scales: Scales,
+}
+
+/// An owner and its number of pods.
+type Owner = (Box<str>, i32);
+
+impl Owners {
+    pub(super) fn new(caches: &Caches, scales: Scales) -> Self {
+        Self {
+            controllers: caches.of(),
+            sets: caches.of(),
+            deployments: caches.of(),
+            stateful: caches.of(),
+            scales,
+        }
+    }
+
+    /// What the owners of these pods want; pods without an owner do not count.
+    pub(super) async fn wanted(&self, pods: &[Arc<Pod>]) -> Wanted {
+        let (mut wanted, mut asked) = (BTreeMap::new(), Vec::new());
+        for pod in pods {
+            let Some(reference) = pod.meta.controller() else { continue };
+            if asked.contains(&&reference.uid) {
+                continue;
+            }
+            asked.push(&reference.uid);
+            let namespace = &pod.meta.namespace;
+            let found = match self.cached(namespace, reference) {
+                Some(owner) => Some(owner),
+                None => self.by_scale(namespace, reference).await?,
+            };
+            let Some((uid, replicas)) = found else {
+                return Err(format!("found no controllers for pod {:?}", &*pod.meta.name));
+            };
+            wanted.insert(uid, replicas);
+        }
+        Ok(wanted)
+    }
+
+    /// The owner as caches show it. A ReplicaSet of a Deployment speaks for the Deployment.
+    fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Owner> {
+        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+        match (&*reference.kind, group) {
+            ("ReplicationController", "") => {
+                let owner = resolve(&self.controllers, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            ("ReplicaSet", "apps" | "extensions") => {
+                let set = resolve(&self.sets, namespace, reference)?;
+                match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
+                    None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
+                    Some(above) => {
+                        let owner = resolve(&self.deployments, namespace, above)?;
+                        Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                    }
+                }
+            }
+            ("StatefulSet", "apps") => {
+                let owner = resolve(&self.stateful, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The owner by its scale, read live; `None` when it is gone.
+    async fn by_scale(
+        &self,
+        namespace: &str,
+        reference: &OwnerReference,
+    ) -> Result<Option<Owner>, String> {
+        let told = |error: ScaleError| error.to_string();
+        let resource =
+            self.scales.resource(&reference.api_version, &reference.kind).await.map_err(told)?;
+        match self.scales.get(&resource.kind, namespace, &reference.name).await {
+            Ok(scale) => Ok((scale.uid == reference.uid).then_some((scale.uid, scale.replicas))),
+            Err(refused) if refused.code == 404 => {
+                if resource.subresources.iter().any(|part| &**part == "scale") {
+                    return Ok(None);
+                }
+                let (plural, group) = (&resource.kind.plural, &resource.kind.group);
+                let dot = if group.is_empty() { "" } else { "." };
+                Err(format!("{plural}{dot}{group} does not implement the scale subresource"))
+            }
+            Err(refused) => Err(refused.message),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Pods that tell of a disruption that does not come: after a while they tell so no more. And pods that two budgets claim.
+
+use crate::{pods::is_terminal, wire};
+use evenkeel_api::{
+    condition,
+    time::{SignedDuration, Timestamp, seconds},
+    views::{Pod, PodDisruptionBudget},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    plan::{Key, Note, Patch, PatchForm, Plan, Planner},
+};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// How long a pod may tell that it is about to be disrupted, without being deleted.
+const TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+
+/// Since when the pod tells of a disruption that may never come. What its kubelet says may take as long as it likes.
+pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
+    if pod.meta.deleting() || is_terminal(pod) {
+        return None;
+    }
+    let told = condition::find(&pod.status.conditions, DISRUPTION_TARGET)?;
+    let holds = &*told.status == condition::TRUE && &*told.reason != "TerminationByKubelet";
+    holds.then(|| told.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// The budgets of the pod's namespace that select it, by name.
+pub(super) fn budgets_of(
+    budgets: &Cache<PodDisruptionBudget>,
+    pod: &Pod,
+) -> Vec<Arc<PodDisruptionBudget>> {
+    let mut budgets = budgets.namespace(&pod.meta.namespace);
+    budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
+    budgets.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    budgets
+}
+
+pub(super) struct Pods {
+    pub(super) pods: Cache<Pod>,
+    pub(super) budgets: Cache<PodDisruptionBudget>,
+}
+
+impl Planner for Pods {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        let budgets = budgets_of(&self.budgets, &pod);
+        Some(Seen { pod, budgets })
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan(seen, now)
+    }
+}
+
+/// A pod, and the budgets that select it.
+pub(super) struct Seen {
+    pod: Arc<Pod>,
+    budgets: Vec<Arc<PodDisruptionBudget>>,
+}
+
+fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let (pod, mut plan) = (&*seen.pod, Plan::nothing());
+    if let [first, _, ..] = &*seen.budgets {
+        let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+        let first = &*first.meta.name;
+        let told = format!(
+            "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."
+        );
+        plan.push(Note::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
+    }
+    let Some(since) = told_since(pod) else { return plan };
+    let left = TIMEOUT - now.duration_since(since);
+    if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
+        plan.requeue_after(left);
+        return plan;
+    }
+    // Reason and message go with it: what does not happen has none.
+    let mut no_longer = json!({
+        "type": DISRUPTION_TARGET, "status": "False", "reason": null, "message": null,
+        "lastProbeTime": null, "lastTransitionTime": seconds(now),
+    });
+    let told = condition::find(&pod.status.conditions, DISRUPTION_TARGET);
+    if told.is_some_and(|told| told.observed_generation != 0) {
+        no_longer["observedGeneration"] = pod.meta.generation.into();
+    }
+    let body = json!({
+        "metadata": {"uid": &*pod.meta.uid, "resourceVersion": &*pod.meta.resource_version},
+        "status": {"conditions": [no_longer]},
+    });
+    plan.push(Patch {
+        subresource: "status",
+        ..Patch::new(wire::target(pod), PatchForm::Strategic, body.to_string())
+    });
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, pod};
+    use evenkeel_api::views::PodCondition;
+    use evenkeel_runtime::plan::Action;
+
+    fn told(reason: &str, since: Timestamp) -> Pod {
+        let mut pod = pod("p", None);
+        pod.status.conditions = Box::new([PodCondition {
+            type_: DISRUPTION_TARGET.into(),
+            status: "True".into(),
+            reason: reason.into(),
+            last_transition_time: Some(since),
+            ..PodCondition::default()
+        }]);
+        pod
+    }
+
+    fn plan_of(pod: Pod, now: Timestamp) -> Plan {
+        plan(&Seen { pod: Arc::new(pod), budgets: Vec::new() }, now)
+    }
+
+    #[test]
+    fn what_is_told_in_vain_is_taken_back_after_two_minutes() {
+        let early = plan_of(told("EvictionByEvictionAPI", T0), at(119));
+        assert_eq!((early.actions.len(), early.requeue), (0, Some(Duration::from_secs(1))));
+        let due = plan_of(told("EvictionByEvictionAPI", T0), at(120));
+        let [Action::Patch(patch)] = &*due.actions else { panic!("{due:?}") };
+        let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
+        assert_eq!(body["status"]["conditions"][0]["status"], "False");
+        assert_eq!(patch.subresource, "status");
+    }
+
+    #[test]
+    fn what_the_kubelet_says_and_what_comes_to_pass_stays() {
+        assert!(plan_of(told("TerminationByKubelet", T0), at(9999)).is_nothing());
+        let mut going = told("PreemptionByScheduler", T0);
+        going.meta.deletion = Some(T0);
+        assert!(plan_of(going, at(9999)).is_nothing());
+        let mut ended = told("PreemptionByScheduler", T0);
+        ended.status.phase = "Failed".into();
+        assert!(plan_of(ended, at(9999)).is_nothing());
+        assert!(plan_of(pod("p", Some(T0)), at(9999)).is_nothing());
+    }
+}

@@ -1,0 +1,170 @@
+//! The status of a budget, and when it is written.
+
+use crate::wire;
+use evenkeel_api::{
+    condition::{self, FALSE, TRUE},
+    map::Map,
+    time::Timestamp,
+    views::{MetaCondition, PodDisruptionBudget},
+};
+use evenkeel_runtime::plan::{Action, Update};
+use serde::{Serialize, Serializer};
+
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+
+/// What was counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) current_healthy: i32,
+    pub(super) desired_healthy: i32,
+    pub(super) expected_pods: i32,
+    pub(super) disruptions_allowed: i32,
+    pub(super) disrupted_pods: Map<Timestamp>,
+}
+
+impl Counts {
+    /// What the status says.
+    fn of(budget: &PodDisruptionBudget) -> Self {
+        let status = &budget.status;
+        Self {
+            current_healthy: status.current_healthy,
+            desired_healthy: status.desired_healthy,
+            expected_pods: status.expected_pods,
+            disruptions_allowed: status.disruptions_allowed,
+            disrupted_pods: status.disrupted_pods.clone(),
+        }
+    }
+}
+
+/// The write after which the status says what was counted; none when it does.
+pub(super) fn counted(
+    budget: &PodDisruptionBudget,
+    counts: &Counts,
+    now: Timestamp,
+) -> Option<Action> {
+    let generation = budget.meta.generation;
+    let (status, reason) = if counts.disruptions_allowed > 0 {
+        (TRUE, "SufficientPods")
+    } else {
+        (FALSE, "InsufficientPods")
+    };
+    let before = condition::find(&budget.status.conditions, DISRUPTION_ALLOWED);
+    let says_so = before.is_some_and(|c| &*c.status == status && &*c.reason == reason);
+    let current = budget.status.observed_generation == generation;
+    if says_so && current && Counts::of(budget) == *counts {
+        return None;
+    }
+    let conditions = with(budget, status, reason, "", generation, now);
+    Some(update(budget, counts, generation, &conditions))
+}
+
+/// The write after which nobody is evicted, because it cannot be told how many pods there should be.
+pub(super) fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
+    let generation = budget.status.observed_generation;
+    let conditions = with(budget, FALSE, "SyncFailed", why, generation, now);
+    if budget.status.disruptions_allowed == 0 && conditions == *budget.status.conditions {
+        return None;
+    }
+    let counts = Counts { disruptions_allowed: 0, ..Counts::of(budget) };
+    Some(update(budget, &counts, generation, &conditions))
+}
+
+/// The conditions with this one in its place; its time changes with its status only.
+fn with(
+    budget: &PodDisruptionBudget,
+    status: &str,
+    reason: &str,
+    message: &str,
+    generation: i64,
+    now: Timestamp,
+) -> Vec<MetaCondition> {
+    let mut all = budget.status.conditions.to_vec();
+    let before = all.iter().find(|c| &*c.type_ == DISRUPTION_ALLOWED);
+    let since = before.filter(|c| &*c.status == status).and_then(|c| c.last_transition_time);
+    let new = MetaCondition {
+        type_: DISRUPTION_ALLOWED.into(),
+        status: status.into(),
+        observed_generation: generation,
+        last_transition_time: Some(since.unwrap_or_else(|| wire::whole_second(now))),
+        reason: reason.into(),
+        message: message.into(),
+    };
+    match all.iter_mut().find(|c| c.type_ == new.type_) {
+        Some(place) => *place = new,
+        None => all.push(new),
+    }
+    all
+}
+
+fn update(
+    budget: &PodDisruptionBudget,
+    counts: &Counts,
+    generation: i64,
+    conditions: &[MetaCondition],
+) -> Action {
+    let status = Status {
+        observed_generation: generation,
+        disrupted_pods: &counts.disrupted_pods,
+        disruptions_allowed: counts.disruptions_allowed,
+        current_healthy: counts.current_healthy,
+        desired_healthy: counts.desired_healthy,
+        expected_pods: counts.expected_pods,
+        conditions: conditions.iter().map(Condition).collect(),
+    };
+    let body = wire::status_body(budget, &budget.meta.annotations, &status);
+    Action::Update(Update::status(wire::target(budget), body))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    observed_generation: i64,
+    #[serde(serialize_with = "times", skip_serializing_if = "Map::is_empty")]
+    disrupted_pods: &'a Map<Timestamp>,
+    disruptions_allowed: i32,
+    current_healthy: i32,
+    desired_healthy: i32,
+    expected_pods: i32,
+    conditions: Vec<Condition<'a>>,
+}
+
+struct Condition<'a>(&'a MetaCondition);
+
+impl Serialize for Condition<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fields<'a> {
+            #[serde(rename = "type")]
+            type_: &'a str,
+            status: &'a str,
+            observed_generation: i64,
+            #[serde(serialize_with = "wire::time")]
+            last_transition_time: Option<Timestamp>,
+            reason: &'a str,
+            message: &'a str,
+        }
+        let MetaCondition {
+            type_,
+            status,
+            observed_generation,
+            last_transition_time,
+            reason,
+            message,
+        } = self.0;
+        Fields {
+            type_,
+            status,
+            observed_generation: *observed_generation,
+            last_transition_time: *last_transition_time,
+            reason,
+            message,
+        }
+        .serialize(serializer)
+    }
+}
+
+fn times<S: Serializer>(times: &Map<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer
+        .collect_map(times.iter().map(|(name, time)| (name, wire::whole_second(*time).to_string())))
+}

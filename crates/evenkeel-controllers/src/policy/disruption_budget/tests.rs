@@ -1,0 +1,193 @@
+//! Tables and properties of what a budget allows.
+
+use super::{
+    owners::Wanted,
+    plan::{DELETION_TIMEOUT, Expected, Seen, expected, plan},
+};
+use crate::fixtures::{T0, at, label, meta, object, pod};
+use evenkeel_api::{
+    Meta,
+    time::{Timestamp, seconds},
+    views::{Pod, PodDisruptionBudget},
+};
+use evenkeel_runtime::plan::{Action, Plan, lint};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+fn budget(spec: &Value, status: &Value) -> PodDisruptionBudget {
+    let mut spec = spec.clone();
+    spec["selector"] = json!({"matchLabels": {"app": "web"}});
+    let body = json!({"metadata": {}, "spec": spec, "status": status});
+    PodDisruptionBudget { meta: meta("budget"), ..object(&body) }
+}
+
+fn wanted(replicas: &[i32]) -> Wanted {
+    Ok(replicas.iter().enumerate().map(|(at, n)| (at.to_string().into(), *n)).collect())
+}
+
+/// So many pods of an owner, ready or not.
+fn pods(ready: usize, unready: usize) -> Vec<Arc<Pod>> {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o", "controller": true}]);
+    let owners = object::<Pod>(&json!({"metadata": {"ownerReferences": owner}})).meta.owners;
+    let one = |n: usize| {
+        let pod = pod(&format!("p{n:02}"), (n < ready).then_some(T0));
+        Arc::new(Pod { meta: Meta { owners: owners.clone(), ..pod.meta.clone() }, ..pod })
+    };
+    (0..ready + unready).map(one).collect()
+}
+
+fn seen(spec: &Value, status: &Value, pods: Vec<Arc<Pod>>, owners: Option<Wanted>) -> Seen {
+    Seen { budget: Arc::new(budget(spec, status)), pods, wanted: owners }
+}
+
+#[test]
+fn what_is_expected() {
+    let count = |spec: Value, there: usize, owners: Option<&[i32]>| {
+        let seen = seen(&spec, &json!({}), pods(there, 0), owners.map(wanted));
+        expected(&seen).map(|Expected { pods, healthy }| (pods, healthy))
+    };
+    assert_eq!(count(json!({"minAvailable": 3}), 4, None), Ok((4, 3)));
+    assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[5])), Ok((5, 3)), "rounded up");
+    assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[2, 3])), Ok((5, 3)), "owners' sum");
+    assert_eq!(count(json!({"maxUnavailable": 1}), 1, Some(&[5])), Ok((5, 4)));
+    assert_eq!(count(json!({"maxUnavailable": "30%"}), 1, Some(&[5])), Ok((5, 3)), "2 may go");
+    assert_eq!(count(json!({"maxUnavailable": 9}), 1, Some(&[5])), Ok((5, 0)));
+    assert_eq!(count(json!({}), 3, None), Ok((0, 0)));
+    assert!(count(json!({"minAvailable": "half"}), 1, Some(&[5])).is_err());
+}
+
+/// The status that is written, and the reasons of events.
+fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
+    assert!(lint(plan).is_empty(), "{plan:?}");
+    let status = plan.actions.iter().find_map(|action| match action {
+        Action::Update(update) => {
+            assert_eq!(update.subresource, "status");
+            let body: Value = serde_json::from_slice(&update.body).expect("JSON");
+            Some(body["status"].clone())
+        }
+        _ => None,
+    });
+    let reasons = plan.actions.iter().filter_map(|action| match action {
+        Action::Event(note) => Some(note.reason),
+        _ => None,
+    });
+    (status, reasons.collect())
+}
+
+fn now_allowed(spec: &Value, status: &Value, pods: Vec<Arc<Pod>>, owners: Option<Wanted>) -> Value {
+    let plan = plan(&seen(spec, status, pods, owners), at(1));
+    written(&plan).0.expect("it is written")
+}
+
+#[test]
+fn what_may_be_disrupted() {
+    let spec = json!({"minAvailable": 2});
+    let status = now_allowed(&spec, &json!({}), pods(3, 1), None);
+    assert_eq!(status["disruptionsAllowed"], 1);
+    assert_eq!((&status["currentHealthy"], &status["expectedPods"]), (&json!(3), &json!(4)));
+    assert_eq!(status["conditions"][0]["reason"], "SufficientPods");
+    assert_eq!(status["conditions"][0]["status"], "True");
+    assert_eq!(status["observedGeneration"], 1);
+    let few = now_allowed(&spec, &json!({}), pods(1, 3), None);
+    assert_eq!(few["disruptionsAllowed"], 0);
+    assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
+    // Where no pods are expected, none may be disrupted, whatever there is.
+    let scaled =
+        now_allowed(&json!({"maxUnavailable": 1}), &json!({}), pods(2, 0), Some(wanted(&[0])));
+    assert_eq!(scaled["disruptionsAllowed"], 0);
+}
+
+#[test]
+fn evicted_pods_do_not_count_until_they_are_given_up() {
+    let spec = json!({"minAvailable": 1});
+    let status = json!({"disruptedPods": {"p00": seconds(T0), "gone": seconds(T0)}});
+    let early = plan(&seen(&spec, &status, pods(3, 0), None), at(30));
+    let (counts, events) = written(&early);
+    let counts = counts.expect("written");
+    assert_eq!(counts["currentHealthy"], 2);
+    assert_eq!(counts["disruptedPods"], json!({"p00": seconds(T0)}), "who is gone is forgotten");
+    assert!(events.is_empty());
+    assert_eq!(early.requeue, Some(Duration::from_secs(90)));
+    // In the very second it counts as healthy and is kept; after that it is given up.
+    let (edge, _) = written(&plan(&seen(&spec, &status, pods(3, 0), None), at(120)));
+    assert_eq!(edge.expect("written")["currentHealthy"], 3);
+    let late = plan(&seen(&spec, &status, pods(3, 0), None), at(121));
+    let (counts, events) = written(&late);
+    let counts = counts.expect("written");
+    assert_eq!((&counts["currentHealthy"], &counts["disruptedPods"]), (&json!(3), &Value::Null));
+    assert_eq!(events, ["NotDeleted"]);
+    assert_eq!(late.requeue, None);
+}
+
+#[test]
+fn what_cannot_be_counted_lets_nobody_go() {
+    let spec = json!({"maxUnavailable": 1});
+    let why = "jobs.batch does not implement the scale subresource";
+    let owners = || Some(Err(why.to_owned()));
+    let status = json!({"disruptionsAllowed": 1, "expectedPods": 3, "observedGeneration": 1});
+    let plan_now = plan(&seen(&spec, &status, pods(1, 0), owners()), T0);
+    let (written_status, events) = written(&plan_now);
+    let failed = written_status.expect("written");
+    assert_eq!((&failed["disruptionsAllowed"], &failed["expectedPods"]), (&json!(0), &json!(3)));
+    assert_eq!(failed["conditions"][0]["reason"], "SyncFailed");
+    assert_eq!(failed["conditions"][0]["message"], why);
+    assert_eq!(events, ["CalculateExpectedPodCountFailed"]);
+    // Once is enough.
+    let again = plan(&seen(&spec, &failed, pods(1, 0), owners()), at(60));
+    assert_eq!(written(&again).0, None);
+}
+
+#[test]
+fn who_has_no_owner_is_told_of_where_owners_count() {
+    let lone = || vec![Arc::new(pod("lone", Some(T0)))];
+    let told =
+        |spec: Value, owners| written(&plan(&seen(&spec, &json!({}), lone(), owners), T0)).1.len();
+    assert_eq!(told(json!({"maxUnavailable": 1}), Some(wanted(&[]))), 1);
+    assert_eq!(told(json!({"minAvailable": "10%"}), Some(wanted(&[]))), 1);
+    assert_eq!(told(json!({"minAvailable": 1}), None), 0);
+    let none = plan(&seen(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
+    assert_eq!(written(&none).1, ["NoPods"]);
+}
+
+#[test]
+fn a_selector_of_another_label_is_shown_as_go_shows_it() {
+    let lone = vec![Arc::new(Pod {
+        meta: Meta { labels: label("app", "web"), ..meta("lone") },
+        ..Pod::default()
+    })];
+    let plan =
+        plan(&seen(&json!({"maxUnavailable": "30%"}), &json!({}), lone, Some(wanted(&[]))), T0);
+    let Action::Event(note) = &plan.actions[0] else { panic!("{plan:?}") };
+    assert!(note.message.contains("(selector: &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},})"), "{}", note.message);
+}
+
+/// The budget after what was planned was written.
+fn after(seen: &Seen, now: Timestamp) -> Seen {
+    let status = written(&plan(seen, now)).0;
+    let mut budget = (*seen.budget).clone();
+    if let Some(status) = status {
+        budget.status = object::<PodDisruptionBudget>(&json!({"status": status})).status;
+    }
+    Seen { budget: Arc::new(budget), pods: seen.pods.clone(), wanted: seen.wanted.clone() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn once_written_it_is_so(least in 0i32..6, share in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, by_share: bool, passed in 0i64..200) {
+        let spec = if by_share { json!({"minAvailable": format!("{share}%")}) } else { json!({"minAvailable": least}) };
+        let names: serde_json::Map<String, Value> = (0..evicted).map(|n| (format!("p{n:02}"), seconds(T0).into())).collect();
+        let owners = by_share.then(|| wanted(&[i32::try_from(ready + unready).unwrap()]));
+        let first = seen(&spec, &json!({"disruptedPods": names}), pods(ready, unready), owners);
+        let second = after(&first, at(passed));
+        prop_assert_eq!(written(&plan(&second, at(passed))).0, None);
+        let status = &second.budget.status;
+        prop_assert!(status.disruptions_allowed >= 0);
+        prop_assert!(status.current_healthy - status.disruptions_allowed >= status.desired_healthy.min(status.current_healthy));
+        prop_assert!(status.current_healthy <= i32::try_from(ready).unwrap());
+        let waits = Duration::try_from(DELETION_TIMEOUT).unwrap();
+        prop_assert!(plan(&second, at(passed)).requeue.is_none_or(|left| left <= waits));
+    }
+}
