@@ -38,6 +38,15 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError>
     Ok(api.store.settle().await?)
 }
 
+/// Makes the APIService of an API that another part of the process serves.
+pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
+    let now = seconds(api.clock.now());
+    if let Some(services) = api.table.get("apiregistration.k8s.io/v1", "apiservices") {
+        put(api, &services, service, &now)?;
+    }
+    Ok(api.store.settle().await?)
+}
+
 fn put(
     api: &Arc<Api>,
     resource: &Arc<ResourceType>,

@@ -3,6 +3,7 @@
 mod api;
 mod auth;
 mod bootstrap;
+mod computed;
 mod custom;
 mod decode;
 mod discovery;
@@ -24,6 +25,7 @@ mod verbs;
 
 pub use api::Clock;
 pub use auth::User;
+pub use computed::{ComputedApi, ComputedResource, Source};
 pub use serve::{Body, BuildError, Builder, ServeError, Server, Service, UncheckedError};
 pub use status::StatusError;
 pub use store::OpenError;

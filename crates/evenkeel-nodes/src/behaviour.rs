@@ -1,6 +1,6 @@
 //! How a pod's simulated containers behave: annotations under `sim.evenkeel.dev/`, laid over the node's defaults.
 
-use evenkeel_api::StrMap;
+use evenkeel_api::{StrMap, quantity::Quantity};
 use std::time::Duration;
 
 use crate::Delays;
@@ -17,7 +17,10 @@ const READY_DELAY: &str = "ready-delay";
 const READINESS: &str = "readiness";
 const TERMINATION_TIME: &str = "termination-time";
 const IMAGE_PULL: &str = "image-pull";
-const KEYS: [&str; 9] = [
+pub(crate) const CPU: &str = "cpu";
+pub(crate) const CPU_LOAD: &str = "cpu-load";
+pub(crate) const MEMORY: &str = "memory";
+const KEYS: [&str; 12] = [
     RUN_TIME,
     EXIT_CODE,
     CRASH_AFTER,
@@ -27,6 +30,9 @@ const KEYS: [&str; 9] = [
     READINESS,
     TERMINATION_TIME,
     IMAGE_PULL,
+    CPU,
+    CPU_LOAD,
+    MEMORY,
 ];
 
 /// What one container does.
@@ -145,9 +151,22 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
         READINESS => script.ready = one_of(value, "always", "never")?,
         TERMINATION_TIME => script.termination_time = duration(value)?,
         IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
+        // What it uses is no part of what it does: see `amount`.
+        CPU | CPU_LOAD | MEMORY => drop(quantity(value)?),
         _ => return Err("belongs to an unknown annotation"),
     }
     Ok(())
+}
+
+/// How much an annotation says that a container uses; `None` where it does not say, or makes no sense.
+pub(crate) fn amount(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
+    let (_, value) = simulated(annotations).find(|(own, _)| *own == key)?;
+    quantity(value_for(value, name)?).ok()
+}
+
+fn quantity(value: &str) -> Result<Quantity, &'static str> {
+    let amount = Quantity::parse(value).ok().filter(|amount| amount.sign() >= 0);
+    amount.ok_or("is not an amount such as 250m, 2 or 64Mi")
 }
 
 fn exit_code(value: &str) -> Result<i32, &'static str> {

@@ -24,10 +24,17 @@
 //! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether it becomes ready at all |
 //! | `sim.evenkeel.dev/termination-time` | duration | from the signal to its end; cut short by the grace period (exit code 137) |
 //! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether its image can be pulled |
+//! | `sim.evenkeel.dev/cpu` | quantity | it uses so much of the CPU (half of what it requests) |
+//! | `sim.evenkeel.dev/cpu-load` | quantity | the container's part of so much, which all running pods of its owner share evenly |
+//! | `sim.evenkeel.dev/memory` | quantity | it uses so much memory (half of what it requests) |
 //!
 //! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may also be given container by container, with or without
 //! one for the rest: `web=5s,log=1s` or `5s,log=1s`. A value that cannot be understood is ignored and told in an
 //! event `InvalidSimulation` on the pod.
+//!
+//! # What nodes and pods use
+//!
+//! [`Usage`] makes the objects of `metrics.k8s.io`, for whoever serves that API.
 
 mod addresses;
 mod admission;
@@ -38,7 +45,9 @@ mod node;
 mod options;
 mod pod;
 mod run;
+mod usage;
 
 pub use behaviour::PREFIX;
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
+pub use usage::Usage;

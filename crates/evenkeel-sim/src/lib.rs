@@ -17,6 +17,7 @@
 
 pub mod explore;
 mod faults;
+mod metrics;
 mod parts;
 mod pods;
 mod record;

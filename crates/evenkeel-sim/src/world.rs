@@ -3,11 +3,13 @@
 use crate::{
     Cloud, Faults, Log, Part, PodWatch,
     faults::Armed,
+    metrics,
     parts::Life,
     requests::Requests,
     wire::{Call, Exchange, Wire},
 };
 use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_apiserver::Server;
 use evenkeel_nodes::{Delays, NodesOptions};
 use evenkeel_runtime::{client::Client, clock::Clock};
 use std::{
@@ -91,13 +93,14 @@ pub struct World {
     crashed: u64,
     requests: Requests,
     observer: Life,
+    server: Server,
 }
 
 impl World {
     async fn new(options: Options) -> Self {
         let clock = Clock::seeded(START, options.seed);
         let of_server = clock.clone();
-        let server = evenkeel_apiserver::Server::builder()
+        let server = Server::builder()
             .clock(evenkeel_apiserver::Clock::new(move || of_server.now()))
             .seed(options.seed)
             .build()
@@ -124,6 +127,7 @@ impl World {
             calls,
             crashed: 0,
             options,
+            server,
         };
         for part in world.options.parts.clone() {
             world.start(part);
@@ -159,6 +163,11 @@ impl World {
     /// Counts the pods of a namespace that have this label, from now on, at every change.
     pub async fn watch_pods(&self, namespace: &str, label: (&str, &str)) -> PodWatch {
         PodWatch::start(&self.observer.caches, namespace, label).await
+    }
+
+    /// From now on the server tells what nodes and pods use.
+    pub async fn serve_metrics(&self) {
+        metrics::serve(&self.server, &self.observer.caches, self.clock()).await;
     }
 
     /// Starts a part that does not run.

@@ -7,7 +7,7 @@ use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     options::Options,
 };
-use evenkeel_nodes::{NodeOptions, NodesOptions};
+use evenkeel_nodes::{NodeOptions, NodesOptions, Usage};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
@@ -66,6 +66,7 @@ pub struct Plane {
     caches: Caches,
     introspection: Introspection,
     registry: Registry,
+    usage: Option<Usage>,
     /// In the order of their start; stopped in reverse.
     parts: Vec<Tasks>,
 }
@@ -92,7 +93,9 @@ impl Plane {
         let caches = Caches::new(client("evenkeel-caches"), clock.clone(), &registry);
         let (reflectors, nodes, scheduler, controllers) =
             (Tasks::new(), Tasks::new(), Tasks::new(), Tasks::new());
+        let mut usage = None;
         if !options.nodes.nodes.is_empty() {
+            usage = Some(Usage::new(&caches, clock.clone()));
             let stop = nodes.token();
             let run = evenkeel_nodes::run(
                 client("kubelet"),
@@ -148,7 +151,7 @@ impl Plane {
         }
         caches.start(&reflectors);
         let parts = vec![reflectors, nodes, scheduler, controllers];
-        Ok(Self { caches, introspection, registry, parts })
+        Ok(Self { caches, introspection, registry, usage, parts })
     }
 
     /// What the parts read.
@@ -159,6 +162,11 @@ impl Plane {
     /// What the controllers see, would do and wait for.
     pub fn introspection(&self) -> &Introspection {
         &self.introspection
+    }
+
+    /// What the nodes and their pods use; none without nodes.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
     }
 
     /// The parts' metrics.

@@ -194,6 +194,11 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         None
     }
 
+    /// Who makes the objects, where they are not stored.
+    fn computed(&self) -> Option<&dyn crate::computed::Source> {
+        None
+    }
+
     /// The write that [`prepare_create`](Self::prepare_create) or [`prepare_update`](Self::prepare_update) got ready did
     /// not happen (or was a dry run): what they took (addresses, ports) is given back.
     fn aborted(&self, _object: &Value, _old: Option<&Value>) {}

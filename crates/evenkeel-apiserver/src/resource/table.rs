@@ -78,6 +78,18 @@ impl Table {
         *held = Arc::new(rows);
     }
 
+    /// Adds resources of a group and version that is not there yet.
+    pub(crate) fn add(&self, resources: Vec<Arc<ResourceType>>) {
+        let mut held = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut rows = Rows::clone(&held);
+        for resource in resources {
+            if rows.get(&resource.api_version, resource.plural()).is_none() {
+                rows.add(resource);
+            }
+        }
+        *held = Arc::new(rows);
+    }
+
     /// By apiVersion (`v1`, `apps/v1`) and plural name.
     pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<Arc<ResourceType>> {
         self.rows().get(api_version, resource).cloned()
@@ -120,6 +132,22 @@ struct SubKind {
 
 fn verbs(names: &[Box<str>]) -> Verbs {
     names.iter().filter_map(|n| Verb::ALL.into_iter().find(|v| v.as_str() == &**n)).collect()
+}
+
+impl ResourceType {
+    /// A resource from a row as the data have it, with rules of its own.
+    pub(crate) fn described(
+        row: serde_json::Value,
+        hooks: Arc<dyn kinds::KindHooks>,
+    ) -> Option<Self> {
+        match serde_json::from_value::<Row>(row) {
+            Ok(row) => Some(Self { hooks, ..row.into_type() }),
+            Err(error) => {
+                tracing::error!(%error, "a row of the resource table cannot be read");
+                None
+            }
+        }
+    }
 }
 
 impl Row {

@@ -20,6 +20,7 @@ pub use unchecked::UncheckedError;
 use crate::api::{Api, Clock};
 use crate::auth::{Accounts, Authenticator, Rules, User};
 use crate::bootstrap;
+use crate::computed::{self, ComputedApi};
 use crate::custom;
 use crate::custom::keeper::{self, Served};
 use crate::metrics::Metrics;
@@ -178,6 +179,16 @@ impl Server {
     /// The same for another user.
     pub fn service_as(&self, user: User) -> Service {
         Service::new(self.api.clone(), Some(Arc::new(user)))
+    }
+
+    /// Serves one more API from now on: what is in it is made by its source when somebody asks.
+    ///
+    /// # Errors
+    /// When the APIService that tells of it cannot be written.
+    pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
+        self.api.table.add(computed::rows(api));
+        let now = crate::api::seconds(self.api.clock.now());
+        Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
     }
 
     /// A kubeconfig for the administrator of a server at `url`.

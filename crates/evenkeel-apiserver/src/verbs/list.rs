@@ -224,7 +224,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
 }
 
 /// Answers a list of stored objects.
-pub(super) fn respond(
+pub(crate) fn respond(
     ask: &Ask<'_>,
     format: &Format,
     entries: Vec<Arc<Entry>>,

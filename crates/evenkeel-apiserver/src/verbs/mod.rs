@@ -6,7 +6,7 @@ pub(crate) mod current;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
-mod list;
+pub(crate) mod list;
 mod meta;
 mod namespace;
 mod patch;
@@ -23,6 +23,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
+use crate::computed;
 use crate::output::{Format, Purpose};
 use crate::pipeline::{Ask, answer};
 use crate::resource::Verb;
@@ -62,6 +63,12 @@ where
     if !verbs.has(verb) || !collection_post || !in_namespace {
         return Err(StatusError::method_not_allowed());
     }
+    if let Some(source) = target.resource.hooks.computed() {
+        return match verb {
+            Verb::List => computed::list(&ask, source),
+            _ => computed::get(&ask, source),
+        };
+    }
     match verb {
         Verb::Get if target.subresource.is_empty() => get::serve(&ask).await,
         Verb::List => list::serve(&ask).await,
@@ -86,7 +93,7 @@ where
 }
 
 /// Answers an object that is not stored as such: of another kind, another version, or never written.
-fn answer_value(
+pub(crate) fn answer_value(
     ask: &Ask<'_>,
     code: StatusCode,
     object: &Value,

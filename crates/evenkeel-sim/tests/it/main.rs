@@ -1,5 +1,7 @@
 //! The control plane in virtual time, with and without faults.
 
+mod autoscaling;
+mod budgets;
 mod cloud;
 mod deletion;
 mod fixtures;

@@ -9,7 +9,7 @@ mod tell;
 
 use anyhow::{Context, Result, bail};
 use evenkeel::{
-    explain,
+    explain, metrics_api,
     plane::{Plane, PlaneOptions},
 };
 use evenkeel_cloud::ip_pool::{Config, IpPool};
@@ -82,6 +82,7 @@ async fn embedded(
 
     let kube = kube::Client::new(server.service(), "default");
     let plane = Plane::start(&kube, &clock, plane_options(args)?.with_ca(server.ca_pem()))?;
+    metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
     let control = control::start(
         &explain::socket_beside(&path),
         &url,

@@ -319,6 +319,8 @@ fn group(resource: &str) -> &'static str {
             "/apis/apps/v1"
         }
         "cronjobs" | "jobs" => "/apis/batch/v1",
+        "horizontalpodautoscalers" => "/apis/autoscaling/v2",
+        "poddisruptionbudgets" => "/apis/policy/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "widgets" => "/apis/e2e.evenkeel.dev/v1",
         _ => "/api/v1",

@@ -4,7 +4,10 @@ use crate::{
     cloud,
     cluster::{Cluster, Inside, Pace},
 };
-use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel::{
+    metrics_api,
+    plane::{Plane, PlaneOptions},
+};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{client::Client, clock::Clock};
 use futures::future::LocalBoxFuture;
@@ -29,6 +32,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     options.cloud = Some(cloud.clone());
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
+    metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
     let inside =
         Inside { introspection: plane.introspection().clone(), registry: plane.registry().clone() };
@@ -36,6 +40,12 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
         Cluster::new(client, clock, PACE).with_cloud(cloud).embedded(server.clone(), inside);
     case(&cluster).await;
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
+}
+
+/// Not among the cases: only the embedded server has nodes that tell what they use.
+#[tokio::test(start_paused = true)]
+async fn load_is_met() {
+    run(|cluster| Box::pin(crate::autoscaler::load_is_met(cluster))).await;
 }
 
 /// Not among the cases: on a server that is shared, it would be in the way of others.

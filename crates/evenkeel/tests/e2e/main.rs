@@ -4,6 +4,8 @@
 //! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`;
 //! `EVENKEEL_E2E_ONLY=PART,…` runs only the cases with such a part in their names.
 
+mod autoscaler;
+mod budgets;
 mod cloud;
 mod cloud_manager;
 mod cluster;
@@ -61,6 +63,15 @@ macro_rules! cases {
 }
 
 cases! {
+    autoscaler: [
+        keeps_within_bounds,
+        tells_what_it_lacks,
+    ];
+    budgets: [
+        are_spent_by_evictions,
+        count_what_owners_want,
+        let_unhealthy_pods_go_by_policy,
+    ];
     cloud: [
         a_load_balancer_gets_an_address_and_gives_it_back,
         an_exhausted_pool_says_so_and_serves_who_waits,

@@ -1,6 +1,7 @@
 //! One row of a Table for each kind: what kubectl get shows.
 
 mod core;
+mod metrics;
 mod objects;
 mod pod;
 mod workloads;
@@ -15,6 +16,7 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
     match group {
         "" => core::of(kind),
         "apps" | "batch" | "autoscaling" => workloads::of(kind),
+        "metrics.k8s.io" => metrics::of(kind),
         "events.k8s.io" => core::of("Event"),
         _ => objects::of(group, kind),
     }

@@ -1,0 +1,143 @@
+//! APIs whose objects are not stored but made when somebody asks, by another part of the process: this server's
+//! aggregation layer. Discovery, authorization, selectors and the forms of answers are the server's own.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::api::key;
+use crate::kinds::KindHooks;
+use crate::output::{ListMeta, Purpose};
+use crate::pipeline::Ask;
+use crate::resource::ResourceType;
+use crate::selector::Selectors;
+use crate::serve::Body;
+use crate::status::StatusError;
+use crate::store::{Change, Encoded, Entry, Facets};
+use crate::verbs::{answer_value, list};
+
+/// Makes the objects of an API.
+pub trait Source: Send + Sync + 'static {
+    /// All objects of a resource in a namespace (in all, where that is empty), with their metadata.
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
+
+    /// One of them.
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let named = |object: &Value| object["metadata"]["name"] == name;
+        self.list(resource, namespace).into_iter().find(named)
+    }
+}
+
+/// An API to be served beside the server's own.
+pub struct ComputedApi {
+    /// Its group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its resources.
+    pub resources: &'static [ComputedResource],
+    /// Who makes its objects.
+    pub source: Arc<dyn Source>,
+}
+
+/// A resource that can be read, one by one and in lists.
+#[derive(Debug, Clone, Copy)]
+pub struct ComputedResource {
+    /// Plural name.
+    pub plural: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Titles of the columns that kubectl shows.
+    pub columns: &'static [&'static str],
+}
+
+/// The rules of such a resource: none but where its objects come from.
+struct Hooks(Arc<dyn Source>);
+
+impl KindHooks for Hooks {
+    fn computed(&self) -> Option<&dyn Source> {
+        Some(&*self.0)
+    }
+}
+
+/// The rows of the resource table for an API.
+pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
+    let row = |resource: &ComputedResource| {
+        let column = |title: &&str| match *title {
+            "Name" => json!(["Name", "string", "name", 0]),
+            title => json!([title, "string", "", 0]),
+        };
+        let columns: Vec<Value> = resource.columns.iter().map(column).collect();
+        let row = json!({
+            "group": api.group, "version": api.version, "resource": resource.plural,
+            "kind": resource.kind, "singular": "", "shortNames": [], "categories": [],
+            "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+            "verbs": ["get", "list"], "subresources": [], "columns": columns,
+        });
+        ResourceType::described(row, Arc::new(Hooks(api.source.clone())))
+    };
+    api.resources.iter().filter_map(row).map(Arc::new).collect()
+}
+
+/// The APIService that tells of an API served in this process.
+pub(crate) fn service(api: &ComputedApi, now: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("{}.{}", api.version, api.group),
+            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+        },
+        "spec": {
+            "group": api.group, "version": api.version,
+            "groupPriorityMinimum": 100, "versionPriority": 100,
+        },
+        "status": {"conditions": [{
+            "type": "Available", "status": "True", "reason": "Local",
+            "message": "Local APIServices are always available", "lastTransitionTime": now,
+        }]},
+    })
+}
+
+/// The object as an answer has it.
+fn whole(resource: &ResourceType, mut object: Value) -> Value {
+    object["apiVersion"] = Value::from(&*resource.api_version);
+    object["kind"] = Value::from(resource.kind());
+    object
+}
+
+/// Serves GET of one object.
+pub(crate) fn get(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>, StatusError> {
+    let (resource, target) = (ask.resource(), &ask.target);
+    let found = source.get(resource.plural(), target.namespace, target.name);
+    let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
+    answer_value(ask, StatusCode::OK, &whole(resource, object))
+}
+
+/// Serves GET of a collection, all of it at once.
+pub(crate) fn list(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>, StatusError> {
+    let resource = ask.resource();
+    let format = ask.format(Purpose::List)?;
+    let (labels, fields) = (ask.query.get("labelSelector"), ask.query.get("fieldSelector"));
+    let selectors = Selectors::parse(resource, labels, fields)?;
+    let revision = ask.api.store.revision();
+    let mut entries: Vec<Arc<Entry>> = source
+        .list(resource.plural(), ask.target.namespace)
+        .into_iter()
+        .map(|object| entry(resource, object, revision))
+        .filter(|entry| selectors.matches(entry))
+        .collect();
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    let meta = ListMeta { resource_version: revision, ..ListMeta::default() };
+    list::respond(ask, &format, entries, &meta)
+}
+
+/// The object as if it were stored, so that it is selected and shown as such.
+fn entry(resource: &ResourceType, object: Value, revision: u64) -> Arc<Entry> {
+    let object = whole(resource, object);
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = key(resource, text("namespace"), text("name"));
+    let encoded = Encoded::new(&object, Facets::new(&object, |_| {}));
+    Arc::new(encoded.into_entry(key.into(), revision, Change::Added))
+}

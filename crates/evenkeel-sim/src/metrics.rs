@@ -1,0 +1,30 @@
+//! What the simulated nodes tell of what they use, as their server has it.
+
+use evenkeel_apiserver::{ComputedApi, ComputedResource, Server, Source};
+use evenkeel_nodes::Usage;
+use evenkeel_runtime::{cache::Caches, clock::Clock};
+use serde_json::Value;
+use std::sync::Arc;
+
+const RESOURCES: &[ComputedResource] =
+    &[ComputedResource { plural: "pods", kind: "PodMetrics", namespaced: true, columns: &[] }];
+
+/// Serves what the pods in `caches` use.
+pub(crate) async fn serve(server: &Server, caches: &Caches, clock: &Clock) {
+    let usage = Usage::new(caches, clock.clone());
+    let api = ComputedApi {
+        group: "metrics.k8s.io",
+        version: "v1beta1",
+        resources: RESOURCES,
+        source: Arc::new(Pods(usage)),
+    };
+    server.aggregate(&api).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+struct Pods(Usage);
+
+impl Source for Pods {
+    fn list(&self, _: &str, namespace: &str) -> Vec<Value> {
+        self.0.of_pods(namespace)
+    }
+}

@@ -1,0 +1,64 @@
+//! No budget is overspent, and each is whole again in the end, while something goes wrong.
+
+use crate::fixtures::{DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, ready, uid, web_pods};
+use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use http::Method;
+use serde_json::{Value, json};
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+async fn status(world: &World) -> Value {
+    let budget = world.get(&format!("{BUDGETS}/web")).await.expect("it is there");
+    budget["status"].clone()
+}
+
+/// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
+async fn drained(world: &mut World, faults: Faults) {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.create(DEPLOYMENTS, &deployment(3, "a")).await;
+    ready(world, &pods, 3).await;
+    let first: Vec<Value> = world.list(PODS).await;
+    world.arm(faults);
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let spec = json!({"minAvailable": "60%", "selector": selector});
+    world.create(BUDGETS, &json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    pods.reset();
+    let is_first = |pod: &Value| first.iter().any(|old| uid(old) == uid(pod));
+    for _ in 0..600 {
+        let left: Vec<Value> = world.list(PODS).await.into_iter().filter(is_first).collect();
+        if left.is_empty() {
+            break;
+        }
+        for pod in left {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let eviction = json!({"metadata": {"name": name}});
+            // A refusal is what is to be expected.
+            let path = format!("{PODS}/{name}/eviction");
+            let _ = world.send(Method::POST, &path, "application/json", &eviction).await;
+        }
+        world.pass(SECOND).await;
+    }
+    let all = Count { active: 3, ready: 3 };
+    world.until("three other pods are ready", 10 * MINUTE, async |_| pods.now() == all).await;
+    assert!(!world.list(PODS).await.iter().any(is_first), "nobody left");
+    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    world.settle(3 * MINUTE).await;
+    let status = status(world).await;
+    assert_eq!(status["disruptionsAllowed"], 1, "{status:#}");
+    assert_eq!((&status["currentHealthy"], &status["desiredHealthy"]), (&json!(3), &json!(2)));
+    assert!(status["disruptedPods"].is_null(), "{status:#}");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+#[test]
+fn with_a_crash_after_each_write() {
+    let options = Options::default();
+    assert!(explore::each_write(&options, Part::Controllers, What::CrashAfter, &drained) > 6);
+}
+
+#[test]
+fn with_each_answer_lost() {
+    let options = Options::default();
+    assert!(explore::each_write(&options, Part::Controllers, What::LoseAnswer, &drained) > 6);
+}

@@ -1,0 +1,48 @@
+//! `metrics.k8s.io`, as simulated nodes tell it and the embedded server serves it.
+
+use crate::plane::Plane;
+use evenkeel_apiserver::{BuildError, ComputedApi, ComputedResource, Server, Source};
+use evenkeel_nodes::Usage;
+use serde_json::Value;
+use std::sync::Arc;
+
+const RESOURCES: &[ComputedResource] = &[
+    ComputedResource {
+        plural: "nodes",
+        kind: "NodeMetrics",
+        namespaced: false,
+        columns: &["Name", "cpu", "memory", "Window"],
+    },
+    ComputedResource {
+        plural: "pods",
+        kind: "PodMetrics",
+        namespaced: true,
+        columns: &["Name", "cpu", "memory", "Window"],
+    },
+];
+
+/// Serves what the plane's nodes and pods use, if it has nodes.
+///
+/// # Errors
+/// When the server cannot note that it has one more API.
+pub async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildError> {
+    let Some(usage) = plane.usage() else { return Ok(()) };
+    let api = ComputedApi {
+        group: "metrics.k8s.io",
+        version: "v1beta1",
+        resources: RESOURCES,
+        source: Arc::new(Metrics(usage.clone())),
+    };
+    server.aggregate(&api).await
+}
+
+struct Metrics(Usage);
+
+impl Source for Metrics {
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        match resource {
+            "nodes" => self.0.of_nodes(),
+            _ => self.0.of_pods(namespace),
+        }
+    }
+}
