@@ -152,7 +152,9 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
         TERMINATION_TIME => script.termination_time = duration(value)?,
         IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
         // What it uses is no part of what it does: see `amount`.
-        CPU | CPU_LOAD | MEMORY => drop(quantity(value)?),
+        CPU | CPU_LOAD | MEMORY => {
+            quantity(value)?;
+        }
         _ => return Err("belongs to an unknown annotation"),
     }
     Ok(())

@@ -102,7 +102,8 @@ pub(crate) async fn load_is_met(cluster: &Cluster) {
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}});
     let spec = json!({"minReplicas": 1, "maxReplicas": 8, "metrics": [cpu]});
     namespace.create("horizontalpodautoscalers", autoscaler("web", &target("web"), &spec)).await;
-    // Three CPUs of load at 60% of one each are five pods.
+    // Three CPUs of load at 60% of one each are five pods. What new pods use counts after a while.
+    cluster.sleep(Duration::from_secs(180)).await;
     until_replicas(&namespace, 5).await;
     let path = "horizontalpodautoscalers/web";
     let hpa = namespace
