@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.
 
+pub mod cidr;
 pub mod condition;
 pub mod cron;
 mod decode;

@@ -15,7 +15,6 @@ pub mod route;
 pub mod service;
 
 mod change;
-mod cidr;
 #[cfg(test)]
 mod fixtures;
 

@@ -197,6 +197,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         batch::job::DESCRIPTOR,
         core::legacy_token_cleaner::DESCRIPTOR,
         core::namespace::DESCRIPTOR,
+        core::node_ipam::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
         core::pod_gc::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,

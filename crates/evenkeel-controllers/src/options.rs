@@ -54,6 +54,10 @@ pub struct Options {
     pub legacy_token_cleaner: core::legacy_token_cleaner::Options,
     /// Of the namespace controller.
     pub namespace: core::namespace::Options,
+    /// Of the controller of nodes' ranges.
+    pub node_ipam: core::node_ipam::Options,
+    /// Of the controller of nodes' health.
+    pub node_lifecycle: core::node_lifecycle::Options,
     /// Of the collector of pods.
     pub pod_gc: core::pod_gc::Options,
     /// Of the replicaset controller.
@@ -85,6 +89,8 @@ impl Options {
             job: batch::job::Options::read(flags),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
             namespace: core::namespace::Options::read(flags),
+            node_ipam: core::node_ipam::Options::read(flags),
+            node_lifecycle: core::node_lifecycle::Options::read(flags),
             pod_gc: core::pod_gc::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),

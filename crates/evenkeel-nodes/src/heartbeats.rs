@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{NodeOptions, NodesOptions, node};
+use crate::{NodeOptions, NodesOptions, node, silence};
 
 /// All simulated kubelets, as far as their nodes go.
 pub(crate) struct Heartbeats {
@@ -60,15 +60,16 @@ impl Heartbeats {
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
-                heartbeats.seen(new);
+                heartbeats.seen(new, silence::brings_back(event).is_some());
             }
         });
         heartbeats
     }
 
-    /// Looks after a node at once that a controller thinks is not ready.
-    fn seen(&self, node: &Node) {
-        if let Some(n) = self.names.get(&node.meta.name).filter(|_| !is_ready(node)) {
+    /// Looks after a node at once that a controller thinks is not ready, and after one that is back.
+    fn seen(&self, node: &Node, is_back: bool) {
+        let Some(n) = self.names.get(&node.meta.name) else { return };
+        if is_back || !is_ready(node) && !silence::is_silent(node) {
             self.queue.add(*n, Priority::NORMAL);
         }
     }
@@ -111,6 +112,9 @@ impl Heartbeats {
 
     async fn beat(&self, n: usize) -> Result<(), ApiError> {
         let options = &self.options.nodes[n];
+        if silence::silences(&self.nodes, &options.name) {
+            return Ok(());
+        }
         let mut state = self.lock()[n].clone();
         let now = self.clock.now();
         match state.reported {

@@ -1,6 +1,9 @@
 //! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
 
-use evenkeel_api::{View, views::Pod};
+use evenkeel_api::{
+    View,
+    views::{Node, Pod},
+};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
@@ -26,6 +29,7 @@ use crate::{
         observe,
         plan::{Decision, plan},
     },
+    silence,
 };
 
 /// All simulated kubelets, as far as pods go.
@@ -36,6 +40,8 @@ pub(crate) struct Kubelets {
     options: NodesOptions,
     /// Which of `options.nodes` has this name.
     nodes: HashMap<Box<str>, usize>,
+    /// The nodes as the API server has them.
+    objects: Cache<Node>,
     pods: Cache<Pod>,
     by_node: Index<Pod>,
     queue: Queue<Key>,
@@ -60,6 +66,7 @@ impl Kubelets {
         recorder: Recorder,
         options: NodesOptions,
         pods: Cache<Pod>,
+        objects: &Cache<Node>,
         queue: Queue<Key>,
     ) -> Arc<Self> {
         let nodes = options
@@ -81,6 +88,7 @@ impl Kubelets {
             recorder,
             options,
             nodes,
+            objects: objects.clone(),
             pods,
             by_node,
             queue,
@@ -104,6 +112,15 @@ impl Kubelets {
             };
             if kubelets.nodes.contains_key(&pod.spec.node_name) {
                 kubelets.queue.add(key(pod), priority);
+            }
+        });
+        let kubelets = Arc::downgrade(self);
+        self.objects.subscribe(move |event| {
+            if let (Some(kubelets), Some(node)) = (kubelets.upgrade(), silence::brings_back(event))
+            {
+                for pod in kubelets.by_node.get(&node.meta.name) {
+                    kubelets.queue.add(key(&pod), Priority::NORMAL);
+                }
             }
         });
     }
@@ -134,6 +151,9 @@ impl Kubelets {
             return Ok(None);
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
+        if silence::silences(&self.objects, &pod.spec.node_name) {
+            return Ok(None);
+        }
         let host_ip = self.options.nodes[*node].ip;
         let mut facts =
             observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events);

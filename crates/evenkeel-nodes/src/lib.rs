@@ -35,6 +35,12 @@
 //! # What nodes and pods use
 //!
 //! [`Usage`] makes the objects of `metrics.k8s.io`, for whoever serves that API.
+//!
+//! # What nodes do
+//!
+//! A node with the annotation `sim.evenkeel.dev/silent: "true"` is as good as cut off: its lease is not renewed, its status
+//! not reported, and nothing is written of its pods, which run on unheard. Without the annotation it is back, and says how
+//! things stand.
 
 mod addresses;
 mod admission;
@@ -45,6 +51,7 @@ mod node;
 mod options;
 mod pod;
 mod run;
+mod silence;
 mod usage;
 
 pub use behaviour::PREFIX;

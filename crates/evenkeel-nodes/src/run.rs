@@ -29,7 +29,7 @@ pub async fn run(
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);
-    let kubelets = Kubelets::new(client, clock, recorder, options, pods, pod_queue.clone());
+    let kubelets = Kubelets::new(client, clock, recorder, options, pods, &nodes, pod_queue.clone());
     heartbeats.begin();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);

@@ -1,7 +1,7 @@
 //! Pools of addresses.
 
 use super::config::ConfigError;
-use crate::cidr::{Cidr, from_number, number};
+use evenkeel_api::cidr::{Cidr, from_number, number};
 use std::net::IpAddr;
 
 /// Addresses from the first to the last, both included, of one family.

@@ -8,10 +8,10 @@ mod plan;
 mod tests;
 
 use crate::{
-    CloudContext, CloudError, CloudProvider, Descriptor, Route, Routes, StartError, cidr::Cidr,
+    CloudContext, CloudError, CloudProvider, Descriptor, Route, Routes, StartError,
     context::Started,
 };
-use evenkeel_api::views::Node;
+use evenkeel_api::{cidr::Cidr, views::Node};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     controller::{Context, Error, Outcome},

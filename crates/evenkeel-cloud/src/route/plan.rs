@@ -1,7 +1,8 @@
 //! Which routes are missing, which are too many, and whether nodes can be reached.
 
-use crate::{Route, change::target, cidr::Cidr};
+use crate::{Route, change::target};
 use evenkeel_api::{
+    cidr::Cidr,
     time::{Timestamp, seconds},
     views::{Node, NodeAddress},
 };

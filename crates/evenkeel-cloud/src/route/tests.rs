@@ -3,10 +3,9 @@
 use super::{plan, ranges};
 use crate::{
     Route,
-    cidr::Cidr,
     fixtures::{apply, node, node_view},
 };
-use evenkeel_api::{time::Timestamp, views::Node};
+use evenkeel_api::{cidr::Cidr, time::Timestamp, views::Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc};

@@ -3,6 +3,7 @@
 pub mod garbage_collector;
 pub mod legacy_token_cleaner;
 pub mod namespace;
+pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod resource_quota;

@@ -7,6 +7,7 @@ mod deletion;
 mod fixtures;
 mod jobs;
 mod leaders;
+mod nodes;
 mod quotas;
 mod repeat;
 mod replicas;

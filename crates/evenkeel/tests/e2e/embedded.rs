@@ -3,6 +3,7 @@
 use crate::{
     cloud,
     cluster::{Cluster, Inside, Pace},
+    nodes,
 };
 use evenkeel::{
     metrics_api,
@@ -30,6 +31,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let cloud = cloud::provider();
     let mut options = PlaneOptions::all(3).with_ca(server.ca_pem());
     options.cloud = Some(cloud.clone());
+    options.nodes.nodes.extend(nodes::quiet());
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");

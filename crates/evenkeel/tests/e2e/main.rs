@@ -108,7 +108,11 @@ cases! {
         stored_objects_that_no_server_admits,
     ];
     namespaces: [have_an_account_and_the_root_ca, end_with_all_they_hold];
-    nodes: [taints_follow_conditions, that_are_tainted_or_lost_lose_their_pods];
+    nodes: [
+        taints_follow_conditions,
+        that_are_tainted_or_lost_lose_their_pods,
+        that_fall_silent_lose_their_pods_to_others,
+    ];
     quotas: [
         count_what_there_is,
         are_filled_and_told,

@@ -1,18 +1,21 @@
 //! Nodes' taints, and the pods of nodes that go.
 
 use crate::{
-    cluster::{Cluster, condition},
-    objects::pod,
+    cluster::{Cluster, condition, items, name},
+    deployment::told,
+    objects::{deployment, pod},
 };
+use evenkeel_nodes::NodeOptions;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
 const NODE: &str = "nodes/e2e-taints";
 
-/// Keys of the node's taints, in order.
-fn taints(node: &Value) -> Vec<&str> {
+/// Keys of the node's taints of this effect, in order.
+fn taints<'a>(node: &'a Value, effect: &str) -> Vec<&'a str> {
     let taints = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut keys: Vec<_> = taints.iter().filter_map(|taint| taint["key"].as_str()).collect();
+    let taints = taints.iter().filter(|taint| taint["effect"] == effect);
+    let mut keys: Vec<_> = taints.filter_map(|taint| taint["key"].as_str()).collect();
     keys.sort_unstable();
     keys
 }
@@ -57,16 +60,22 @@ pub(crate) async fn taints_follow_conditions(cluster: &Cluster) {
     ] {
         reports(cluster, conditions).await;
         let wanted: Vec<_> = std::iter::once(reserved).chain(wanted.iter().copied()).collect();
-        let node = cluster.until(NODE, |node| taints(node) == wanted).await;
-        let all = node["spec"]["taints"].as_array().expect("taints");
-        assert!(all.iter().all(|taint| taint["effect"] == "NoSchedule"), "{all:?}");
+        cluster.until(NODE, |node| taints(node, "NoSchedule") == wanted).await;
     }
     cluster.patch(NODE, json!({"spec": {"unschedulable": true}})).await;
     cluster
-        .until(NODE, |node| taints(node) == [reserved, "node.kubernetes.io/unschedulable"])
+        .until(NODE, |node| {
+            taints(node, "NoSchedule") == [reserved, "node.kubernetes.io/unschedulable"]
+        })
         .await;
     cluster.patch(NODE, json!({"spec": {"unschedulable": null}})).await;
-    cluster.until(NODE, |node| taints(node) == [reserved]).await;
+    cluster.until(NODE, |node| taints(node, "NoSchedule") == [reserved]).await;
+    // A label's old name follows the new one.
+    let label = json!({"metadata": {"labels": {"kubernetes.io/os": "linux"}}});
+    cluster.patch(NODE, label).await;
+    cluster
+        .until(NODE, |node| node["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux")
+        .await;
     cluster.delete(NODE, "Background").await;
 }
 
@@ -121,4 +130,81 @@ pub(crate) async fn that_are_tainted_or_lost_lose_their_pods(cluster: &Cluster) 
     cluster.sleep(Duration::from_secs(35)).await;
     assert_eq!(namespace.list("pods").await.len(), 3, "a node may come back");
     namespace.until_none("pods").await;
+}
+
+/// The nodes that fall silent; nothing else comes to them.
+pub(crate) fn quiet() -> Vec<NodeOptions> {
+    let mut nodes = NodeOptions::several(2, "quiet-", &["quiet"]);
+    for (number, node) in (200..).zip(&mut nodes) {
+        node.ip = Ipv4Addr::new(172, 18, 0, number);
+        node.labels.push((QUIET.into(), "yes".into()));
+        node.taints.push((QUIET.into(), String::new(), "NoSchedule".into()));
+    }
+    nodes
+}
+
+const QUIET: &str = "e2e.evenkeel.dev/quiet";
+
+pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster) {
+    let namespace = cluster.namespace("silent").await;
+    let leaves = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3});
+    let mut web = deployment("web", 2, "app:v1");
+    let template = &mut web["spec"]["template"]["spec"];
+    template["nodeSelector"] = json!({QUIET: "yes"});
+    template["tolerations"] = json!([
+        {"key": QUIET, "operator": "Exists", "effect": "NoSchedule"},
+        leaves("not-ready"),
+        leaves("unreachable"),
+    ]);
+    namespace.create("deployments", web).await;
+    namespace.until("deployments/web", |web| web["status"]["readyReplicas"] == 2).await;
+    let pods = namespace.list("pods").await;
+    let node = pods[0]["spec"]["nodeName"].as_str().expect("it is bound").to_owned();
+    let lost: Vec<&str> =
+        pods.iter().filter(|pod| pod["spec"]["nodeName"] == *node).map(name).collect();
+
+    let path = format!("nodes/{node}");
+    let silent =
+        |value: Value| json!({"metadata": {"annotations": {"sim.evenkeel.dev/silent": value}}});
+    cluster.patch(&path, silent(json!("true"))).await;
+    cluster.sleep(Duration::from_secs(30)).await;
+    let unknown =
+        cluster.until(&path, |node| condition(node, "Ready")["status"] == "Unknown").await;
+    for which in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+        let condition = condition(&unknown, which);
+        assert_eq!(condition["status"], "Unknown", "{unknown:#}");
+        assert_eq!(condition["reason"], "NodeStatusUnknown");
+        assert_eq!(condition["message"], "Kubelet stopped posting node status.");
+    }
+    let unreachable = "node.kubernetes.io/unreachable";
+    cluster.until(&path, |node| taints(node, "NoExecute") == [unreachable]).await;
+    cluster.until(&path, |node| taints(node, "NoSchedule") == [QUIET, unreachable]).await;
+    for pod in &lost {
+        let path = format!("pods/{pod}");
+        let goes = |pod: &Value| {
+            condition(pod, "Ready")["status"] == "False"
+                && is_marked(pod, "DeletionByTaintManager")
+                && pod["metadata"]["deletionTimestamp"].is_string()
+        };
+        namespace.until(&path, goes).await;
+        told(&namespace, pod, "NodeNotReady", "Node is not ready").await;
+        told(&namespace, pod, "TaintManagerEviction", "Marking for deletion Pod").await;
+    }
+    let elsewhere = |pods: &Value| {
+        let runs = |pod: &&Value| {
+            pod["spec"]["nodeName"] != *node && condition(pod, "Ready")["status"] == "True"
+        };
+        items(pods).iter().filter(runs).count() == 2
+    };
+    namespace.until("pods", elsewhere).await;
+
+    cluster.patch(&path, silent(Value::Null)).await;
+    let is_well = |node: &Value| {
+        condition(node, "Ready")["status"] == "True"
+            && taints(node, "NoExecute").is_empty()
+            && taints(node, "NoSchedule") == [QUIET]
+    };
+    cluster.until(&path, is_well).await;
+    // What it had to end it ends now.
+    namespace.until("pods", |pods| items(pods).len() == 2 && elsewhere(pods)).await;
 }

@@ -30,8 +30,10 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
+    controller::{Builder, Outcome},
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
+    queue::Priority,
 };
 use seen::Seen;
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +63,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         backoff: Mutex::default(),
     };
     let (of_pods, of_revisions) = (sets.clone(), sets.clone());
-    let on_node = nodes::Watch::new(&sets, &pods);
+    let of_nodes = nodes::Watch::new(&sets, &nodes, &pods);
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
@@ -89,8 +91,27 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 |key| enqueue.add(key),
             );
         })
-        .watches(&nodes, move |event, enqueue| on_node.on_node(event, |key| enqueue.add(key)));
-    context.run(builder.planned(planner));
+        .reads(&nodes);
+    let controller = builder.planned(planner);
+    let sets_queue = controller.queue();
+    // A queue of its own: which sets a node concerns takes a look at each of them.
+    let on_nodes = Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
+        if nodes::matters(event) {
+            enqueue.add(Key::of(&event.object().meta));
+        }
+    })
+    .queue("daemonset-node-updates")
+    .client((context.clients)(DESCRIPTOR.client))
+    .component(DESCRIPTOR.client)
+    .reads(&sets)
+    .reads(&pods)
+    .workers(context.options.daemonset.concurrent_syncs)
+    .reconcile(move |request, _| {
+        of_nodes.sets_of(&request.key.name, |key| sets_queue.add(key, Priority::NORMAL));
+        async { Ok(Outcome::Settled) }
+    });
+    context.run(controller);
+    context.run(on_nodes);
     Ok(())
 }
 

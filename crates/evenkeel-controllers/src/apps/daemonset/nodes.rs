@@ -10,49 +10,52 @@ use evenkeel_runtime::{
 /// What is looked at when a node changes.
 pub(super) struct Watch {
     sets: Cache<DaemonSet>,
+    nodes: Cache<Node>,
     /// Pods by the uid of their set and the node that they are on or meant for.
     pods: Index<Pod>,
 }
 
 impl Watch {
     /// Declares the index.
-    pub(super) fn new(sets: &Cache<DaemonSet>, pods: &Cache<Pod>) -> Self {
+    pub(super) fn new(sets: &Cache<DaemonSet>, nodes: &Cache<Node>, pods: &Cache<Pod>) -> Self {
         let pods = pods.index("daemon", |pod, key| {
             let controller = pod.meta.controller().filter(|owner| &*owner.kind == "DaemonSet");
             if let (Some(controller), Some(node)) = (controller, target_node(pod)) {
                 key(&place(&controller.uid, node));
             }
         });
-        Self { sets: sets.clone(), pods }
+        Self { sets: sets.clone(), nodes: nodes.clone(), pods }
     }
 
-    /// Names the sets that have to make or delete a pod there, or to count anew those that are where they should not be.
-    /// Only labels and taints matter. Nodes that were there before are seen to with the sets themselves; one that goes
-    /// takes its pods along.
-    pub(super) fn on_node(&self, event: &CacheEvent<Node>, mut enqueue: impl FnMut(Key)) {
-        let (node, gone) = match event {
-            CacheEvent::Added { object: node, initial: false } => (node, false),
-            CacheEvent::Updated { old, new }
-                if old.meta.labels != new.meta.labels || old.spec.taints != new.spec.taints =>
-            {
-                (new, false)
-            }
-            CacheEvent::Deleted(node) => (node, true),
-            CacheEvent::Added { .. } | CacheEvent::Updated { .. } => return,
-        };
+    /// Names the sets that have to make or delete a pod on the node, or to count anew those that are where they should not
+    /// be. One that is gone takes its pods along.
+    pub(super) fn sets_of(&self, node: &str, mut enqueue: impl FnMut(Key)) {
+        let found = self.nodes.get("", node);
         for set in self.sets.list() {
-            let scheduled = self.pods.count(&place(&set.meta.uid, &node.meta.name)) > 0;
-            let fit = Mold::new(&set).fit(node);
+            let scheduled = self.pods.count(&place(&set.meta.uid, node)) > 0;
+            let fit = found.as_ref().map(|node| Mold::new(&set).fit(node));
             // A pod that is there and should not be counts as misscheduled, even if it may stay.
-            let concerns = if scheduled {
-                gone || !fit.runs || set.status.number_misscheduled > 0
-            } else {
-                fit.runs
+            let concerns = match fit {
+                Some(fit) if !scheduled => fit.runs,
+                Some(fit) => !fit.runs || set.status.number_misscheduled > 0,
+                None => scheduled,
             };
             if concerns {
                 enqueue(Key::of(&set.meta));
             }
         }
+    }
+}
+
+/// Whether an event of a node may concern sets: only labels and taints matter. Nodes that were there before are seen to with
+/// the sets themselves.
+pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
+    match event {
+        CacheEvent::Added { initial, .. } => !initial,
+        CacheEvent::Updated { old, new } => {
+            old.meta.labels != new.meta.labels || old.spec.taints != new.spec.taints
+        }
+        CacheEvent::Deleted(_) => true,
     }
 }
 

@@ -1,22 +1,39 @@
-//! Keeps the taints of nodes in step with their conditions.
+//! Looks after nodes: says of those that have fallen silent that nothing is known of them, marks their pods as not ready,
+//! and taints them by their conditions, so that no pods come to them and those that they have go elsewhere.
 //!
-//! Upstream: `pkg/controller/nodelifecycle` (the part of it that taints nodes by condition).
+//! Upstream: `pkg/controller/nodelifecycle`.
 
+mod live;
+mod metrics;
+mod monitor;
+mod options;
 mod plan;
+mod state;
 
+pub use options::Options;
+
+use super::taint_eviction;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
-use evenkeel_api::{time::Timestamp, views::Node};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Lease, Node, Pod},
+};
 use evenkeel_runtime::{
-    cache::Cache,
+    cache::{Cache, CacheEvent},
+    controller::{Builder, Context, Error, Outcome},
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
+use monitor::Monitor;
+use plan::{health::Ready, marks};
+use state::Memory;
 use std::sync::Arc;
 
 /// Workers of upstream's controller; no flag changes them.
 const WORKERS: usize = 8;
+const POD_WORKERS: usize = 4;
 
-/// The controller of nodes' taints.
+/// The controller of nodes' health.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-lifecycle-controller",
     aliases: &["nodelifecycle"],
@@ -27,17 +44,83 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let nodes = context.env.caches.of::<Node>();
+    let caches = &context.env.caches;
+    let (nodes, pods, leases) = (caches.of::<Node>(), caches.of::<Pod>(), caches.of::<Lease>());
+    let options = context.options.node_lifecycle;
+    let memory = Memory::new(context.env.clock.clone());
     let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
-    context.run(builder.planned(NodeTaints { nodes }));
+    let marks = NodeMarks { nodes: nodes.clone(), options, memory: memory.clone() };
+    context.run(builder.planned(marks));
+    watch_pods(context, &pods, &nodes, &memory);
+    let monitor = Monitor {
+        on_node: taint_eviction::pods_by_node(&pods),
+        nodes,
+        leases,
+        pods,
+        client: context.client(&DESCRIPTOR),
+        clock: context.env.clock.clone(),
+        events: context.recorder(&DESCRIPTOR, DESCRIPTOR.client),
+        options,
+        memory,
+        metrics: metrics::Metrics::new(&context.registry),
+        checks_leases: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
+    };
+    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, monitor.run());
+    if !context.gates.enabled("SeparateTaintEvictionController") {
+        taint_eviction::start_with(context, DESCRIPTOR.client);
+    }
     Ok(())
 }
 
-struct NodeTaints {
-    nodes: Cache<Node>,
+/// Marks pods as not ready that come to a node which is not.
+fn watch_pods(
+    context: &ControllerContext,
+    pods: &Cache<Pod>,
+    nodes: &Cache<Node>,
+    memory: &Memory,
+) {
+    let (all, memory) = (pods.clone(), memory.clone());
+    let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
+        let comes = match event {
+            CacheEvent::Added { .. } => true,
+            CacheEvent::Updated { old, new } => old.spec.node_name != new.spec.node_name,
+            CacheEvent::Deleted(_) => false,
+        };
+        let pod = event.object();
+        if comes && !pod.spec.node_name.is_empty() {
+            enqueue.add(Key::of(&pod.meta));
+        }
+    });
+    let controller = builder
+        .queue("node_lifecycle_controller_pods")
+        .client((context.clients)(DESCRIPTOR.client))
+        .component(DESCRIPTOR.client)
+        .reads(nodes)
+        .workers(POD_WORKERS)
+        .reconcile(move |request, context: Context| {
+            let pod = all.get(&request.key.namespace, &request.key.name);
+            let ready = pod.as_ref().and_then(|pod| memory.ready(&pod.spec.node_name));
+            async move {
+                // A node of which nothing is known yet is looked at soon, and its pods with it.
+                let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
+                if ready != Ready::Yes {
+                    let Context { env, events, .. } = &context;
+                    monitor::mark_pod(&env.client, events, &env.clock, &pod).await?;
+                }
+                Ok::<_, Error>(Outcome::Settled)
+            }
+        });
+    context.run(controller);
 }
 
-impl Planner for NodeTaints {
+/// Taints by condition, and labels.
+struct NodeMarks {
+    nodes: Cache<Node>,
+    options: Options,
+    memory: Memory,
+}
+
+impl Planner for NodeMarks {
     type Seen = Arc<Node>;
 
     fn observe(&self, key: &Key) -> Option<Arc<Node>> {
@@ -45,10 +128,12 @@ impl Planner for NodeTaints {
     }
 
     fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
-        plan::describe(node)
+        let mut told = marks::describe(node);
+        self.memory.describe(&node.meta.name, &self.options, &mut told);
+        told
     }
 
     fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {
-        plan::plan(node, now)
+        marks::plan(node, now)
     }
 }

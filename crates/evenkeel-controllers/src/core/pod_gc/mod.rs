@@ -20,6 +20,7 @@ use evenkeel_runtime::{
     plan::Key,
     queue::Priority,
 };
+use futures::StreamExt;
 use plan::{Doomed, Quarantine, Seen};
 use prometheus::IntCounterVec;
 use std::{
@@ -30,6 +31,9 @@ use std::{
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(20);
+
+/// How many pods are deleted side by side.
+const AT_A_TIME: usize = 16;
 
 /// What the controller can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,9 +116,12 @@ impl Collector {
         let now = context.env.clock.now();
         let seen = Seen { pods: self.pods.list(), nodes: self.nodes.list() };
         let lost = self.lost(&seen, context, now).await;
-        for doomed in plan::plan(&seen, &lost, self.threshold, now) {
-            self.delete(key, &doomed, context).await;
-        }
+        let doomed = plan::plan(&seen, &lost, self.threshold, now);
+        futures::stream::iter(doomed)
+            .for_each_concurrent(AT_A_TIME, |doomed| async move {
+                self.delete(key, &doomed, context).await;
+            })
+            .await;
         Ok(Outcome::again(PERIOD))
     }
 

@@ -11,14 +11,16 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
+    controller::{Builder, Outcome},
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
+    queue::Priority,
 };
 use plan::{Pending, Seen, Verdict};
 use prometheus::{Histogram, IntCounter};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Workers of upstream's controller; no flag changes them.
@@ -39,12 +41,24 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
-    let on_node = pods.index("node", |pod, key| {
+    start_with(context, DESCRIPTOR.client);
+    Ok(())
+}
+
+/// Pods by the node that they are on.
+pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
+    pods.index("node", |pod, key| {
         if !pod.spec.node_name.is_empty() {
             key(&pod.spec.node_name);
         }
-    });
+    })
+}
+
+/// Starts it with the rights of `account`: without the gate SeparateTaintEvictionController it is a part of another
+/// controller.
+pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
+    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
+    let on_node = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
     let name = "taint_eviction_controller_pod_deletion_duration_seconds";
     let late = metrics::histogram(&context.registry, name, help, &SECONDS);
@@ -73,26 +87,41 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 enqueue.add(Key::of(&pod.meta));
             }
         })
-        .watches(&nodes, move |event, enqueue| {
-            for pod in pods_of(event, &on_node) {
-                enqueue.add(Key::of(&pod.meta));
+        .reads(&nodes)
+        .workers(WORKERS)
+        .client((context.clients)(account));
+    let controller = builder.planned(planner);
+    let pods_queue = controller.queue();
+    // A queue of its own: a node may have many pods.
+    let on_nodes =
+        Builder::watching(&context.env, "taint-eviction-nodes", &nodes, |event, enqueue| {
+            if concerns_pods(event) {
+                enqueue.add(Key::of(&event.object().meta));
             }
         })
-        .workers(WORKERS);
-    context.run(builder.planned(planner));
-    Ok(())
+        .queue("noexec_taint_node")
+        .client((context.clients)(account))
+        .component(DESCRIPTOR.client)
+        .reads(&pods)
+        .reconcile(move |request, _| {
+            on_node.for_each(&request.key.name, |pod| {
+                pods_queue.add(Key::of(&pod.meta), Priority::NORMAL)
+            });
+            async { Ok(Outcome::Settled) }
+        });
+    context.run(controller);
+    context.run(on_nodes);
 }
 
-/// The pods that an event of their node may concern.
-fn pods_of(event: &CacheEvent<Node>, on_node: &Index<Pod>) -> Vec<Arc<Pod>> {
-    let concerns = match event {
+/// Whether the pods of a node have something else to bear than before.
+fn concerns_pods(event: &CacheEvent<Node>) -> bool {
+    match event {
         CacheEvent::Added { object, .. } => plan::evicting(&object.spec.taints).next().is_some(),
         CacheEvent::Updated { old, new } => {
             plan::evicting(&old.spec.taints).ne(plan::evicting(&new.spec.taints))
         }
         CacheEvent::Deleted(_) => false,
-    };
-    if concerns { on_node.get(&event.object().meta.name) } else { Vec::new() }
+    }
 }
 
 struct Evictions {

@@ -9,7 +9,7 @@ use crate::{
     CASES, Case, ON_UPSTREAM_ONLY, cloud,
     cloud_manager::{self, Access},
     cluster::{Cluster, Pace},
-    hostile,
+    hostile, nodes,
 };
 use credentials::Credentials;
 use evenkeel::plane::{Plane, PlaneOptions};
@@ -89,7 +89,8 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         .with_cloud(cloud.clone());
     programs.until_ready(&cluster).await;
 
-    let all = PlaneOptions::all(3).with_ca(credentials.ca());
+    let mut all = PlaneOptions::all(3).with_ca(credentials.ca());
+    all.nodes.nodes.extend(nodes::quiet());
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
     let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
     let mut failed = Vec::new();

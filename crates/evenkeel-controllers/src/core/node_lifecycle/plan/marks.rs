@@ -1,15 +1,15 @@
-//! Which taints a node's conditions ask for.
+//! Which taints a node's conditions ask for, so that it takes no new pods, and the labels that it has under an old name too.
 
+use crate::wire;
 use evenkeel_api::{
-    View,
     time::{Timestamp, seconds},
     views::{Node, Taint},
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Patch, PatchForm, Plan, Target},
+    plan::{Patch, PatchForm, Plan},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 const NO_SCHEDULE: &str = "NoSchedule";
 
@@ -26,9 +26,35 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are.
-pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
+/// Labels, and the older names under which they stand as well.
+const OLD_NAMES: [(&str, &str); 2] = [
+    ("kubernetes.io/os", "beta.kubernetes.io/os"),
+    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+];
+
+/// What is changed about a node.
+pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
+    for body in taints(node, now).into_iter().chain(labels(node)) {
+        plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body));
+    }
+    plan
+}
+
+/// Gives each label its old name, with the value of the new one.
+fn labels(node: &Node) -> Option<String> {
+    let labels = &node.meta.labels;
+    let missing: Map<String, Value> = OLD_NAMES
+        .iter()
+        .filter_map(|(name, old)| Some((*old, labels.get(name)?)))
+        .filter(|(old, value)| labels.get(old) != Some(value))
+        .map(|(old, value)| (old.to_owned(), json!(value)))
+        .collect();
+    (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
+}
+
+/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are.
+fn taints(node: &Node, now: Timestamp) -> Option<String> {
     let wanted = wanted(node);
     let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
     let present =
@@ -36,7 +62,7 @@ pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
     let superfluous =
         node.spec.taints.iter().any(|taint| is_ours(taint) && !wanted.contains(&&*taint.key));
     if !superfluous && wanted.iter().all(|key| present(key)) {
-        return plan;
+        return None;
     }
     let kept = node
         .spec
@@ -49,20 +75,21 @@ pub(super) fn plan(node: &Node, now: Timestamp) -> Plan {
         .filter(|key| !present(key))
         .map(|key| json!({"key": key, "effect": NO_SCHEDULE, "timeAdded": seconds(now)}));
     let taints: Vec<Value> = kept.chain(added).collect();
-    let body = json!({
+    Some(taints_body(node, taints))
+}
+
+/// The patch that gives the node these taints, if it is as it was seen.
+pub(crate) fn taints_body(node: &Node, taints: Vec<Value>) -> String {
+    let taints = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
+    json!({
         "metadata": {"resourceVersion": &*node.meta.resource_version},
-        "spec": {"taints": if taints.is_empty() { Value::Null } else { Value::Array(taints) }},
-    });
-    plan.push(Patch::new(
-        Target::of(Node::kind(), &node.meta),
-        PatchForm::Strategic,
-        body.to_string(),
-    ));
-    plan
+        "spec": {"taints": taints},
+    })
+    .to_string()
 }
 
 /// What it looks at, in words.
-pub(super) fn describe(node: &Node) -> Description {
+pub(crate) fn describe(node: &Node) -> Description {
     let mut told = Description::new();
     for condition in &node.status.conditions {
         told.fact(&condition.type_, &condition.status);
@@ -165,6 +192,27 @@ mod tests {
             left,
             Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
         );
+    }
+
+    #[test]
+    fn old_names_of_labels_follow_the_new_ones() {
+        let labelled = |all: &[(&str, &str)]| {
+            let mut node = node(&[], &[], false);
+            node.meta.labels = all.iter().copied().collect();
+            let plan = plan(&node, T0);
+            plan.actions.first().map(|action| match action {
+                Action::Patch(patch) => {
+                    let body: Value = serde_json::from_slice(&patch.body).expect("JSON");
+                    body["metadata"]["labels"].clone()
+                }
+                other => panic!("{other:?}"),
+            })
+        };
+        let (os, beta) = OLD_NAMES[0];
+        assert_eq!(labelled(&[(os, "linux")]), Some(json!({beta: "linux"})));
+        assert_eq!(labelled(&[(os, "linux"), (beta, "windows")]), Some(json!({beta: "linux"})));
+        assert_eq!(labelled(&[(os, "linux"), (beta, "linux")]), None);
+        assert_eq!(labelled(&[(beta, "windows")]), None);
     }
 
     #[test]

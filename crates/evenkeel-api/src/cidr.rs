@@ -1,49 +1,71 @@
 //! Ranges of addresses.
 
-use std::net::IpAddr;
+// The types alone: there is no I/O in `core`.
+use core::net::IpAddr;
+use std::fmt;
 
 /// A range in the notation `address/length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cidr {
+pub struct Cidr {
     first: IpAddr,
     length: u8,
 }
 
 impl Cidr {
     /// Reads a range; bits past its length are dropped.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.trim().split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
         let length: u8 = length.parse().ok()?;
-        (length <= bits(address)).then(|| Self {
-            first: from_number(number(address) & !mask(address, length), address.is_ipv4()),
-            length,
-        })
+        (length <= bits(address)).then(|| Self::new(address, length))
+    }
+
+    /// The range of this length that an address is in; no longer than the address.
+    pub fn new(address: IpAddr, length: u8) -> Self {
+        let length = length.min(bits(address));
+        let first = from_number(number(address) & !mask(address, length), address.is_ipv4());
+        Self { first, length }
     }
 
     /// Its first address.
-    pub(crate) fn first(&self) -> IpAddr {
+    pub fn first(&self) -> IpAddr {
         self.first
     }
 
     /// Its last address.
-    pub(crate) fn last(&self) -> IpAddr {
+    pub fn last(&self) -> IpAddr {
         from_number(number(self.first) | mask(self.first, self.length), self.first.is_ipv4())
     }
 
     /// How many bits all its addresses share.
-    pub(crate) fn length(&self) -> u8 {
+    pub fn length(&self) -> u8 {
         self.length
     }
 
+    /// Whether it is of IPv4 addresses.
+    pub fn is_ipv4(&self) -> bool {
+        self.first.is_ipv4()
+    }
+
+    /// Whether any address is in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other.first) || other.contains(self.first)
+    }
+
     /// Whether the address is in it.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last()
     }
 }
 
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.length)
+    }
+}
+
 /// An address as a number.
-pub(crate) fn number(address: IpAddr) -> u128 {
+pub fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
@@ -51,7 +73,7 @@ pub(crate) fn number(address: IpAddr) -> u128 {
 }
 
 /// The address that a number is; of an IPv4 address only the low half of the low half counts.
-pub(crate) fn from_number(number: u128, v4: bool) -> IpAddr {
+pub fn from_number(number: u128, v4: bool) -> IpAddr {
     if v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
 }
 
@@ -86,6 +108,10 @@ mod tests {
             );
             assert!(range.contains(range.first()) && range.contains(range.last()), "{text}");
         }
+        let overlap = |a, b| Cidr::parse(a).unwrap().overlaps(&Cidr::parse(b).unwrap());
+        assert!(overlap("10.0.0.0/8", "10.1.0.0/16") && overlap("10.1.0.0/16", "10.0.0.0/8"));
+        assert!(!overlap("10.0.0.0/16", "10.1.0.0/16") && !overlap("0.0.0.0/0", "::/0"));
+        assert_eq!(Cidr::parse("10.0.0.7/24").unwrap().to_string(), "10.0.0.0/24");
         assert!(!Cidr::parse("10.0.0.0/24").unwrap().contains("10.0.1.0".parse().unwrap()));
         assert!(!Cidr::parse("::/0").unwrap().contains("10.0.1.0".parse().unwrap()));
         for bad in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1", ""] {

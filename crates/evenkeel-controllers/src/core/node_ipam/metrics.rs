@@ -1,0 +1,75 @@
+//! What is counted.
+
+use super::plan::set::Set;
+use evenkeel_runtime::metrics;
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
+
+/// Upstream's metrics of ranges; the name of one of them is spelt as there.
+pub(super) struct Metrics {
+    allocations: IntCounterVec,
+    releases: IntCounterVec,
+    most: GaugeVec,
+    usage: GaugeVec,
+    tries: HistogramVec,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        const RANGE: &[&str] = &["clusterCIDR"];
+        Self {
+            allocations: metrics::counters(
+                registry,
+                "node_ipam_controller_cidrset_cidrs_allocations_total",
+                "Counter measuring total number of CIDR allocations.",
+                RANGE,
+            ),
+            releases: metrics::counters(
+                registry,
+                "node_ipam_controller_cidrset_cidrs_releases_total",
+                "Counter measuring total number of CIDR releases.",
+                RANGE,
+            ),
+            most: metrics::gauges(
+                registry,
+                "node_ipam_controller_cirdset_max_cidrs",
+                "Maximum number of CIDRs that can be allocated.",
+                RANGE,
+            ),
+            usage: metrics::gauges(
+                registry,
+                "node_ipam_controller_cidrset_usage_cidrs",
+                "Gauge measuring percentage of allocated CIDRs.",
+                RANGE,
+            ),
+            tries: metrics::histograms(
+                registry,
+                "node_ipam_controller_cidrset_allocation_tries_per_request",
+                "Number of endpoints added on each Service sync",
+                &metrics::exponential(1.0, 5.0, 5),
+                RANGE,
+            ),
+        }
+    }
+
+    /// Shows how far a range is given out.
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
+    pub(super) fn show(&self, set: &Set) {
+        let range = set.range().to_string();
+        let label = [range.as_str()];
+        let (given, returned) =
+            (self.allocations.with_label_values(&label), self.releases.with_label_values(&label));
+        given.inc_by(set.allocated.saturating_sub(given.get()));
+        if set.released > 0 {
+            returned.inc_by(set.released.saturating_sub(returned.get()));
+        }
+        self.most.with_label_values(&label).set(set.size() as f64);
+        self.usage.with_label_values(&label).set(set.taken() as f64 / set.size() as f64);
+    }
+
+    /// Takes note of how many parts were looked at for one.
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
+    pub(super) fn tried(&self, set: &Set, tries: usize) {
+        let range = set.range().to_string();
+        self.tries.with_label_values(&[range.as_str()]).observe(tries as f64);
+    }
+}

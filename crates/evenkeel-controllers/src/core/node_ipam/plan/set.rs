@@ -1,0 +1,225 @@
+//! The equal parts of one range, and which of them are taken.
+
+use super::config::Family;
+use evenkeel_api::cidr::{Cidr, from_number, number};
+use std::ops::RangeInclusive;
+
+/// How many bits a node's prefix may be longer than that of an IPv6 range: each part takes a bit here.
+const MOST_BITS: u8 = 16;
+
+/// Why a range has nothing to do with a set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Problem {
+    /// It lies elsewhere.
+    #[error("cidr {cidr} is out the range of cluster cidr {range}")]
+    Outside {
+        /// The range.
+        cidr: Cidr,
+        /// What it would have to lie in.
+        range: Cidr,
+    },
+    /// There are too many parts to keep count of.
+    #[error("the prefix of a node, {length} bits, is too much longer than that of {range}")]
+    TooFine {
+        /// What is given out.
+        range: Cidr,
+        /// In parts of this length.
+        length: u8,
+    },
+}
+
+/// One range in parts.
+#[derive(Debug)]
+pub(crate) struct Set {
+    range: Cidr,
+    length: u8,
+    /// A bit for each part, as far as any was ever taken.
+    used: Vec<u64>,
+    taken: usize,
+    /// Where the search for the next free part begins.
+    next: usize,
+    /// How many parts were ever taken, and given back.
+    pub(crate) allocated: u64,
+    pub(crate) released: u64,
+}
+
+impl Set {
+    /// All parts are free.
+    pub(crate) fn new(family: Family) -> Result<Self, Problem> {
+        let Family { range, node_length: length } = family;
+        let bits = length.saturating_sub(range.length());
+        if bits > MOST_BITS && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
+            return Err(Problem::TooFine { range, length });
+        }
+        Ok(Self { range, length, used: Vec::new(), taken: 0, next: 0, allocated: 0, released: 0 })
+    }
+
+    /// What it gives parts of.
+    pub(crate) fn range(&self) -> Cidr {
+        self.range
+    }
+
+    /// How many parts there are.
+    pub(crate) fn size(&self) -> usize {
+        1 << self.length.saturating_sub(self.range.length())
+    }
+
+    /// How many of them are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Takes the next free part after the one that was taken last, and says how many were looked at before it.
+    pub(crate) fn take_next(&mut self) -> Option<(Cidr, usize)> {
+        let size = self.size();
+        if self.taken == size {
+            return None;
+        }
+        let tries = (0..size).find(|tries| !self.is_used((self.next + tries) % size))?;
+        let at = (self.next + tries) % size;
+        self.next = (at + 1) % size;
+        self.mark(at, true);
+        Some((self.part(at), tries))
+    }
+
+    /// Takes all parts that have an address in common with this range.
+    pub(crate) fn occupy(&mut self, cidr: &Cidr) -> Result<(), Problem> {
+        self.parts_in(cidr)?.for_each(|at| self.mark(at, true));
+        Ok(())
+    }
+
+    /// Gives them back.
+    pub(crate) fn release(&mut self, cidr: &Cidr) -> Result<(), Problem> {
+        self.parts_in(cidr)?.for_each(|at| self.mark(at, false));
+        Ok(())
+    }
+
+    fn is_used(&self, at: usize) -> bool {
+        self.used.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    fn mark(&mut self, at: usize, used: bool) {
+        if self.is_used(at) == used {
+            return;
+        }
+        if self.used.len() <= at / 64 {
+            self.used.resize(at / 64 + 1, 0);
+        }
+        self.used[at / 64] ^= 1 << (at % 64);
+        if used {
+            self.taken += 1;
+            self.allocated += 1;
+        } else {
+            self.taken -= 1;
+            self.released += 1;
+        }
+    }
+
+    fn parts_in(&self, cidr: &Cidr) -> Result<RangeInclusive<usize>, Problem> {
+        if !self.range.overlaps(cidr) {
+            return Err(Problem::Outside { cidr: *cidr, range: self.range });
+        }
+        if cidr.length() <= self.range.length() {
+            return Ok(0..=self.size() - 1);
+        }
+        Ok(self.index(number(cidr.first()))..=self.index(number(cidr.last())))
+    }
+
+    /// In which part an address of the range is.
+    fn index(&self, address: u128) -> usize {
+        let distance = address - number(self.range.first());
+        // Within the range there are no more parts than fit.
+        usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
+    }
+
+    fn part(&self, at: usize) -> Cidr {
+        let distance = (at as u128).checked_shl(self.host_bits()).unwrap_or(0);
+        let first = from_number(number(self.range.first()) + distance, self.range.is_ipv4());
+        Cidr::new(first, self.length)
+    }
+
+    fn host_bits(&self) -> u32 {
+        let bits = if self.range.is_ipv4() { 32 } else { 128 };
+        bits - u32::from(self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn cidr(text: &str) -> Cidr {
+        Cidr::parse(text).unwrap()
+    }
+
+    fn set(range: &str, node_length: u8) -> Set {
+        Set::new(Family { range: cidr(range), node_length }).unwrap()
+    }
+
+    fn take(set: &mut Set, count: usize) -> Vec<String> {
+        let parts = std::iter::repeat_with(|| set.take_next()).take(count);
+        parts.map(|part| part.map_or("none".into(), |(part, _)| part.to_string())).collect()
+    }
+
+    #[test]
+    fn parts_are_given_in_turn() {
+        let mut v4 = set("10.1.0.0/22", 24);
+        assert_eq!(
+            take(&mut v4, 5),
+            ["10.1.0.0/24", "10.1.1.0/24", "10.1.2.0/24", "10.1.3.0/24", "none"]
+        );
+        v4.release(&cidr("10.1.0.0/24")).unwrap();
+        v4.release(&cidr("10.1.2.0/24")).unwrap();
+        // On from the last one, and then round again.
+        assert_eq!(take(&mut v4, 3), ["10.1.0.0/24", "10.1.2.0/24", "none"]);
+        assert_eq!((v4.allocated, v4.released, v4.taken()), (6, 2, 4));
+        let mut v6 = set("fd00:10:244::/62", 64);
+        assert_eq!(take(&mut v6, 2), ["fd00:10:244::/64", "fd00:10:244:1::/64"]);
+        let mut fine = set("fd00::/112", 120);
+        fine.occupy(&cidr("fd00::/120")).unwrap();
+        assert_eq!(take(&mut fine, 1), ["fd00::100/120"]);
+        assert_eq!(take(&mut set("10.0.0.0/24", 24), 2), ["10.0.0.0/24", "none"]);
+    }
+
+    #[test]
+    fn what_is_occupied_is_not_given() {
+        let mut set = set("10.0.0.0/20", 24);
+        set.occupy(&cidr("10.0.1.128/25")).unwrap();
+        set.occupy(&cidr("10.0.2.0/23")).unwrap();
+        set.occupy(&cidr("10.0.2.0/24")).unwrap();
+        assert_eq!(set.taken(), 3, "none is counted twice");
+        assert_eq!(take(&mut set, 2), ["10.0.0.0/24", "10.0.4.0/24"]);
+        set.occupy(&cidr("10.0.0.0/8")).unwrap();
+        assert_eq!((set.taken(), set.size()), (16, 16));
+        assert!(
+            set.occupy(&cidr("11.0.0.0/24")).is_err() && set.release(&cidr("fd00::/64")).is_err()
+        );
+        let fine = Set::new(Family { range: cidr("fd00::/40"), node_length: 64 });
+        assert!(matches!(fine, Err(Problem::TooFine { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_part_is_given_twice(steps in proptest::collection::vec(proptest::option::of(0usize..16), 1..80)) {
+            let mut set = set("10.0.0.0/20", 24);
+            let mut held: BTreeSet<String> = BTreeSet::new();
+            for step in steps {
+                match step.and_then(|at| held.iter().nth(at).cloned()) {
+                    Some(part) => {
+                        set.release(&cidr(&part)).unwrap();
+                        held.remove(&part);
+                    }
+                    None => match set.take_next() {
+                        Some((part, _)) => prop_assert!(held.insert(part.to_string())),
+                        None => prop_assert_eq!(held.len(), 16),
+                    },
+                }
+                prop_assert_eq!(set.taken(), held.len());
+            }
+        }
+    }
+}

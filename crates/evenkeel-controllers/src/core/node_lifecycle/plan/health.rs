@@ -1,0 +1,209 @@
+//! Whether a node has been heard of lately.
+//!
+//! A sign of life is a status that the kubelet reports, or a lease that it renews. When it came is measured on the
+//! controller's own clock, at the moment at which the controller sees it: nodes' clocks may show anything.
+
+use super::super::Options;
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::{Lease, Node},
+};
+
+/// Time since the controller began, which goes on steadily whatever becomes of the wall's clock.
+pub(crate) type Moment = SignedDuration;
+
+/// What time it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// To measure by.
+    pub(crate) steady: Moment,
+    /// To write down.
+    pub(crate) wall: Timestamp,
+}
+
+/// What the condition `Ready` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// `True`.
+    Yes,
+    /// `False`.
+    No,
+    /// `Unknown`.
+    Unknown,
+    /// What nobody should write.
+    Other,
+}
+
+/// What the node says of itself, or somebody else of it; `None` where nobody has said anything yet.
+pub(crate) fn ready(node: &Node) -> Option<Ready> {
+    let condition = node.status.conditions.iter().find(|one| &*one.type_ == "Ready")?;
+    Some(match &*condition.status {
+        "True" => Ready::Yes,
+        "False" => Ready::No,
+        "Unknown" => Ready::Unknown,
+        _ => Ready::Other,
+    })
+}
+
+/// What is remembered of a node's signs of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Health {
+    /// When there was the last one.
+    pub(crate) heard: Moment,
+    /// What the node was last seen to be.
+    pub(crate) ready: Option<Ready>,
+    /// The time of report of that condition, as it stands there.
+    reported: Option<Timestamp>,
+    /// The lease's last renewal, once there was a lease.
+    renewed: Option<Option<Timestamp>>,
+}
+
+impl Health {
+    /// What is known now.
+    pub(crate) fn after(
+        before: Option<Self>,
+        node: &Node,
+        lease: Option<&Lease>,
+        now: Now,
+    ) -> Self {
+        let condition = node.status.conditions.iter().find(|one| &*one.type_ == "Ready");
+        let ready = ready(node);
+        let reported = condition.and_then(|condition| condition.last_heartbeat_time);
+        let mut health = match before {
+            Some(before) if before.ready.is_none() && ready.is_none() => before,
+            // The time of a node that never said anything begins with the node.
+            None if ready.is_none() => {
+                let age = node.meta.creation.map_or(SignedDuration::ZERO, |made| {
+                    now.wall.duration_since(made).max(SignedDuration::ZERO)
+                });
+                Self { heard: now.steady - age, ready, reported, renewed: None }
+            }
+            Some(before)
+                if before.ready.is_some() && ready.is_some() && before.reported == reported =>
+            {
+                Self { ready, ..before }
+            }
+            before => {
+                let renewed = before.and_then(|before| before.renewed);
+                Self { heard: now.steady, ready, reported, renewed }
+            }
+        };
+        if let Some(lease) = lease
+            && health.renewed.is_none_or(|before| before < lease.spec.renew_time)
+        {
+            health.renewed = Some(lease.spec.renew_time);
+            health.heard = now.steady;
+        }
+        health
+    }
+
+    /// Whether the node has been silent for longer than it may be: `--node-startup-grace-period` before it has ever said how
+    /// it is, and `--node-monitor-grace-period` after that.
+    pub(crate) fn is_overdue(&self, options: &Options, now: Now) -> bool {
+        let grace = match self.ready {
+            None => options.startup_grace_period,
+            Some(_) => options.monitor_grace_period,
+        };
+        let silent = now.steady - self.heard;
+        std::time::Duration::try_from(silent).is_ok_and(|silent| silent > grace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, meta};
+    use evenkeel_api::views::{LeaseSpec, NodeCondition};
+    use proptest::prelude::*;
+
+    fn now(seconds: i64) -> Now {
+        Now { steady: SignedDuration::from_secs(seconds), wall: at(seconds) }
+    }
+
+    fn node(ready: &str, reported: i64) -> Node {
+        let mut node = Node { meta: meta("n"), ..Node::default() };
+        if !ready.is_empty() {
+            node.status.conditions = Box::new([NodeCondition {
+                type_: "Ready".into(),
+                status: ready.into(),
+                last_heartbeat_time: Some(at(reported)),
+                ..NodeCondition::default()
+            }]);
+        }
+        node
+    }
+
+    fn lease(renewed: i64) -> Lease {
+        let spec = LeaseSpec { renew_time: Some(at(renewed)), ..LeaseSpec::default() };
+        Lease { meta: meta("n"), spec }
+    }
+
+    /// Until when a node counts as heard of, after these looks: when, what the node says and when it said so, its lease.
+    fn heard(looks: &[(i64, &str, i64, Option<i64>)]) -> i64 {
+        let mut health = None;
+        for (when, ready, reported, renewed) in looks {
+            let lease = renewed.map(lease);
+            health =
+                Some(Health::after(health, &node(ready, *reported), lease.as_ref(), now(*when)));
+        }
+        health.expect("a look").heard.as_secs()
+    }
+
+    #[test]
+    fn signs_of_life() {
+        let table: [(&[(i64, &str, i64, Option<i64>)], i64); 9] = [
+            (&[(100, "True", 7, None)], 100),
+            (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
+            (&[(100, "True", 7, None), (200, "True", 8, None)], 200),
+            // The status itself is none: somebody else may have written it.
+            (&[(100, "True", 7, None), (200, "Unknown", 7, None)], 100),
+            (&[(100, "True", 7, Some(1)), (200, "True", 7, Some(1))], 100),
+            (
+                &[(100, "True", 7, Some(1)), (200, "True", 7, Some(2)), (300, "True", 7, Some(2))],
+                200,
+            ),
+            // A node that never said anything is as old as it is.
+            (&[(100, "", 0, None), (200, "", 0, None)], 0),
+            (&[(100, "", 0, None), (200, "True", 8, None)], 200),
+            (&[(100, "True", 7, None), (200, "", 0, None)], 200),
+        ];
+        for (number, (looks, want)) in table.iter().enumerate() {
+            assert_eq!(heard(looks), *want, "{number}");
+        }
+    }
+
+    #[test]
+    fn grace_is_longer_before_the_first_word() {
+        let options = Options::default();
+        for (ready, grace) in [("True", 50), ("False", 50), ("Unknown", 50), ("", 60)] {
+            let health = Health::after(None, &node(ready, 0), None, now(0));
+            assert!(!health.is_overdue(&options, now(grace)), "{ready:?}");
+            assert!(health.is_overdue(&options, now(grace + 1)), "{ready:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_from_the_future_is_new() {
+        let mut young = node("", 0);
+        young.meta.creation = Some(T0 + SignedDuration::from_hours(1));
+        assert_eq!(Health::after(None, &young, None, now(5)).heard, now(5).steady);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn who_renews_in_time_is_never_overdue(gaps in proptest::collection::vec(1i64..=50, 1..40)) {
+            let (options, mut time, mut health) = (Options::default(), 0, None);
+            for gap in gaps {
+                time += gap;
+                // Looked at just before the lease is renewed, too.
+                if let Some(before) = health {
+                    let seen = Health::after(Some(before), &node("True", 0), None, now(time));
+                    prop_assert!(!seen.is_overdue(&options, now(time)));
+                }
+                health = Some(Health::after(health, &node("True", 0), Some(&lease(time)), now(time)));
+            }
+        }
+    }
+}

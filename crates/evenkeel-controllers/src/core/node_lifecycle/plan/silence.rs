@@ -1,0 +1,80 @@
+//! What is written of a node that has fallen silent.
+
+use evenkeel_api::time::{Timestamp, seconds};
+use serde_json::{Value, json};
+
+/// The conditions that a kubelet reports. `NetworkUnavailable` is not its own, and is left alone.
+const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// Makes of the node what is known of one that is not heard of any more: nothing.
+pub(crate) fn forget_conditions(node: &mut Value, now: Timestamp) {
+    let now = seconds(now);
+    let created = node["metadata"]["creationTimestamp"].clone();
+    let conditions = &mut node["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    for type_ in KUBELETS {
+        match conditions.iter_mut().find(|one| one["type"] == type_) {
+            None => conditions.push(json!({
+                "type": type_, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+                "lastHeartbeatTime": created, "lastTransitionTime": now,
+            })),
+            Some(condition) if condition["status"] == "Unknown" => {}
+            Some(condition) => {
+                condition["status"] = json!("Unknown");
+                condition["reason"] = json!("NodeStatusUnknown");
+                condition["message"] = json!("Kubelet stopped posting node status.");
+                condition["lastTransitionTime"] = json!(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::at;
+
+    #[test]
+    fn four_conditions_become_unknown() {
+        let mut node = json!({
+            "metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"addresses": [], "conditions": [
+                {"type": "NetworkUnavailable", "status": "False", "reason": "Up"},
+                {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": "2026-01-02T00:00:00Z"},
+                {"type": "DiskPressure", "status": "Unknown", "reason": "Before"},
+            ]},
+        });
+        forget_conditions(&mut node, at(0));
+        let of = |type_: &str| {
+            let all = node["status"]["conditions"].as_array().expect("conditions");
+            all.iter().find(|one| one["type"] == type_).expect("a condition").clone()
+        };
+        assert_eq!(of("Ready")["status"], "Unknown");
+        assert_eq!(of("Ready")["reason"], "NodeStatusUnknown");
+        assert_eq!(of("Ready")["message"], "Kubelet stopped posting node status.");
+        assert_eq!(
+            of("Ready")["lastHeartbeatTime"],
+            "2026-01-02T00:00:00Z",
+            "as the kubelet left it"
+        );
+        assert_eq!(of("DiskPressure")["reason"], "Before");
+        for type_ in ["MemoryPressure", "PIDPressure"] {
+            assert_eq!(of(type_)["reason"], "NodeStatusNeverUpdated");
+            assert_eq!(of(type_)["message"], "Kubelet never posted node status.");
+            assert_eq!(of(type_)["lastHeartbeatTime"], "2026-01-01T00:00:00Z");
+        }
+        assert_eq!(of("NetworkUnavailable")["status"], "False");
+        assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(5));
+    }
+
+    #[test]
+    fn a_node_without_a_status_gets_one() {
+        let mut node = json!({"metadata": {"name": "n"}});
+        forget_conditions(&mut node, at(0));
+        assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(4));
+    }
+}

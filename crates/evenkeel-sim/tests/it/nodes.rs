@@ -1,0 +1,189 @@
+//! Nodes fall silent, come back or are gone, while something goes wrong.
+
+use crate::fixtures::{
+    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, is_ready, ready, web_pods,
+};
+use evenkeel_sim::{Faults, Options, Part, What, World, explore, simulate};
+use serde_json::{Value, json};
+
+const NODES: &str = "/api/v1/nodes";
+
+/// Pods that leave a node 20 s after it is tainted.
+fn leaving(replicas: u32) -> Value {
+    let mut deployment = deployment(replicas, "a");
+    let bears = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20});
+    deployment["spec"]["template"]["spec"]["tolerations"] =
+        json!([bears("not-ready"), bears("unreachable")]);
+    deployment
+}
+
+fn silent(is: bool) -> Value {
+    let value = if is { json!("true") } else { Value::Null };
+    json!({"metadata": {"annotations": {"sim.evenkeel.dev/silent": value}}})
+}
+
+fn condition<'a>(node: &'a Value, type_: &str) -> &'a Value {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions.and_then(|all| all.iter().find(|one| one["type"] == type_)).unwrap_or(&Value::Null)
+}
+
+fn taints(node: &Value) -> Vec<String> {
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let mut texts: Vec<String> = taints
+        .iter()
+        .map(|taint| format!("{}:{}", taint["key"], taint["effect"]).replace('"', ""))
+        .collect();
+    texts.sort();
+    texts
+}
+
+/// The node that the first pod is on.
+async fn some_node(world: &World) -> String {
+    let pods = world.list(PODS).await;
+    pods[0]["spec"]["nodeName"].as_str().expect("it runs").to_owned()
+}
+
+/// Every node is well, and the pods are, each once.
+async fn check_well(world: &World, pods: usize) {
+    for node in world.list(NODES).await {
+        assert_eq!(condition(&node, "Ready")["status"], "True", "{node:#}");
+        assert_eq!(taints(&node), Vec::<String>::new(), "{node:#}");
+    }
+    let all = world.list(PODS).await;
+    assert_eq!(all.len(), pods, "{all:#?}");
+    for pod in &all {
+        assert!(is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null(), "{pod:#}");
+    }
+}
+
+/// A node is not heard of any more, its pods go elsewhere, and it comes back.
+async fn one_falls_silent(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    let pods = web_pods(world).await;
+    world.create(DEPLOYMENTS, &leaving(3)).await;
+    ready(world, &pods, 3).await;
+    world.settle(REST).await;
+    let name = some_node(world).await;
+    let path = format!("{NODES}/{name}");
+    world.arm(faults);
+    world.merge(&path, &silent(true)).await;
+    world
+        .until("the node is tainted", 10 * MINUTE, async |world| {
+            let node = world.get(&path).await.expect("the node");
+            let want = ["NoExecute", "NoSchedule"]
+                .map(|effect| format!("node.kubernetes.io/unreachable:{effect}"));
+            taints(&node) == want
+        })
+        .await;
+    let node = world.get(&path).await.expect("the node");
+    for type_ in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+        assert_eq!(condition(&node, type_)["status"], "Unknown", "{type_}");
+        assert_eq!(condition(&node, type_)["reason"], "NodeStatusUnknown", "{type_}");
+    }
+    let elsewhere = |pod: &Value| pod["spec"]["nodeName"] != name.as_str() && is_ready(pod);
+    world
+        .until("three pods run elsewhere", 10 * MINUTE, async |world| {
+            world.list(PODS).await.iter().filter(|pod| elsewhere(pod)).count() == 3
+        })
+        .await;
+    world.settle(REST).await;
+    for pod in world.list(PODS).await.iter().filter(|pod| !elsewhere(pod)) {
+        assert!(!is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_string(), "{pod:#}");
+    }
+    world.merge(&path, &silent(false)).await;
+    world.settle(REST).await;
+    check_well(world, 3).await;
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// A node that is deleted takes its pods along, and others come.
+async fn one_is_gone(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    let pods = web_pods(world).await;
+    world.create(DEPLOYMENTS, &leaving(3)).await;
+    ready(world, &pods, 3).await;
+    world.settle(REST).await;
+    let name = some_node(world).await;
+    world.arm(faults);
+    world.delete(&format!("{NODES}/{name}"), "Background").await;
+    world
+        .until("no pod is on the node", 10 * MINUTE, async |world| {
+            let pods = world.list(PODS).await;
+            pods.iter().all(|pod| pod["spec"]["nodeName"] != name.as_str())
+        })
+        .await;
+    ready(world, &pods, 3).await;
+    world.settle(REST).await;
+    assert_eq!(world.list(NODES).await.len(), 2);
+    check_well(world, 3).await;
+    world.stays_silent(10 * MINUTE).await;
+}
+
+fn each(what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
+    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
+    assert!(runs > 5, "the scenario has {runs} writes only");
+}
+
+#[test]
+fn one_falls_silent_with_a_crash_after_each_write() {
+    each(What::CrashAfter, &one_falls_silent);
+}
+
+#[test]
+fn one_falls_silent_with_each_answer_lost() {
+    each(What::LoseAnswer, &one_falls_silent);
+}
+
+#[test]
+fn one_is_gone_with_a_crash_after_each_write() {
+    each(What::CrashAfter, &one_is_gone);
+}
+
+#[test]
+fn with_everything_going_wrong() {
+    let kinds = [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::LoseRequest,
+        What::BreakWatches,
+    ];
+    for seed in 0..6 {
+        let options = Options { seed, ..Options::default() };
+        let faults = || Faults::drawn(seed, 6, 20, &kinds, SECOND);
+        explore::with(&options, faults(), &one_falls_silent);
+        explore::with(&options, faults(), &one_is_gone);
+    }
+}
+
+/// Where all nodes fall silent it is the network that is broken, and no pod loses its node for that.
+#[test]
+fn all_fall_silent() {
+    simulate(Options::default(), async |world| {
+        world.settle(REST).await;
+        let pods = web_pods(world).await;
+        world.create(DEPLOYMENTS, &leaving(3)).await;
+        ready(world, &pods, 3).await;
+        world.settle(REST).await;
+        let uids = |pods: Vec<Value>| -> Vec<Value> {
+            let mut uids: Vec<_> = pods.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
+            uids.sort_by_key(Value::to_string);
+            uids
+        };
+        let before = uids(world.list(PODS).await);
+        world.kill(Part::Nodes).await;
+        world.pass(10 * MINUTE).await;
+        for node in world.list(NODES).await {
+            assert_eq!(condition(&node, "Ready")["status"], "Unknown");
+            assert_eq!(taints(&node), ["node.kubernetes.io/unreachable:NoSchedule"]);
+        }
+        assert!(!world.list(PODS).await.iter().any(is_ready));
+        world.stays_silent(60 * MINUTE).await;
+        world.start(Part::Nodes);
+        ready(world, &pods, 3).await;
+        world.settle(REST).await;
+        check_well(world, 3).await;
+        assert_eq!(uids(world.list(PODS).await), before);
+    });
+}
