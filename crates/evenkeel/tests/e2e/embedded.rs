@@ -32,6 +32,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let mut options = PlaneOptions::all(3).with_ca(server.ca_pem());
     options.cloud = Some(cloud.clone());
     options.nodes.nodes.extend(nodes::quiet());
+    options.controller_options.node_ipam = nodes::ranges();
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");

@@ -112,6 +112,7 @@ cases! {
         taints_follow_conditions,
         that_are_tainted_or_lost_lose_their_pods,
         that_fall_silent_lose_their_pods_to_others,
+        get_ranges_of_addresses,
     ];
     quotas: [
         count_what_there_is,

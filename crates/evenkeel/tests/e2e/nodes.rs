@@ -5,6 +5,7 @@ use crate::{
     deployment::told,
     objects::{deployment, pod},
 };
+use evenkeel_controllers::core::node_ipam;
 use evenkeel_nodes::NodeOptions;
 use serde_json::{Value, json};
 use std::{net::Ipv4Addr, time::Duration};
@@ -207,4 +208,44 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
     cluster.until(&path, is_well).await;
     // What it had to end it ends now.
     namespace.until("pods", |pods| items(pods).len() == 2 && elsewhere(pods)).await;
+}
+
+/// Where nodes get their ranges from; services have the first of them.
+pub(crate) fn ranges() -> node_ipam::Options {
+    node_ipam::Options {
+        enabled: true,
+        cluster: "10.244.0.0/16,fd00:10:244::/56".into(),
+        services: "10.244.0.0/24".into(),
+        ..node_ipam::Options::default()
+    }
+}
+
+pub(crate) async fn get_ranges_of_addresses(cluster: &Cluster) {
+    let own = json!({"key": "e2e.evenkeel.dev/reserved", "effect": "NoSchedule"});
+    let has = json!(["10.244.200.0/24", "fd00:10:244:c8::/64"]);
+    let theirs = json!({"metadata": {"name": "e2e-has-range"}, "spec": {
+        "taints": [own], "podCIDR": has[0], "podCIDRs": has,
+    }});
+    cluster.create("nodes", theirs).await;
+    let mut given = Vec::new();
+    for name in ["e2e-range-a", "e2e-range-b"] {
+        let node = json!({"metadata": {"name": name}, "spec": {"taints": [own]}});
+        cluster.create("nodes", node).await;
+        let path = format!("nodes/{name}");
+        let node = cluster.until(&path, |node| !node["spec"]["podCIDR"].is_null()).await;
+        let ranges = node["spec"]["podCIDRs"].as_array().expect("ranges").clone();
+        assert_eq!(ranges[0], node["spec"]["podCIDR"]);
+        let begins =
+            |at: usize, with: &str| ranges[at].as_str().is_some_and(|r| r.starts_with(with));
+        assert!(begins(0, "10.244.") && begins(1, "fd00:10:244:"), "{ranges:?}");
+        given.extend(ranges);
+    }
+    given.sort_by_key(Value::to_string);
+    given.dedup();
+    assert_eq!(given.len(), 4, "each has its own: {given:?}");
+    assert!(!given.contains(&json!("10.244.0.0/24")), "that is the services': {given:?}");
+    assert_eq!(cluster.get("nodes/e2e-has-range").await["spec"]["podCIDRs"], has);
+    for name in ["e2e-has-range", "e2e-range-a", "e2e-range-b"] {
+        cluster.delete(&format!("nodes/{name}"), "Background").await;
+    }
 }

@@ -91,6 +91,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
 
     let mut all = PlaneOptions::all(3).with_ca(credentials.ca());
     all.nodes.nodes.extend(nodes::quiet());
+    all.controller_options.node_ipam = nodes::ranges();
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
     let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
     let mut failed = Vec::new();
