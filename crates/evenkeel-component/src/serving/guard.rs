@@ -3,7 +3,7 @@
 use crate::options::ServingOptions;
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
-    client::{self, Client, ConnectOptions, full_text},
+    client::{self, Client, ConnectOptions, Reload, full_text},
     clock::Clock,
     manager::Manager,
     serve::{self, Guard, Lookup, OpenPaths, ReviewTimes, Reviews, Trust, Wanted},
@@ -12,20 +12,35 @@ use evenkeel_runtime::{
 /// Requests a second, and at once, for reviews: many enough for whoever may ask, few enough for the cluster.
 const RATE: (f32, u32) = (200.0, 400);
 
-/// The guard, and what keeps up with what the cluster says of whom to believe.
+/// The guard, and what it takes to keep it up to date.
+pub(super) struct Guarded {
+    pub(super) guard: Guard,
+    /// Keeps up with what the cluster says of whom to believe.
+    pub(super) lookup: Option<Lookup>,
+    /// Keep up with the kubeconfigs by which the cluster is asked.
+    pub(super) reloads: Vec<Reload>,
+}
+
+/// The guard that the options ask for.
 pub(super) async fn of(
     manager: &Manager,
     program: &str,
     options: &ServingOptions,
     trust: &Trust,
     clock: &Clock,
-) -> Result<(Guard, Option<Lookup>)> {
+) -> Result<Guarded> {
     let open =
         OpenPaths::new(&options.always_allow).context("--authorization-always-allow-paths")?;
-    let authentication = connect(program, options.authentication_kubeconfig.as_deref(), clock)
+    let mut reloads = Vec::new();
+    let mut connect = async |kubeconfig: Option<&str>| {
+        let (client, reload) = connect(program, kubeconfig, clock).await?;
+        reloads.extend(reload);
+        Ok::<_, anyhow::Error>(client)
+    };
+    let authentication = connect(options.authentication_kubeconfig.as_deref())
         .await
         .context("--authentication-kubeconfig")?;
-    let authorization = connect(program, options.authorization_kubeconfig.as_deref(), clock)
+    let authorization = connect(options.authorization_kubeconfig.as_deref())
         .await
         .context("--authorization-kubeconfig")?;
     if authentication.is_none() {
@@ -47,7 +62,7 @@ pub(super) async fn of(
     let (authentication, authorization) = (reviews(authentication), reviews(authorization));
     let guard = Guard::new(open, trust.clone(), authentication, authorization, clock.clone())
         .counting(&serve::Metrics::register(manager.registry()));
-    Ok((guard, lookup))
+    Ok(Guarded { guard, lookup, reloads })
 }
 
 async fn lookup(
@@ -86,8 +101,12 @@ async fn lookup(
     Ok(Some(lookup))
 }
 
-/// A client for a kubeconfig, or for the pod that this runs in.
-async fn connect(program: &str, kubeconfig: Option<&str>, clock: &Clock) -> Result<Option<Client>> {
+/// A client for a kubeconfig, and what follows its files; or one for the pod that this runs in.
+async fn connect(
+    program: &str,
+    kubeconfig: Option<&str>,
+    clock: &Clock,
+) -> Result<(Option<Client>, Option<Reload>)> {
     let options = ConnectOptions {
         kubeconfig: kubeconfig.map(Into::into),
         user_agent: program.to_owned(),
@@ -96,7 +115,13 @@ async fn connect(program: &str, kubeconfig: Option<&str>, clock: &Clock) -> Resu
         ..ConnectOptions::default()
     };
     if kubeconfig.is_none() {
-        return Ok(client::connect_in_pod(&options, clock.clone())?);
+        return Ok((client::connect_in_pod(&options, clock.clone())?, None));
     }
-    Ok(Some(client::connect(options, clock.clone()).await?))
+    let mut reload = Reload::new(options, clock.clone());
+    let client = Client::builder(reload.transport(|_| {}).await?, clock.clone())
+        .qps(RATE.0)
+        .burst(RATE.1)
+        .user_agent(program)
+        .build();
+    Ok((Some(client), Some(reload)))
 }

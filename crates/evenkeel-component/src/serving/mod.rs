@@ -36,7 +36,8 @@ pub async fn add(
 ) -> Result<SocketAddr> {
     let trust = Trust::default();
     let tls = Arc::new(transport::tls(program, options, &trust)?);
-    let (guard, lookup) = guard::of(manager, program, options, &trust, clock).await?;
+    let guard::Guarded { guard, lookup, reloads } =
+        guard::of(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(health::add_to(routes, manager), program);
     let address = SocketAddr::new(options.address, options.port);
     let listener = serve::listen(address, options.share_address, options.share_port)
@@ -49,6 +50,9 @@ pub async fn add(
         let tasks = Tasks::under(running.token());
         if let Some(lookup) = &lookup {
             lookup.follow(&trust, &tasks);
+        }
+        for reload in reloads {
+            tasks.spawn_until_cancelled("credentials for reviews", reload.run());
         }
         running.ready();
         serve::serve(listener, tls, routes, guard, streams, clock, running.token()).await;

@@ -4,7 +4,7 @@ use super::{Args, Source};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use evenkeel_runtime::{
-    client::{self, Client},
+    client::{self, ApiError, Client, full_text},
     clock::Clock,
     introspect::{Listing, ObjectReport, Subject},
 };
@@ -101,18 +101,36 @@ impl Live {
             Self::Https(client, url) => {
                 let request = Request::get(target).header(header::ACCEPT, "application/json");
                 let answer = client.raw(request.body(Bytes::new())?).await;
-                answer.with_context(|| no_answer(url))?.into_body()
+                answer.map_err(|error| anyhow!(unanswered(url, &error)))?.into_body()
             }
         };
         serde_json::from_slice(&body).context("the manager's answer cannot be read")
     }
 }
 
-fn no_answer(url: &str) -> String {
-    format!(
-        "the manager at {url} does not answer (a certificate of its own making is taken with \
-         --insecure-skip-tls-verify)"
-    )
+/// Why a manager did not answer, and what to do about it.
+fn unanswered(url: &str, error: &ApiError) -> String {
+    let why = full_text(error);
+    match error.code() {
+        401 => format!(
+            "the manager at {url} does not know who you are: the kubeconfig's user has a certificate or token that it \
+             cannot check (see its --client-ca-file and --authentication-kubeconfig)"
+        ),
+        403 => format!(
+            "the manager at {url} does not let you look: you need a cluster role with the verb get for the \
+             nonResourceURL /debug/controllers"
+        ),
+        404 => format!(
+            "what answers at {url} is no manager of Evenkeel's: it has no /debug/controllers. Without --server, or with \
+             --offline, the cluster alone is read"
+        ),
+        0 if why.contains("certificate") => format!(
+            "the certificate of the manager at {url} is not trusted ({why}). One of its own making is taken with \
+             --insecure-skip-tls-verify, another one with --certificate-authority"
+        ),
+        0 => format!("the manager at {url} does not answer: {why}"),
+        code => format!("the manager at {url} answers {code}: {why}"),
+    }
 }
 
 impl Source for Live {

@@ -1,9 +1,13 @@
 //! What memory is in use. The system's allocator, which takes the least memory, does not know who asked for what: a program
 //! that is to tell is built with the feature `heap-profile`, and started with jemalloc's sampling on.
 
+#[cfg(not(feature = "heap-profile"))]
+use super::profile::{Frame, Profile};
 use bytes::Bytes;
 use evenkeel_runtime::serve::plain;
-use http::{HeaderValue, Response, StatusCode};
+#[cfg(feature = "heap-profile")]
+use http::HeaderValue;
+use http::{Response, StatusCode};
 
 /// With the default of the library's sampling, a sample each half a megabyte.
 #[cfg(feature = "heap-profile")]
@@ -26,13 +30,41 @@ pub(super) async fn answer() -> Response<Bytes> {
     }
 }
 
+/// The process' memory as one sample: how much it is, and that nobody knows whose.
 #[cfg(not(feature = "heap-profile"))]
 pub(super) async fn answer() -> Response<Bytes> {
-    cannot("This program was built without the feature heap-profile: its allocator does not sample")
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(bytes) = resident(&status) else {
+        return plain(StatusCode::INTERNAL_SERVER_ERROR, "The process' memory cannot be read");
+    };
+    let all = "all memory of the process (built without the feature heap-profile: the allocator does not sample)";
+    let mut profile = Profile::new(&[("inuse_space", "bytes")], ("space", "bytes"), 1);
+    profile.sample(&[vec![Frame::named(all)]], &[bytes], &[]);
+    super::file("heap", &profile)
 }
 
+/// Bytes of memory, from a process' `/proc/…/status`.
+#[cfg(not(feature = "heap-profile"))]
+fn resident(status: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(feature = "heap-profile")]
 fn cannot(text: &str) -> Response<Bytes> {
     let mut response = plain(StatusCode::NOT_IMPLEMENTED, text);
     response.headers_mut().insert("x-go-pprof", HeaderValue::from_static("1"));
     response
+}
+
+#[cfg(all(test, not(feature = "heap-profile")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(resident("Name:\tx\nVmRSS:\t   12 kB\nThreads:\t1\n"), Some(12 * 1024));
+        assert_eq!(resident("Name:\tx\n"), None);
+    }
 }

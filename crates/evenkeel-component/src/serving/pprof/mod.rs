@@ -18,10 +18,12 @@ use std::time::Duration;
 const ROOT: &str = "/debug/pprof/";
 
 /// What there is, and what it is.
-const PROFILES: [(&str, &str); 5] = [
+const PROFILES: [(&str, &str); 7] = [
+    ("block", "Where tasks waited for each other: empty, since nothing here samples that."),
     ("cmdline", "The command line of the program, its arguments separated by NUL."),
     ("goroutine", "Tasks by name. debug=1 gives them as text."),
-    ("heap", "A sampling of the memory that is in use, where the program was built for that."),
+    ("heap", "A sampling of the memory in use where the program was built for that; else its sum."),
+    ("mutex", "Who held locks that others wanted: empty, since nothing here samples that."),
     ("profile", "CPU profile, for as many seconds as the parameter of that name says (30)."),
     ("threadcreate", "Threads by name. debug=1 gives them as text."),
 ];
@@ -47,6 +49,8 @@ pub(super) fn add_to(routes: Routes) -> Routes {
         .unlisted("/debug/pprof/threadcreate", |request| {
             counted(request, "threadcreate", &tasks::threads())
         })
+        .unlisted("/debug/pprof/block", |request| contention(request, "block"))
+        .unlisted("/debug/pprof/mutex", |request| contention(request, "mutex"))
         .slow("/debug/pprof/profile", |request| async move { cpu::answer(&request).await })
         .slow("/debug/pprof/heap", |_| heap::answer())
         .slow("/debug/pprof/allocs", |_| heap::answer())
@@ -65,10 +69,6 @@ fn index() -> Response<Bytes> {
 /// What Go's runtime tells and nothing here can, and what nobody knows.
 fn other(request: &Request<Bytes>) -> Response<Bytes> {
     let (code, text) = match request.uri().path().strip_prefix(ROOT) {
-        Some("block" | "mutex") => (
-            StatusCode::NOT_IMPLEMENTED,
-            "Contention is not sampled: work is done by tasks that do not block each other",
-        ),
         Some("trace") => {
             (StatusCode::NOT_IMPLEMENTED, "Execution traces are of Go's runtime, which is not here")
         }
@@ -107,6 +107,17 @@ fn counted(request: &Request<Bytes>, what: &str, all: &[(String, usize)]) -> Res
         );
     }
     file(what, &profile)
+}
+
+/// What upstream's programs answer as long as nobody has them sample contention: a profile without samples.
+fn contention(request: &Request<Bytes>, what: &str) -> Response<Bytes> {
+    if parameter(request, "debug").is_some_and(|debug| debug != "0") {
+        let kind = if what == "mutex" { "mutex" } else { "contention" };
+        let text = format!("--- {kind}:\ncycles/second=1000000000\n");
+        return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
+    }
+    let types = [("contentions", "count"), ("delay", "nanoseconds")];
+    file(what, &Profile::new(&types, ("contentions", "count"), 1))
 }
 
 /// A profile as a file.
@@ -160,11 +171,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_says_so() {
-        for (name, code) in [("mutex", 501), ("block", 501), ("trace", 501), ("zzz", 404)] {
+        for (name, code) in [("trace", 501), ("zzz", 404)] {
             let response = other(&get(&format!("{ROOT}{name}")));
             assert_eq!(response.status().as_u16(), code, "{name}");
             assert_eq!(response.headers()["x-go-pprof"], "1");
         }
+    }
+
+    #[test]
+    fn nothing_is_told_of_contention() {
+        let text = contention(&get("/?debug=1"), "mutex");
+        assert_eq!(text.body(), "--- mutex:\ncycles/second=1000000000\n");
+        let profile = contention(&get("/"), "block");
+        assert_eq!((profile.status(), &profile.body()[..2]), (StatusCode::OK, &[0x1f, 0x8b][..]));
     }
 
     #[test]
