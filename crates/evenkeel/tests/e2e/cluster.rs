@@ -83,6 +83,11 @@ impl Cluster {
         Self { past: Some(Past::Embedded(server)), inside: Some(inside), ..self }
     }
 
+    /// The same with the embedded server that it is.
+    pub(crate) fn with_server(self, server: Server) -> Self {
+        Self { past: Some(Past::Embedded(server)), ..self }
+    }
+
     /// The controllers seen from inside, where they have nothing to do but with this case.
     pub(crate) fn inside(&self) -> Option<&Inside> {
         self.inside.as_ref()
@@ -322,7 +327,7 @@ fn group(resource: &str) -> &'static str {
         "horizontalpodautoscalers" => "/apis/autoscaling/v2",
         "poddisruptionbudgets" => "/apis/policy/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
-        "widgets" => "/apis/e2e.evenkeel.dev/v1",
+        "gizmos" | "widgets" => "/apis/e2e.evenkeel.dev/v1",
         _ => "/api/v1",
     }
 }

@@ -15,6 +15,7 @@ mod deployment;
 mod embedded;
 mod explain;
 mod failover;
+mod forbidden;
 mod garbage;
 mod hostile;
 mod jobs;
@@ -31,6 +32,7 @@ mod rollout;
 mod scheduling;
 mod statefulset;
 mod upstream;
+mod vanishing;
 
 use cluster::Cluster;
 use futures::future::LocalBoxFuture;

@@ -1,6 +1,9 @@
 //! A program of ours in a process of its own: its start and end, the server that it works on, and who asks its secure port.
 
-use crate::cluster::{Cluster, Pace};
+use crate::{
+    cluster::{Cluster, Pace},
+    forbidden::USER,
+};
 use bytes::Bytes;
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{
@@ -32,7 +35,9 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     pub(crate) async fn start() -> Self {
-        let server = Server::builder().build().await.expect("a server in memory");
+        let users = format!("{USER},{USER},{USER}\n");
+        let server = Server::builder().tokens_csv(&users).build().await;
+        let server = server.expect("a server in memory");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("https://{}", listener.local_addr().expect("an address"));
         let serving = Tasks::new();
@@ -42,7 +47,7 @@ impl Embedded {
         });
         let kube = kube::Client::new(server.service(), "default");
         let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
-        let cluster = Cluster::new(client, Clock::system(), PACE);
+        let cluster = Cluster::new(client, Clock::system(), PACE).with_server(server.clone());
         Self { server, url, cluster, serving }
     }
 }
@@ -77,6 +82,14 @@ impl Program {
     /// All that it told so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What it has of the machine's memory, in kB.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// The end of its log.

@@ -1,6 +1,7 @@
 //! A hundred objects that nobody should have written, in a cluster that goes on: each is told of once, and no more.
 
 mod objects;
+mod process;
 
 use crate::{
     cluster::{Cluster, Inside, Namespace, items, name},

@@ -1,11 +1,12 @@
 //! Certificates, tokens and kubeconfigs of one cluster.
 
 use super::programs::Folder;
+use crate::forbidden::USER as LIMITED;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Users, each with a token that is its name. The programs among them may do everything: rights are not what is tested.
+/// Users, each with a token that is its name. They may do everything: rights are tested with another one.
 pub(super) const USERS: [&str; 3] = ["admin", "upstream-kcm", "evenkeel-kcm"];
 
 /// The files, and the certificate authority.
@@ -34,7 +35,8 @@ impl Credentials {
         folder.write("accounts.pub", &accounts.public_key_pem());
         let tokens: String =
             USERS.iter().map(|user| format!("{user},{user},{user},system:masters\n")).collect();
-        folder.write("tokens.csv", &tokens);
+        let limited = format!("{LIMITED},{LIMITED},{LIMITED}\n");
+        folder.write("tokens.csv", &(tokens + &limited));
         Self { folder: folder.path().to_owned(), ca }
     }
 

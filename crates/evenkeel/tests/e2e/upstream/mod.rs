@@ -9,7 +9,7 @@ use crate::{
     CASES, Case, ON_UPSTREAM_ONLY, cloud,
     cloud_manager::{self, Access},
     cluster::{Cluster, Pace},
-    hostile, nodes,
+    forbidden, hostile, nodes, vanishing,
 };
 use credentials::Credentials;
 use evenkeel::plane::{Plane, PlaneOptions};
@@ -102,9 +102,29 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         failed.push("takeover".to_owned());
     }
     programs.stop_others();
+    let limited = credentials.kubeconfig(forbidden::USER, &server);
+    if wanted.has("forbidden")
+        && !passes(
+            "forbidden",
+            forbidden::some_lists_are_forbidden(&cluster, programs.folder(), &limited),
+        )
+        .await
+    {
+        failed.push("forbidden".to_owned());
+    }
+    let admin = credentials.kubeconfig("admin", &server);
+    if wanted.has("vanishing")
+        && !passes(
+            "vanishing",
+            vanishing::a_process_does_not_go_on_about_it(&cluster, programs.folder(), &admin),
+        )
+        .await
+    {
+        failed.push("vanishing".to_owned());
+    }
     let access = Access {
         folder: programs.folder().to_owned(),
-        kubeconfig: credentials.kubeconfig("admin", &server),
+        kubeconfig: admin,
         token: "admin".to_owned(),
     };
     if wanted.has("cloud_manager")
