@@ -8,6 +8,7 @@ use crate::{
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
     policy,
+    rbac,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{
@@ -188,6 +189,7 @@ impl ControllerContext {
 /// All controllers, in the order of their names.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
+        rbac::cluster_role_aggregation::DESCRIPTOR,
         batch::cron_job::DESCRIPTOR,
         apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,

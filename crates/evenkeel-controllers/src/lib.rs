@@ -9,6 +9,7 @@ pub mod monitors;
 pub mod needs;
 pub mod options;
 pub mod policy;
+pub mod rbac;
 
 mod answers;
 mod children;

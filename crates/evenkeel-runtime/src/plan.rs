@@ -184,6 +184,9 @@ pub enum PatchForm {
     Merge,
     /// Kubernetes' own; built-in kinds only.
     Strategic,
+    /// What this field manager wants of the object, taken from others where they disagree (server-side apply); the object is
+    /// made where it is not there.
+    Apply(&'static str),
 }
 
 /// What becomes of dependents.

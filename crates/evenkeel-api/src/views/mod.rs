@@ -5,6 +5,7 @@
 
 mod affinity;
 mod autoscaler;
+mod cluster_role;
 mod config;
 mod container;
 mod controller_revision;
@@ -43,6 +44,7 @@ pub use autoscaler::{
     MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
     PodsMetricSource, PodsMetricStatus, ResourceMetricSource, ResourceMetricStatus,
 };
+pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
     Container, ContainerPort, ContainerResizePolicy, ContainerState, ContainerStateRunning,

@@ -90,6 +90,7 @@ pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
         PatchForm::Json => "application/json-patch+json",
         PatchForm::Merge => "application/merge-patch+json",
         PatchForm::Strategic => "application/strategic-merge-patch+json",
+        PatchForm::Apply(_) => "application/apply-patch+yaml",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ApiError, Client, DeleteOptions, List, ListOptions, Metadata,
-    options::{escape, patch_content_type},
+    options::{Query, escape, patch_content_type},
     send::Call,
     wire,
 };
@@ -122,7 +122,13 @@ impl Client {
         form: PatchForm,
         body: Bytes,
     ) -> Result<R, ApiError> {
-        let target = object_path(kind, namespace, name, subresource);
+        let mut target = object_path(kind, namespace, name, subresource);
+        if let PatchForm::Apply(manager) = form {
+            let mut query = Query::default();
+            query.add("fieldManager", manager);
+            query.add("force", "true");
+            target.push_str(query.as_str());
+        }
         let call = Call::new(Method::PATCH, target, wire::accept::<R>());
         self.object(call.with_body(patch_content_type(form), body)).await
     }

@@ -44,7 +44,9 @@ fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), Strin
                 serde_json::from_slice(change).map_err(|error| error.to_string())?;
             json_patch::patch(object, &change).map_err(|error| error.to_string())
         }
-        PatchForm::Strategic => Err("a rewrite takes a merge patch or a JSON patch".to_owned()),
+        PatchForm::Strategic | PatchForm::Apply(_) => {
+            Err("a rewrite takes a merge patch or a JSON patch".to_owned())
+        }
     }
 }
 

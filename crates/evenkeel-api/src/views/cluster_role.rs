@@ -1,0 +1,43 @@
+//! ClusterRoles, as far as one is put together from others.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::selector::Selector;
+
+message! {
+    /// What may be done, cluster-wide.
+    pub struct ClusterRole("k8s.io.api.rbac.v1.ClusterRole") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What may be done.
+        rules: Box<[PolicyRule]> = 2 "rules",
+        /// Which other roles' rules these are, if they are others'.
+        aggregation_rule: Option<Box<AggregationRule>> = 3 "aggregationRule",
+    }
+}
+
+view!(ClusterRole, "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false);
+
+message! {
+    /// What may be done with some resources, or some paths.
+    pub struct PolicyRule("k8s.io.api.rbac.v1.PolicyRule") {
+        /// Verbs.
+        verbs: Box<[Box<str>]> = 1 "verbs",
+        /// API groups.
+        api_groups: Box<[Box<str>]> = 2 "apiGroups",
+        /// Resources.
+        resources: Box<[Box<str>]> = 3 "resources",
+        /// Only objects of these names.
+        resource_names: Box<[Box<str>]> = 4 "resourceNames",
+        /// Paths that are no resources.
+        non_resource_urls: Box<[Box<str>]> = 5 "nonResourceURLs",
+    }
+}
+
+message! {
+    /// Which roles a role is put together from.
+    pub struct AggregationRule("k8s.io.api.rbac.v1.AggregationRule") {
+        /// Those that any of these selects, in this order.
+        cluster_role_selectors: Box<[Selector]> = 1 "clusterRoleSelectors",
+    }
+}

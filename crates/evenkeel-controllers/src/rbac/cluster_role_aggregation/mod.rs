@@ -1,0 +1,67 @@
+//! Puts ClusterRoles together from the rules of others.
+//!
+//! Upstream: `pkg/controller/clusterroleaggregation`.
+
+mod plan;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{time::Timestamp, views::ClusterRole};
+use evenkeel_runtime::{
+    cache::Cache,
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use plan::Seen;
+
+/// Workers of upstream's controller; no flag changes them.
+const WORKERS: usize = 5;
+
+/// The controller of roles that are put together from others.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "clusterrole-aggregation-controller",
+    aliases: &["clusterrole-aggregation"],
+    queue: "ClusterRoleAggregator",
+    client: "clusterrole-aggregation-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let roles = context.env.caches.of::<ClusterRole>();
+    let aggregated = roles.index("aggregated", |role, key| {
+        if role.aggregation_rule.is_some() {
+            key("");
+        }
+    });
+    // Any role may be part of any of those that are put together, by the labels that it had as by those that it has.
+    let builder = context.builder_watching(&DESCRIPTOR, &roles, move |_, enqueue| {
+        aggregated.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
+    });
+    context.run(builder.workers(WORKERS).planned(Aggregation { roles }));
+    Ok(())
+}
+
+struct Aggregation {
+    roles: Cache<ClusterRole>,
+}
+
+impl Planner for Aggregation {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let role = self.roles.get("", &key.name)?;
+        let mut roles = self.roles.list();
+        roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        Some(Seen { role, roles })
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact("put together from", plan::parts(seen).join(", "));
+        told
+    }
+
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+        plan::plan(seen)
+    }
+}

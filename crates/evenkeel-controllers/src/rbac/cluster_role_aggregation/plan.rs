@@ -1,0 +1,207 @@
+//! Which rules a role has that is put together from others.
+
+use crate::wire;
+use evenkeel_api::views::{AggregationRule, ClusterRole, PolicyRule};
+use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// By this name the rules are the controller's.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+/// A role, and all there are, by name.
+pub(super) struct Seen {
+    pub(super) role: Arc<ClusterRole>,
+    pub(super) roles: Vec<Arc<ClusterRole>>,
+}
+
+/// Gives the role the rules of its parts, whatever it had.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(rules) = seen.role.aggregation_rule.as_deref().and_then(|rule| rules(rule, seen))
+    else {
+        return plan;
+    };
+    if rules.iter().copied().ne(&seen.role.rules) {
+        let body = body(&seen.role.meta.name, &rules);
+        plan.push(Patch::new(wire::target(&*seen.role), PatchForm::Apply(MANAGER), body));
+    }
+    plan
+}
+
+/// Names of the roles that this one is put together from, each once.
+pub(super) fn parts(seen: &Seen) -> Vec<&str> {
+    let Some(rule) = seen.role.aggregation_rule.as_deref() else { return Vec::new() };
+    let mut names: Vec<&str> = selected(rule, seen).map(|part| &*part.meta.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The rules of all parts, each once: selector by selector, and role by role in the order of their names. `None` where a
+/// selector makes no sense: nobody knows what the rest would be worth.
+fn rules<'a>(rule: &'a AggregationRule, seen: &'a Seen) -> Option<Vec<&'a PolicyRule>> {
+    if rule.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
+        return None;
+    }
+    let mut rules: Vec<&PolicyRule> = Vec::new();
+    for rule in selected(rule, seen).flat_map(|part| &part.rules) {
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    Some(rules)
+}
+
+/// The parts, as often as they are selected. No role is part of itself.
+fn selected<'a>(
+    rule: &'a AggregationRule,
+    seen: &'a Seen,
+) -> impl Iterator<Item = &'a Arc<ClusterRole>> {
+    rule.cluster_role_selectors.iter().flat_map(move |selector| {
+        let others = seen.roles.iter().filter(|other| other.meta.name != seen.role.meta.name);
+        others.filter(move |other| selector.matches(&other.meta.labels))
+    })
+}
+
+/// What the controller wants of the role: its rules and nothing else. Without any, it wants nothing.
+fn body(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Body<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        metadata: Metadata<'a>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Metadata<'a> {
+        name: &'a str,
+    }
+    wire::json(&Body {
+        api_version: "rbac.authorization.k8s.io/v1",
+        kind: "ClusterRole",
+        metadata: Metadata { name },
+        rules: rules.iter().map(|rule| Rule::of(rule)).collect(),
+    })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule<'a> {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    api_groups: &'a [Box<str>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resources: &'a [Box<str>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resource_names: &'a [Box<str>],
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "<[_]>::is_empty")]
+    non_resource_urls: &'a [Box<str>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    verbs: &'a [Box<str>],
+}
+
+impl<'a> Rule<'a> {
+    fn of(rule: &'a PolicyRule) -> Self {
+        Self {
+            api_groups: &rule.api_groups,
+            resources: &rule.resources,
+            resource_names: &rule.resource_names,
+            non_resource_urls: &rule.non_resource_urls,
+            verbs: &rule.verbs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_runtime::plan::Action;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn role(name: &str, labels: &Value, verbs: &[&str]) -> Value {
+        let rules: Vec<Value> = verbs.iter().map(|verb| json!({"verbs": [verb]})).collect();
+        json!({"metadata": {"name": name, "labels": labels}, "rules": rules})
+    }
+
+    fn whole(selectors: &Value, verbs: &[&str]) -> Value {
+        let mut role = role("m", &json!({"part": "1"}), verbs);
+        role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
+        role
+    }
+
+    fn seen(whole: &Value, others: &[Value]) -> Seen {
+        let role = Arc::new(object::<ClusterRole>(whole));
+        let mut roles: Vec<_> =
+            others.iter().map(|one| Arc::new(object::<ClusterRole>(one))).collect();
+        roles.push(role.clone());
+        roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        Seen { role, roles }
+    }
+
+    /// The verbs that it is to have; `None` where it is left as it is.
+    fn verbs(seen: &Seen) -> Option<Vec<String>> {
+        let plan = plan(seen);
+        let [Action::Patch(patch)] = &*plan.actions else {
+            assert!(plan.is_nothing(), "{plan:?}");
+            return None;
+        };
+        assert_eq!(patch.form, PatchForm::Apply(MANAGER));
+        let body: Value = serde_json::from_slice(&patch.body).unwrap();
+        let rules = body["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Some(rules.iter().map(|rule| rule["verbs"][0].as_str().unwrap().to_owned()).collect())
+    }
+
+    #[test]
+    fn rules_come_in_order_and_once() {
+        let parts = json!([{"matchLabels": {"late": "1"}}, {"matchLabels": {"part": "1"}}]);
+        let z = role("z", &json!({"part": "1"}), &["get", "watch"]);
+        let b = role("b", &json!({"part": "1", "late": "1"}), &["list", "get"]);
+        let other = role("a", &json!({"part": "2"}), &["delete"]);
+        let all = [z, b, other];
+        let table: [(Value, Option<&[&str]>); 5] = [
+            (whole(&parts, &[]), Some(&["list", "get", "watch"])),
+            (whole(&parts, &["list", "get", "watch"]), None),
+            (whole(&parts, &["get", "list", "watch"]), Some(&["list", "get", "watch"])),
+            (whole(&json!([{"matchLabels": {"none": "1"}}]), &["forged"]), Some(&[])),
+            // A selector that says nothing selects all.
+            (whole(&json!([{}]), &[]), Some(&["delete", "list", "get", "watch"])),
+        ];
+        for (whole, want) in table {
+            let want = want.map(|verbs| verbs.iter().map(|verb| (*verb).to_owned()).collect());
+            assert_eq!(verbs(&seen(&whole, &all)), want, "{whole}");
+        }
+        let seen = seen(&whole(&parts, &[]), &all);
+        assert_eq!(super::parts(&seen), ["b", "z"]);
+    }
+
+    #[test]
+    fn roles_of_their_own_and_senseless_selectors_are_left_alone() {
+        let plain = role("m", &json!({}), &["get"]);
+        assert_eq!(verbs(&seen(&plain, &[role("a", &json!({}), &["list"])])), None);
+        let bad = json!([{"matchExpressions": [{"key": "a", "operator": "Like"}]}]);
+        assert_eq!(verbs(&seen(&whole(&bad, &["get"]), &[])), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_was_written_is_left_alone(
+            parts in proptest::collection::vec((any::<bool>(), proptest::collection::vec(0u8..4, 0..4)), 0..6),
+        ) {
+            let others: Vec<Value> = parts.iter().enumerate().map(|(n, (part, verbs))| {
+                let labels = if *part { json!({"part": "1"}) } else { json!({}) };
+                let verbs: Vec<String> = verbs.iter().map(ToString::to_string).collect();
+                role(&format!("r{n}"), &labels, &verbs.iter().map(|verb| &**verb).collect::<Vec<_>>())
+            }).collect();
+            let selectors = json!([{"matchLabels": {"part": "1"}}]);
+            let first = verbs(&seen(&whole(&selectors, &["forged"]), &others)).unwrap_or_default();
+            let written: Vec<&str> = first.iter().map(|verb| &**verb).collect();
+            prop_assert_eq!(verbs(&seen(&whole(&selectors, &written), &others)), None);
+        }
+    }
+}

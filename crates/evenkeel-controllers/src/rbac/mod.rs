@@ -1,0 +1,3 @@
+//! Controllers of roles.
+
+pub mod cluster_role_aggregation;
