@@ -3,7 +3,7 @@
 //! A new controller is a folder, and a line in [`descriptors`].
 
 use crate::{
-    apps, autoscaling, batch, core,
+    apps, autoscaling, batch, bootstrap, certificates, core,
     monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
@@ -189,6 +189,10 @@ impl ControllerContext {
 /// All controllers, in the order of their names.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
+        bootstrap::signer::DESCRIPTOR,
+        certificates::approving::DESCRIPTOR,
+        certificates::cleaner::DESCRIPTOR,
+        certificates::signing::DESCRIPTOR,
         rbac::cluster_role_aggregation::DESCRIPTOR,
         batch::cron_job::DESCRIPTOR,
         apps::daemonset::DESCRIPTOR,
@@ -197,11 +201,13 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::garbage_collector::DESCRIPTOR,
         autoscaling::horizontal::DESCRIPTOR,
         batch::job::DESCRIPTOR,
+        certificates::trust_bundle::DESCRIPTOR,
         core::legacy_token_cleaner::DESCRIPTOR,
         core::namespace::DESCRIPTOR,
         core::node_ipam::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
         core::pod_gc::DESCRIPTOR,
+        certificates::pod_request_cleaner::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         core::resource_quota::DESCRIPTOR,
@@ -210,6 +216,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::service_account_token::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,
         core::taint_eviction::DESCRIPTOR,
+        bootstrap::token_cleaner::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,
         core::ttl::DESCRIPTOR,
     ]

@@ -3,6 +3,8 @@
 pub mod apps;
 pub mod autoscaling;
 pub mod batch;
+pub mod bootstrap;
+pub mod certificates;
 pub mod core;
 pub mod descriptor;
 pub mod monitors;
@@ -18,6 +20,7 @@ mod conditions;
 mod disruption;
 #[cfg(test)]
 mod fixtures;
+mod keys;
 mod owned;
 mod pods;
 mod scale;

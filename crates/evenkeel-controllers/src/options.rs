@@ -1,6 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, autoscaling, batch, core, policy};
+use crate::{apps, autoscaling, batch, certificates, core, policy};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -70,6 +70,8 @@ pub struct Options {
     pub root_ca: core::root_ca::Options,
     /// Of the token controller.
     pub service_account_token: core::service_account_token::Options,
+    /// Of the controller that signs certificates.
+    pub signing: certificates::signing::Options,
     /// Of the statefulset controller.
     pub statefulset: apps::statefulset::Options,
     /// Of the controller that deletes Jobs that have ended.
@@ -98,6 +100,7 @@ impl Options {
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
             service_account_token: core::service_account_token::Options::read(flags),
+            signing: certificates::signing::Options::read(flags),
             statefulset: apps::statefulset::Options::read(flags),
             ttl_after_finished: batch::ttl_after_finished::Options::read(flags),
         }

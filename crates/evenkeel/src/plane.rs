@@ -3,6 +3,7 @@
 use evenkeel_api::Kind;
 use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
+    certificates::signing::Pair,
     core::root_ca,
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     options::Options,
@@ -57,6 +58,14 @@ impl PlaneOptions {
     #[must_use]
     pub fn with_ca(mut self, ca: &str) -> Self {
         self.controller_options.root_ca = root_ca::Options { ca: Some(ca.into()) };
+        self
+    }
+
+    /// The same, signing certificates as this authority (certificate and key, PEM).
+    #[must_use]
+    pub fn with_authority(mut self, certificate: &str, key: &str) -> Self {
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        self.controller_options.signing.common = Some(Pair::Texts { certificate, key });
         self
     }
 }

@@ -14,6 +14,7 @@ mod proxies;
 mod rows;
 pub(crate) mod scale;
 mod services;
+mod signing_requests;
 mod strategy;
 pub(crate) mod validate;
 pub(crate) mod value;

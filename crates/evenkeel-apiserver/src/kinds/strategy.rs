@@ -2,7 +2,7 @@
 
 use super::rows::Row;
 use super::value::{self, at, list, object_mut, set, text};
-use super::{jobs, keep_all_but_status, keep_field, keep_spec_of, pods};
+use super::{jobs, keep_all_but_status, keep_field, keep_spec_of, pods, signing_requests};
 use crate::api::Context;
 use serde_json::{Value, json};
 
@@ -40,15 +40,13 @@ pub(super) fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) 
             keep_field(new, old, "spec");
             keep_field(new, old, "status");
         }
-        ("certificates.k8s.io", _, "approval") => {
-            let conditions = at(new, "status.conditions").cloned();
-            keep_spec_of(new, old);
-            keep_field(new, old, "status");
-            if let Some(conditions) = conditions {
-                set(new, "status.conditions", conditions);
-            }
+        ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
+            signing_requests::approve(new, old, &crate::api::seconds(cx.now));
         }
-        ("certificates.k8s.io", _, "") => {
+        ("certificates.k8s.io", "CertificateSigningRequest", "status") => {
+            signing_requests::report(new, old, &crate::api::seconds(cx.now));
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest", "") => {
             keep_field(new, old, "spec");
             keep_field(new, old, "status");
         }

@@ -201,6 +201,11 @@ impl Server {
         self.pki.ca_pem()
     }
 
+    /// The key of that authority (PEM), for whoever signs certificates in the cluster's name. It is not to be shown.
+    pub fn ca_key_pem(&self) -> &str {
+        self.pki.ca_key_pem()
+    }
+
     /// The administrator's bearer token.
     pub fn admin_token(&self) -> &str {
         self.pki.admin_token()

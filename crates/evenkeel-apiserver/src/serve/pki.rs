@@ -22,6 +22,7 @@ pub(super) enum PkiError {
 /// Keys, certificates and the administrator's token.
 pub(super) struct Pki {
     ca: String,
+    ca_key: String,
     /// Chain and key of the listener, PEM.
     serving: (String, String),
     admin: (String, String),
@@ -83,6 +84,7 @@ impl Pki {
         })?;
         Ok(Self {
             ca,
+            ca_key: issuer.key().serialize_pem(),
             serving,
             admin: (admin, admin_key.serialize_pem()),
             token,
@@ -93,6 +95,11 @@ impl Pki {
 
     pub(super) fn ca_pem(&self) -> &str {
         &self.ca
+    }
+
+    /// The authority's key, PEM.
+    pub(super) fn ca_key_pem(&self) -> &str {
+        &self.ca_key
     }
 
     /// The key for tokens of service accounts, PKCS#8.

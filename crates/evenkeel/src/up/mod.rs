@@ -81,7 +81,9 @@ async fn embedded(
     }
 
     let kube = kube::Client::new(server.service(), "default");
-    let plane = Plane::start(&kube, &clock, plane_options(args)?.with_ca(server.ca_pem()))?;
+    let ca = server.ca_pem();
+    let options = plane_options(args)?.with_ca(ca).with_authority(ca, server.ca_key_pem());
+    let plane = Plane::start(&kube, &clock, options)?;
     metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
     let control = control::start(
         &explain::socket_beside(&path),

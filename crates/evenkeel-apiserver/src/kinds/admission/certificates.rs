@@ -1,7 +1,9 @@
-//! CertificateSubjectRestriction: nobody becomes an administrator by asking for a client certificate.
+//! Who gets a certificate by whom: CertificateSubjectRestriction (nobody becomes an administrator by asking for a client
+//! certificate), CertificateApproval and CertificateSigning (one may decide in a signer's name, or not).
 
 use crate::api::Context;
-use crate::kinds::value::text;
+use crate::auth::Attributes;
+use crate::kinds::value::{at, text};
 use crate::status::StatusError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +26,36 @@ pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError
         }
         Some(_) => Ok(()),
     }
+}
+
+/// Refuses an approval, or a certificate, by who may not give it in the signer's name.
+pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
+    let verb = if cx.subresource == "approval" { "approve" } else { "sign" };
+    let same = |field: &str| at(new, field) == at(old, field);
+    if verb == "sign" && same("status.certificate") && same("status.conditions") {
+        return Ok(());
+    }
+    let signer = text(old, "spec.signerName");
+    if may(cx, verb, signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+    Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Whether rights on the signer, or on all of its domain, are there.
+fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
+    let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*"));
+    [Some(signer), all.as_deref()].into_iter().flatten().any(|name| {
+        let what = Attributes {
+            verb,
+            group: "certificates.k8s.io",
+            resource: "signers",
+            name,
+            ..Attributes::default()
+        };
+        cx.api.rules.allow(&cx.api.store, cx.user, &what)
+    })
 }
 
 /// The organizations of a request's subject, which a client certificate makes groups; `None` when it cannot be read.

@@ -59,6 +59,9 @@ pub(super) fn admit(
         ("certificates.k8s.io", "CertificateSigningRequest", "") if old.is_none() => {
             certificates::admit(cx, object)
         }
+        ("certificates.k8s.io", "CertificateSigningRequest", "approval" | "status") => {
+            old.map_or(Ok(()), |old| certificates::may_decide(cx, object, old))
+        }
         _ => Ok(()),
     }
 }

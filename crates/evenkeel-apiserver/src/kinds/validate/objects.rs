@@ -2,6 +2,7 @@
 
 use super::errors::{Errors, Path};
 use super::{Subject, autoscaling, meta, names, service};
+use crate::kinds::signing_requests;
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -60,6 +61,10 @@ pub(super) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
 }
 
 pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    if (subject.group, subject.kind) == ("certificates.k8s.io", "CertificateSigningRequest") {
+        signing_requests::check_update(subject.subresource, new, old, errors);
+        return;
+    }
     if subject.subresource == "status" {
         match subject.kind {
             "Ingress" => service::load_balancer(new, errors),
@@ -724,19 +729,8 @@ fn csi_node(new: &Value, errors: &mut Errors) {
 }
 
 fn signing_request(new: &Value, errors: &mut Errors) {
-    use base64::Engine as _;
     let path = Path::new("spec");
-    let request = text(new, "spec.request");
-    let pem = base64::engine::general_purpose::STANDARD.decode(request).unwrap_or_default();
-    let pem = String::from_utf8_lossy(&pem);
-    let (begin, end) = ("-----BEGIN CERTIFICATE REQUEST-----", "-----END CERTIFICATE REQUEST-----");
-    if !(pem.contains(begin) && pem.contains(end)) {
-        errors.invalid(
-            &path.field("request"),
-            request,
-            "PEM block type must be CERTIFICATE REQUEST",
-        );
-    }
+    signing_requests::check_request(new, errors);
     let usages = list(new, "spec.usages");
     if usages.is_empty() {
         errors.required(&path.field("usages"), "");

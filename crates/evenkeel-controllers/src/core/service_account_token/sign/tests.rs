@@ -1,4 +1,5 @@
 use super::*;
+use ring::signature::KeyPair as _;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, RSA_PKCS1_2048_8192_SHA256,
     UnparsedPublicKey, VerificationAlgorithm,
@@ -39,11 +40,12 @@ fn tokens_name_their_key_and_verify_with_it() {
         assert_eq!(read(claims), json!({"sub": "me"}));
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).expect("base64");
         let (verification, public): (&dyn VerificationAlgorithm, &[u8]) = match &signer.key {
-            Key::Rsa(pair) => (&RSA_PKCS1_2048_8192_SHA256, pair.public().as_ref()),
-            Key::Curve(pair, curve) if curve.name == "ES256" => {
+            PrivateKey::Rsa(pair) => (&RSA_PKCS1_2048_8192_SHA256, pair.public().as_ref()),
+            PrivateKey::Curve(pair, _) if signer.algorithm == "ES256" => {
                 (&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref())
             }
-            Key::Curve(pair, _) => (&ECDSA_P384_SHA384_FIXED, pair.public_key().as_ref()),
+            PrivateKey::Curve(pair, _) => (&ECDSA_P384_SHA384_FIXED, pair.public_key().as_ref()),
+            PrivateKey::Edwards(_) => panic!("no token is signed so"),
         };
         let verified =
             UnparsedPublicKey::new(verification, public).verify(message.as_bytes(), &signature);

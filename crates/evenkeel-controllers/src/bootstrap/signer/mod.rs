@@ -1,0 +1,75 @@
+//! Signs what new nodes are told of the cluster with every bootstrap token there is, so that who has one of the tokens can
+//! tell that it is true.
+//!
+//! Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
+
+mod plan;
+
+use super::token::{NAMESPACE, TokenSecret, secrets};
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{View as _, time::Timestamp};
+use evenkeel_runtime::{
+    cache::{Cache, Full},
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use plan::Seen;
+
+/// What is signed.
+const INFO: (&str, &str) = ("kube-public", "cluster-info");
+
+/// The signer.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "bootstrap-signer-controller",
+    aliases: &["bootstrapsigner"],
+    queue: "bootstrap_signer_queue",
+    client: "bootstrap-signer",
+    on_by_default: false,
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let tokens = secrets(caches);
+    let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={}", INFO.1));
+    let info = || Key::new(INFO.0, INFO.1);
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &maps, move |event, enqueue| {
+            if &*event.object().meta().namespace == INFO.0 {
+                enqueue.add(info());
+            }
+        })
+        .watches(&tokens, move |event, enqueue| {
+            if &*event.object().meta().namespace == NAMESPACE {
+                enqueue.add(info());
+            }
+        });
+    context.run(builder.planned(Signer { maps, tokens }));
+    Ok(())
+}
+
+struct Signer {
+    maps: Cache<Full<ConfigMap>>,
+    tokens: Cache<TokenSecret>,
+}
+
+impl Planner for Signer {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let info = self.maps.get(&key.namespace, &key.name)?;
+        Some(Seen { info, tokens: self.tokens.namespace(NAMESPACE) })
+    }
+
+    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact("tokens that sign", plan::signing(seen, now).join(", "));
+        told
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, now)
+    }
+}

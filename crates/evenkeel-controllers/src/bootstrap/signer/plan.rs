@@ -1,0 +1,154 @@
+//! Which signatures there are: one by each good token.
+
+use crate::{
+    bootstrap::token::{Life, Token, TokenSecret, for_signing, life},
+    wire,
+};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    cache::Full,
+    plan::{Plan, Update},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What is signed, of the map.
+const CONTENT: &str = "kubeconfig";
+/// Where a signature is put; the token's id follows.
+const SIGNATURE: &str = "jws-kubeconfig-";
+
+/// What is signed, and with what.
+pub(super) struct Seen {
+    pub(super) info: Arc<Full<ConfigMap>>,
+    pub(super) tokens: Vec<Arc<TokenSecret>>,
+}
+
+/// Puts the signatures right: those of good tokens, and no others. It is done again when one of the tokens ends.
+pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(data) = &seen.info.data else { return plan };
+    let Some(content) = data.get(CONTENT) else { return plan };
+    let mut right = data.clone();
+    right.retain(|key, _| !key.starts_with(SIGNATURE));
+    for token in good(seen, now).values() {
+        right.insert(format!("{SIGNATURE}{}", token.id), detached(content, *token));
+    }
+    if right != *data {
+        let mut map: ConfigMap = (**seen.info).clone();
+        map.metadata.managed_fields = None;
+        map.data = Some(right);
+        plan.push(Update::new(wire::target(&*seen.info), wire::json(&map)));
+    }
+    for token in &seen.tokens {
+        if let Life::Left(time) = life(token, now) {
+            plan.requeue_after(time);
+        }
+    }
+    plan
+}
+
+/// Ids of the tokens that sign.
+pub(super) fn signing(seen: &Seen, now: Timestamp) -> Vec<&str> {
+    good(seen, now).into_keys().collect()
+}
+
+fn good(seen: &Seen, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
+    let tokens = seen.tokens.iter().filter_map(|secret| for_signing(secret, now));
+    tokens.map(|token| (token.id, token)).collect()
+}
+
+/// A web signature whose middle part, the content, is left out.
+fn detached(content: &str, token: Token<'_>) -> String {
+    let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let header = part(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());
+    let message = format!("{header}.{}", part(content.as_bytes()));
+    let key = Key::new(HMAC_SHA256, token.secret.as_bytes());
+    format!("{header}..{}", part(sign(&key, message.as_bytes()).as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bootstrap::token::tests::secret,
+        fixtures::{at, object},
+    };
+    use evenkeel_api::time::seconds;
+    use evenkeel_runtime::plan::Action;
+    use serde_json::{Value, json};
+
+    fn seen(data: &Value, tokens: Vec<TokenSecret>) -> Seen {
+        let info =
+            json!({"metadata": {"name": "cluster-info", "namespace": "kube-public"}, "data": data});
+        Seen { info: Arc::new(object(&info)), tokens: tokens.into_iter().map(Arc::new).collect() }
+    }
+
+    /// The data that are written; `None` where all is right.
+    fn written(seen: &Seen) -> Option<Value> {
+        let plan = plan(seen, at(0));
+        match &*plan.actions {
+            [] => None,
+            [Action::Update(update)] => {
+                Some(serde_json::from_slice::<Value>(&update.body).unwrap()["data"].clone())
+            }
+            _ => panic!("{plan:?}"),
+        }
+    }
+
+    #[test]
+    fn a_signature_is_as_upstream_makes_it() {
+        // As upstream's own tests have it.
+        let token = Token { id: "joshua", secret: "my password" };
+        let want =
+            "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
+        assert_eq!(
+            detached("Hello from the other side. I must have called a thousand times.", token),
+            want
+        );
+    }
+
+    #[test]
+    fn signatures_come_and_go_with_their_tokens() {
+        let first =
+            written(&seen(&json!({"kubeconfig": "c", "more": "m"}), vec![secret("abcdef", &[])]))
+                .unwrap();
+        assert_eq!((&first["kubeconfig"], &first["more"]), (&json!("c"), &json!("m")));
+        assert!(first["jws-kubeconfig-abcdef"].as_str().unwrap().contains(".."));
+        assert_eq!(written(&seen(&first, vec![secret("abcdef", &[])])), None);
+        let none = written(&seen(&first, Vec::new())).unwrap();
+        assert_eq!(none, json!({"kubeconfig": "c", "more": "m"}));
+        // Another content, or another secret, makes another signature.
+        let mut changed = first.clone();
+        changed["kubeconfig"] = json!("d");
+        let changed = written(&seen(&changed, vec![secret("abcdef", &[])])).unwrap();
+        assert_ne!(changed["jws-kubeconfig-abcdef"], first["jws-kubeconfig-abcdef"]);
+        assert!(written(&seen(&first, vec![secret("abcdef", &[("token-secret", "x")])])).is_some());
+    }
+
+    #[test]
+    fn without_content_there_is_nothing_to_sign() {
+        assert_eq!(
+            written(&seen(&json!({"jws-kubeconfig-old": "x"}), vec![secret("abcdef", &[])])),
+            None
+        );
+        assert_eq!(
+            written(&seen(
+                &json!({"kubeconfig": "c"}),
+                vec![secret("abcdef", &[("usage-bootstrap-signing", "no")])]
+            )),
+            None
+        );
+    }
+
+    #[test]
+    fn it_is_looked_at_again_when_a_token_ends() {
+        let end = seconds(at(60));
+        let seen =
+            seen(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);
+        assert_eq!(plan(&seen, at(0)).requeue.map(|time| time.as_secs()), Some(60));
+        assert_eq!(signing(&seen, at(0)), ["abcdef"]);
+        assert!(signing(&seen, at(60)).is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! What a bootstrap token's Secret says.
+
+use evenkeel_api::{
+    View as _,
+    time::{self, Timestamp},
+};
+use evenkeel_runtime::cache::{Cache, Caches, Full};
+use k8s_openapi::api::core::v1::Secret;
+use std::{fmt, time::Duration};
+
+/// Where tokens are kept.
+pub(super) const NAMESPACE: &str = "kube-system";
+
+/// A Secret of that sort.
+pub(super) type TokenSecret = Full<Secret>;
+
+/// Of all the cluster's Secrets, just those with bootstrap tokens.
+pub(super) fn secrets(caches: &Caches) -> Cache<TokenSecret> {
+    caches.selected("", "type=bootstrap.kubernetes.io/token")
+}
+
+/// Until when a token is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Without end.
+    Endless,
+    /// For so long.
+    Left(Duration),
+    /// It is over, or nobody can say.
+    Over,
+}
+
+/// Until when the token is good.
+pub(super) fn life(secret: &TokenSecret, now: Timestamp) -> Life {
+    let text = value(secret, "expiration");
+    if text.is_empty() {
+        return Life::Endless;
+    }
+    let Ok(end) = time::parse(text) else { return Life::Over };
+    match Duration::try_from(end.duration_since(now)) {
+        Ok(left) if !left.is_zero() => Life::Left(left),
+        _ => Life::Over,
+    }
+}
+
+/// A token that may sign.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token<'a> {
+    /// Its public half.
+    pub(super) id: &'a str,
+    /// The other, which is never shown.
+    pub(super) secret: &'a str,
+}
+
+impl fmt::Debug for Token<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Token").field(&self.id).finish()
+    }
+}
+
+/// The token, if it is good and made for signing: its Secret is named by it.
+pub(super) fn for_signing(secret: &TokenSecret, now: Timestamp) -> Option<Token<'_>> {
+    let id = value(secret, "token-id");
+    let named = secret.meta().name.strip_prefix("bootstrap-token-")?;
+    let is_id =
+        named.len() == 6 && named.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let token = Token { id, secret: value(secret, "token-secret") };
+    let signs = value(secret, "usage-bootstrap-signing") == "true";
+    let good = is_id && named == id && !token.secret.is_empty() && signs;
+    (good && life(secret, now) != Life::Over).then_some(token)
+}
+
+fn value<'a>(secret: &'a TokenSecret, key: &str) -> &'a str {
+    let bytes = secret.data.as_ref().and_then(|data| data.get(key));
+    bytes.and_then(|bytes| std::str::from_utf8(&bytes.0).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::fixtures::{at, object};
+    use base64::prelude::*;
+    use evenkeel_api::time::seconds;
+    use serde_json::{Map, Value, json};
+
+    /// A token's Secret with this data beside what it must have; an empty value takes one away.
+    pub(in crate::bootstrap) fn secret(id: &str, data: &[(&str, &str)]) -> TokenSecret {
+        let usual = [
+            ("token-id", id),
+            ("token-secret", "0123456789abcdef"),
+            ("usage-bootstrap-signing", "true"),
+        ];
+        let mut all = Map::new();
+        for (key, value) in usual.iter().chain(data) {
+            all.insert((*key).to_owned(), json!(BASE64_STANDARD.encode(value)));
+        }
+        all.retain(|_, value| value != &Value::from(""));
+        object(&json!({
+            "metadata": {"name": format!("bootstrap-token-{id}"), "namespace": NAMESPACE, "uid": id},
+            "type": "bootstrap.kubernetes.io/token", "data": all,
+        }))
+    }
+
+    #[test]
+    fn lives() {
+        let of = |text: &str| life(&secret("abcdef", &[("expiration", text)]), at(0));
+        assert_eq!(of(""), Life::Endless);
+        assert_eq!(of("tomorrow"), Life::Over);
+        assert_eq!(of(&seconds(at(0))), Life::Over);
+        assert_eq!(of(&seconds(at(-1))), Life::Over);
+        assert_eq!(of(&seconds(at(60))), Life::Left(Duration::from_secs(60)));
+        assert_eq!(of("2100-01-01T01:00:00+01:00"), of("2100-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn only_whole_tokens_sign() {
+        let good = secret("abcdef", &[]);
+        let token = for_signing(&good, at(0)).unwrap();
+        assert_eq!((token.id, token.secret), ("abcdef", "0123456789abcdef"));
+        assert!(!format!("{token:?}").contains(token.secret));
+        let bad: [(&str, &[(&str, &str)]); 7] = [
+            ("abcdef", &[("token-id", "other1")]),
+            ("abcdef", &[("token-secret", "")]),
+            ("abcdef", &[("usage-bootstrap-signing", "yes")]),
+            ("abcdef", &[("usage-bootstrap-signing", "")]),
+            ("abcdef", &[("expiration", "never")]),
+            ("abcdefg", &[]),
+            ("ABCDEF", &[]),
+        ];
+        for (id, data) in bad {
+            assert_eq!(for_signing(&secret(id, data), at(0)), None, "{id} {data:?}");
+        }
+    }
+}

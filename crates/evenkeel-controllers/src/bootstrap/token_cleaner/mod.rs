@@ -1,0 +1,53 @@
+//! Deletes bootstrap tokens whose time is over.
+//!
+//! Upstream: `pkg/controller/bootstrap/tokencleaner.go`.
+
+mod plan;
+
+use super::token::{NAMESPACE, TokenSecret, secrets};
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{View as _, time::Timestamp};
+use evenkeel_runtime::{
+    cache::Cache,
+    plan::{Key, Plan, Planner},
+};
+use std::sync::Arc;
+
+/// The cleaner.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "token-cleaner-controller",
+    aliases: &["tokencleaner"],
+    queue: "token_cleaner",
+    client: "token-cleaner",
+    on_by_default: false,
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let tokens = secrets(&context.env.caches);
+    let builder = context.builder_watching(&DESCRIPTOR, &tokens, |event, enqueue| {
+        let meta = event.object().meta();
+        if &*meta.namespace == NAMESPACE {
+            enqueue.add(Key::of(meta));
+        }
+    });
+    context.run(builder.planned(Cleaner { tokens }));
+    Ok(())
+}
+
+struct Cleaner {
+    tokens: Cache<TokenSecret>,
+}
+
+impl Planner for Cleaner {
+    type Seen = Arc<TokenSecret>;
+
+    fn observe(&self, key: &Key) -> Option<Arc<TokenSecret>> {
+        self.tokens.get(&key.namespace, &key.name)
+    }
+
+    fn plan(&self, token: &Arc<TokenSecret>, now: Timestamp) -> Plan {
+        plan::plan(token, now)
+    }
+}

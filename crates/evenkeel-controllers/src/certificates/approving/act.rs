@@ -1,0 +1,61 @@
+//! Asks the server who may have a certificate, and approves.
+
+use super::plan::{self, Right};
+use crate::{certificates::SigningRequest, wire};
+use evenkeel_runtime::{
+    cache::Cache,
+    client::{Client, Metadata},
+    controller::{Context, Error, Outcome},
+    plan::Key,
+};
+use http::{Request, header};
+use serde_json::Value;
+
+/// Where the server is asked.
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// A request that a node may make, but not who made it. Rights may come, so it is tried again; it is no failure of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("recognized csr {name:?} as [{tried}] but subject access review was not approved")]
+struct NotAllowed {
+    name: String,
+    tried: String,
+}
+
+/// The approver's eyes.
+pub(super) struct Approver {
+    pub(super) requests: Cache<SigningRequest>,
+}
+
+impl Approver {
+    pub(super) async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let Some(request) = self.requests.get("", &key.name) else { return Ok(Outcome::Settled) };
+        let rights = plan::rights(&request)?;
+        for right in &rights {
+            if allowed(&context.env.client, &request, *right).await? {
+                let (kind, body) =
+                    (self.requests.kind(), wire::json(&plan::approved(&request, *right)));
+                let client = &context.env.client;
+                let made = client.update::<Metadata>(kind, "", &key.name, "approval", body).await?;
+                context.wrote(key, kind, &made.meta.resource_version);
+                return Ok(Outcome::Settled);
+            }
+        }
+        if rights.is_empty() {
+            return Ok(Outcome::Settled);
+        }
+        let tried = rights.iter().map(|right| right.subresource).collect::<Vec<_>>().join(" ");
+        Err(NotAllowed { name: key.name.to_string(), tried }.into())
+    }
+}
+
+async fn allowed(client: &Client, request: &SigningRequest, right: Right) -> Result<bool, Error> {
+    let body = plan::review(request, right).to_string();
+    let call = Request::post(REVIEWS)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .body(body.into())?;
+    let answer = client.raw(call).await?;
+    let review: Value = serde_json::from_slice(answer.body())?;
+    Ok(review.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
+}

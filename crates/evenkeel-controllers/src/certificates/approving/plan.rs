@@ -1,0 +1,167 @@
+//! Which requests may be approved, and what must be allowed for that.
+
+use crate::certificates::{
+    SigningRequest, has, issued, kubelet,
+    request::{Request, RequestError},
+};
+use evenkeel_runtime::introspect::Description;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition,
+};
+use serde_json::{Value, json};
+
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+/// A right that makes a request approved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Right {
+    /// Sub-resource of `certificatesigningrequests` that whoever asks may create.
+    pub(super) subresource: &'static str,
+    /// What the approval says.
+    message: &'static str,
+}
+
+/// To renew one's own certificate.
+const OWN: Right = Right {
+    subresource: "selfnodeclient",
+    message: "Auto approving self kubelet client certificate after SubjectAccessReview.",
+};
+
+/// To get any node's certificate.
+const ANY: Right = Right {
+    subresource: "nodeclient",
+    message: "Auto approving kubelet client certificate after SubjectAccessReview.",
+};
+
+/// Any of these rights, asked for in this order, makes the request approved; none where it is not for us, or decided upon.
+pub(super) fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
+    if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
+        return Ok(Vec::new());
+    }
+    let asked = Request::from_pem(&request.spec.request.0)?;
+    let usages = request.spec.usages.as_deref().unwrap_or_default();
+    if request.spec.signer_name != SIGNER || kubelet::client_error(&asked, usages).is_some() {
+        return Ok(Vec::new());
+    }
+    let is_own = request.spec.username.as_deref().unwrap_or_default() == asked.subject.common_name;
+    Ok(if is_own { vec![OWN, ANY] } else { vec![ANY] })
+}
+
+/// What the server is asked: whether the one who asks has the right.
+pub(super) fn review(request: &SigningRequest, right: Right) -> Value {
+    let spec = &request.spec;
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": spec.username, "uid": spec.uid, "groups": spec.groups, "extra": spec.extra,
+            "resourceAttributes": {
+                "group": "certificates.k8s.io", "version": "*", "resource": "certificatesigningrequests",
+                "subresource": right.subresource, "verb": "create",
+            },
+        },
+    })
+}
+
+/// The request, approved by this right.
+pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest {
+    let mut request: CertificateSigningRequest = (**request).clone();
+    request.metadata.managed_fields = None;
+    let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
+    conditions.push(CertificateSigningRequestCondition {
+        type_: "Approved".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("AutoApproved".to_owned()),
+        message: Some(right.message.to_owned()),
+        ..CertificateSigningRequestCondition::default()
+    });
+    request
+}
+
+/// What is seen of a request, and what would be done.
+pub(super) fn describe(request: &SigningRequest) -> (Description, Vec<String>) {
+    let mut told = Description::new();
+    let would = match rights(request) {
+        Err(error) => {
+            told.fact("request", error.to_string());
+            Vec::new()
+        }
+        Ok(rights) => rights
+            .iter()
+            .map(|right| {
+                format!(
+                    "approve it if {} may create {}",
+                    request.spec.username.as_deref().unwrap_or("nobody"),
+                    right.subresource
+                )
+            })
+            .collect(),
+    };
+    (told, would)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{certificates::request::tests::pem, fixtures::object};
+    use base64::prelude::*;
+
+    fn request(signer: &str, user: &str, organization: &str, status: &Value) -> SigningRequest {
+        let pem = pem(organization, "system:node:a", &[]);
+        object(&json!({
+            "metadata": {"name": "a"},
+            "spec": {
+                "request": BASE64_STANDARD.encode(pem), "signerName": signer, "username": user, "groups": ["g"],
+                "usages": ["digital signature", "client auth"],
+            },
+            "status": status,
+        }))
+    }
+
+    #[test]
+    fn only_what_nodes_may_ask_for_is_looked_into() {
+        let (nodes, none) = ("system:nodes", json!({}));
+        let table: [(SigningRequest, &[Right]); 7] = [
+            (request(SIGNER, "system:node:a", nodes, &none), &[OWN, ANY]),
+            (request(SIGNER, "bootstrap", nodes, &none), &[ANY]),
+            (request(SIGNER, "bootstrap", "others", &none), &[]),
+            (request("kubernetes.io/kubelet-serving", "system:node:a", nodes, &none), &[]),
+            (
+                request(
+                    SIGNER,
+                    "bootstrap",
+                    nodes,
+                    &json!({"conditions": [{"type": "Denied", "status": "True"}]}),
+                ),
+                &[],
+            ),
+            (
+                request(
+                    SIGNER,
+                    "bootstrap",
+                    nodes,
+                    &json!({"conditions": [{"type": "Approved", "status": "True"}]}),
+                ),
+                &[],
+            ),
+            (request(SIGNER, "bootstrap", nodes, &json!({"certificate": "QQ=="})), &[]),
+        ];
+        for (number, (request, want)) in table.iter().enumerate() {
+            assert_eq!(&*rights(request).unwrap(), *want, "{number}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_asked_and_the_approval_says_why() {
+        let request = request(SIGNER, "boot", "system:nodes", &json!({}));
+        let review = review(&request, ANY);
+        assert_eq!(review["spec"]["user"], "boot");
+        assert_eq!(review["spec"]["resourceAttributes"]["subresource"], "nodeclient");
+        let approved = approved(&request, OWN);
+        let condition = &approved.status.unwrap().conditions.unwrap()[0];
+        assert_eq!(
+            (&*condition.type_, condition.reason.as_deref()),
+            ("Approved", Some("AutoApproved"))
+        );
+        assert!(condition.message.as_ref().unwrap().contains("self kubelet"));
+    }
+}

@@ -1,0 +1,121 @@
+//! How long a request for a certificate is kept.
+
+use crate::certificates::{SigningRequest, issued};
+use evenkeel_api::{
+    View as _,
+    time::{SignedDuration, Timestamp},
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// After it was decided upon: issued, denied or failed.
+const DECIDED: SignedDuration = SignedDuration::from_hours(1);
+/// While it waits for a decision, or for its certificate.
+const OPEN: SignedDuration = SignedDuration::from_hours(24);
+
+/// Why a request goes, if it does.
+pub(super) fn due(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
+    let status = request.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let older = |since: Option<Timestamp>, limit| {
+        since.is_some_and(|since| now.duration_since(since) > limit)
+    };
+    let said = |type_: &str, limit| {
+        let of_type = conditions.iter().filter(|one| one.type_ == type_);
+        let times = of_type.map(|one| one.last_update_time.as_ref().map(|time| time.0));
+        times.into_iter().any(|time| older(time, limit))
+    };
+    let certificate = issued(request);
+    let approved = conditions.iter().any(|one| one.type_ == "Approved");
+    match certificate {
+        Some(_) if said("Approved", DECIDED) => Some("it was issued long ago"),
+        _ if said("Denied", DECIDED) => Some("it was denied long ago"),
+        _ if said("Failed", DECIDED) => Some("it failed long ago"),
+        _ if conditions.is_empty() && older(request.meta().creation, OPEN) => {
+            Some("nobody has decided upon it")
+        }
+        Some(pem) if approved && is_expired(pem, now) => Some("its certificate has expired"),
+        None if said("Approved", OPEN) => Some("it was approved and never issued"),
+        _ => None,
+    }
+}
+
+fn is_expired(pem: &[u8], now: Timestamp) -> bool {
+    let Ok(der) = CertificateDer::from_pem_slice(pem) else { return false };
+    let Ok((_, certificate)) = X509Certificate::from_der(&der) else { return false };
+    let end = Timestamp::from_second(certificate.validity().not_after.timestamp());
+    end.is_ok_and(|end| now > end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, object};
+    use base64::prelude::*;
+    use evenkeel_api::time::seconds;
+    use serde_json::{Value, json};
+
+    const HOUR: i64 = 3600;
+
+    /// One that was made 1000 hours ago, with this condition as old as said, at the time of the tests.
+    fn request(condition: &[(&str, i64)], certificate: Option<&str>) -> SigningRequest {
+        let conditions: Vec<Value> = condition
+            .iter()
+            .map(|(type_, age)| json!({"type": type_, "status": "True", "lastUpdateTime": seconds(at(-age))}))
+            .collect();
+        let mut status = json!({"conditions": conditions});
+        if let Some(certificate) = certificate {
+            status["certificate"] = json!(BASE64_STANDARD.encode(certificate));
+        }
+        object(&json!({
+            "metadata": {"name": "a", "creationTimestamp": seconds(at(-1000 * HOUR))},
+            "spec": {"request": "", "signerName": "x"}, "status": status,
+        }))
+    }
+
+    fn certificate(end: i64) -> String {
+        let mut params = rcgen::CertificateParams::default();
+        let end = at(end).to_zoned(jiff::tz::TimeZone::UTC);
+        let (month, day) = (u8::try_from(end.month()).unwrap(), u8::try_from(end.day()).unwrap());
+        params.not_after = rcgen::date_time_ymd(i32::from(end.year()), month, day);
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn ages() {
+        let good = certificate(48 * HOUR);
+        let old = certificate(-48 * HOUR);
+        type Row<'a> = (&'a [(&'a str, i64)], Option<&'a str>, bool);
+        let table: [Row<'_>; 13] = [
+            (&[("Approved", HOUR)], Some(&good), false),
+            (&[("Approved", HOUR + 1)], Some(&good), true),
+            (&[("Approved", HOUR)], Some(&old), true),
+            (&[("Approved", HOUR)], Some("no certificate"), false),
+            (&[("Approved", 24 * HOUR)], None, false),
+            (&[("Approved", 24 * HOUR + 1)], None, true),
+            (&[("Denied", HOUR)], None, false),
+            (&[("Denied", HOUR + 1)], None, true),
+            (&[("Failed", HOUR)], None, false),
+            (&[("Approved", HOUR), ("Failed", HOUR + 1)], None, true),
+            (&[], None, true),
+            // Others' conditions say that somebody is at it.
+            (&[("Other", 1000 * HOUR)], None, false),
+            (&[("Other", 1)], Some(&old), false),
+        ];
+        for (number, (conditions, certificate, want)) in table.into_iter().enumerate() {
+            assert_eq!(due(&request(conditions, certificate), at(0)).is_some(), want, "{number}");
+        }
+    }
+
+    #[test]
+    fn one_that_waits_has_a_day() {
+        let fresh = |age: i64| -> SigningRequest {
+            object(&json!({
+                "metadata": {"name": "a", "creationTimestamp": seconds(at(-age))},
+                "spec": {"request": "", "signerName": "x"},
+            }))
+        };
+        assert_eq!(due(&fresh(24 * HOUR), at(0)), None);
+        assert!(due(&fresh(24 * HOUR + 1), at(0)).is_some());
+    }
+}

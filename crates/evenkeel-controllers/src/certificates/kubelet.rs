@@ -1,0 +1,155 @@
+//! What nodes may ask for: certificates by which they are known to the API server, and by which they serve.
+//!
+//! Upstream: `pkg/apis/certificates/helpers.go`; the words are its own, since they end up in conditions.
+
+use super::request::Request;
+
+const NODES: &str = "system:nodes";
+const NODE: &str = "system:node:";
+
+/// What is wrong with a request for a kubelet's client certificate, if anything.
+pub(super) fn client_error(request: &Request, usages: &[String]) -> Option<String> {
+    let subject = || subject_error(request);
+    let names = || {
+        let table = [
+            (!request.dns_names.is_empty(), "DNS subjectAltNames are not allowed"),
+            (!request.emails.is_empty(), "Email subjectAltNames are not allowed"),
+            (!request.addresses.is_empty(), "IP subjectAltNames are not allowed"),
+            (!request.uris.is_empty(), "URI subjectAltNames are not allowed"),
+        ];
+        first(&table)
+    };
+    let usage = || usage_error(usages, "client auth");
+    organization_error(request).or_else(names).or_else(subject).or_else(usage)
+}
+
+/// What is wrong with a request for a kubelet's serving certificate, if anything.
+pub(super) fn serving_error(request: &Request, usages: &[String]) -> Option<String> {
+    let names = || {
+        let none = request.dns_names.is_empty() && request.addresses.is_empty();
+        let table = [
+            (none, "DNS or IP subjectAltName is required"),
+            (!request.emails.is_empty(), "Email subjectAltNames are not allowed"),
+            (!request.uris.is_empty(), "URI subjectAltNames are not allowed"),
+        ];
+        first(&table)
+    };
+    let usage = || usage_error(usages, "server auth");
+    let subject = || subject_error(request);
+    organization_error(request).or_else(names).or_else(usage).or_else(subject)
+}
+
+fn first(table: &[(bool, &str)]) -> Option<String> {
+    table.iter().find(|(wrong, _)| *wrong).map(|(_, words)| (*words).to_owned())
+}
+
+fn organization_error(request: &Request) -> Option<String> {
+    let right = matches!(&*request.subject.organizations, [one] if one == NODES);
+    (!right).then(|| "subject organization is not system:nodes".to_owned())
+}
+
+fn subject_error(request: &Request) -> Option<String> {
+    let right = request.subject.common_name.starts_with(NODE);
+    (!right).then(|| "subject common name does not begin with system:node:".to_owned())
+}
+
+/// Just these usages, in any order; keys of some sorts need no encipherment.
+fn usage_error(usages: &[String], auth: &str) -> Option<String> {
+    let (signature, encipherment) = ("digital signature", "key encipherment");
+    let has = |usage: &str| usages.iter().any(|one| one == usage);
+    let known = usages.iter().all(|one| [signature, encipherment, auth].contains(&&**one));
+    let mut wanted = [signature, encipherment, auth];
+    wanted.sort_unstable();
+    let right = known && has(signature) && has(auth);
+    (!right).then(|| format!("usages did not match [{}]", wanted.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::request::Subject;
+
+    fn usages(all: &[&str]) -> Vec<String> {
+        all.iter().map(|one| (*one).to_owned()).collect()
+    }
+
+    fn node(change: impl FnOnce(&mut Request)) -> Request {
+        let subject = Subject {
+            organizations: vec![NODES.to_owned()],
+            common_name: "system:node:a".to_owned(),
+            ..Subject::default()
+        };
+        let mut request = Request::default();
+        request.subject = subject;
+        change(&mut request);
+        request
+    }
+
+    #[test]
+    fn clients() {
+        let all = usages(&["client auth", "digital signature", "key encipherment"]);
+        let short = usages(&["digital signature", "client auth"]);
+        let twice = usages(&["digital signature", "client auth", "client auth"]);
+        for right in [&all, &short, &twice] {
+            assert_eq!(client_error(&node(|_| {}), right), None);
+        }
+        let organization = "subject organization is not system:nodes";
+        let table: [(Request, &str); 8] = [
+            (node(|r| r.subject.organizations.clear()), organization),
+            (node(|r| r.subject.organizations.push("more".into())), organization),
+            (
+                node(|r| r.subject.common_name = "a".into()),
+                "subject common name does not begin with system:node:",
+            ),
+            (node(|r| r.dns_names.push("a".into())), "DNS subjectAltNames are not allowed"),
+            (node(|r| r.emails.push("a".into())), "Email subjectAltNames are not allowed"),
+            (node(|r| r.addresses.push([1, 2, 3, 4].into())), "IP subjectAltNames are not allowed"),
+            (node(|r| r.uris.push("a".into())), "URI subjectAltNames are not allowed"),
+            // The names are looked at before who it is.
+            (
+                node(|r| {
+                    r.uris.push("a".into());
+                    r.subject.common_name.clear();
+                }),
+                "URI subjectAltNames are not allowed",
+            ),
+        ];
+        for (request, want) in table {
+            assert_eq!(client_error(&request, &short).as_deref(), Some(want));
+        }
+        let want = "usages did not match [client auth digital signature key encipherment]";
+        for wrong in [
+            &["client auth"][..],
+            &["digital signature"],
+            &["digital signature", "client auth", "server auth"],
+            &[],
+        ] {
+            assert_eq!(
+                client_error(&node(|_| {}), &usages(wrong)).as_deref(),
+                Some(want),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn servers() {
+        let right = usages(&["server auth", "digital signature"]);
+        assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &right), None);
+        assert_eq!(serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &right), None);
+        let none = serving_error(&node(|_| {}), &right);
+        assert_eq!(none.as_deref(), Some("DNS or IP subjectAltName is required"));
+        // Usages are looked at before who it is.
+        let wrong = node(|r| {
+            r.dns_names.push("a".into());
+            r.subject.common_name.clear();
+        });
+        let told = serving_error(&wrong, &usages(&["client auth"]));
+        assert_eq!(
+            told.as_deref(),
+            Some("usages did not match [digital signature key encipherment server auth]")
+        );
+        let told = serving_error(&wrong, &right);
+        assert_eq!(told.as_deref(), Some("subject common name does not begin with system:node:"));
+    }
+}

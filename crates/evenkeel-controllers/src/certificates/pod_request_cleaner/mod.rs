@@ -1,0 +1,42 @@
+//! Deletes pods' requests for certificates that have been about for longer than any of them takes.
+//!
+//! Upstream: `pkg/controller/certificates/cleaner/pcrcleaner.go`.
+
+mod plan;
+
+use super::sweep::Sweep;
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    needs::Resource,
+};
+use evenkeel_runtime::cache::Full;
+use std::time::Duration;
+
+/// How often all requests are looked at.
+const ROUND: Duration = Duration::from_secs(300);
+
+/// The cleaner.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "podcertificaterequest-cleaner-controller",
+    client: "podcertificaterequestcleaner",
+    gates: &["PodCertificateRequest"],
+    resources: &[Resource {
+        group: "certificates.k8s.io",
+        version: "v1",
+        plural: "podcertificaterequests",
+    }],
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let sweep = Sweep {
+        objects: context.env.caches.of::<Full<plan::PodRequest>>(),
+        client: context.client(&DESCRIPTOR),
+        clock: context.env.clock.clone(),
+        period: ROUND,
+        due: plan::due,
+    };
+    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, sweep.run());
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! How long a pod's request for a certificate is kept.
+
+use evenkeel_api::{
+    View as _,
+    time::{SignedDuration, Timestamp},
+};
+use evenkeel_runtime::cache::Full;
+pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodRequest;
+
+/// Whatever came of it: no kubelet waits for longer.
+const KEPT: SignedDuration = SignedDuration::from_mins(15);
+
+/// Why a request goes, if it does.
+pub(super) fn due(request: &Full<PodRequest>, now: Timestamp) -> Option<&'static str> {
+    let made = request.meta().creation?;
+    (now.duration_since(made) >= KEPT).then_some("nobody waits for it any more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, object};
+    use evenkeel_api::time::seconds;
+    use serde_json::json;
+
+    #[test]
+    fn a_quarter_of_an_hour() {
+        let request: Full<PodRequest> = object(&json!({
+            "metadata": {"name": "a", "namespace": "ns", "creationTimestamp": seconds(at(0))},
+            "spec": {"signerName": "x", "podName": "p", "podUID": "p", "nodeName": "n", "nodeUID": "n", "serviceAccountName": "s",
+                "serviceAccountUID": "s", "proofOfPossession": "", "pkixPublicKey": "", "stubPKCS10Request": ""},
+        }));
+        assert_eq!(due(&request, at(899)), None);
+        assert!(due(&request, at(900)).is_some());
+    }
+}

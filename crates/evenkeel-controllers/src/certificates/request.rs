@@ -1,0 +1,199 @@
+//! What a request for a certificate asks for: PKCS#10, as `crypto/x509` of Go reads it.
+
+use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
+use std::net::IpAddr;
+use x509_parser::{
+    certification_request::X509CertificationRequest,
+    der_parser::oid::Oid,
+    extensions::{GeneralName, ParsedExtension},
+    prelude::FromDer as _,
+};
+
+/// Why a request cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RequestError {
+    /// No PEM of that sort.
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    Pem,
+    /// No PKCS#10.
+    #[error("the request is no PKCS#10: {0}")]
+    Der(String),
+    /// A part of it makes no sense.
+    #[error("the request's {0} cannot be read")]
+    Part(&'static str),
+    /// It is not signed with the key that it names.
+    #[error("unable to verify certificate request signature: {0}")]
+    Signature(String),
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Request {
+    pub(super) subject: Subject,
+    pub(super) dns_names: Vec<String>,
+    pub(super) emails: Vec<String>,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) uris: Vec<String>,
+    /// The public key, SubjectPublicKeyInfo in DER.
+    pub(super) key: Vec<u8>,
+    /// All of it, DER.
+    der: Vec<u8>,
+}
+
+/// Who the certificate is for. Attributes that are not here are left out, as Go does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Subject {
+    pub(super) countries: Vec<String>,
+    pub(super) organizations: Vec<String>,
+    pub(super) units: Vec<String>,
+    pub(super) localities: Vec<String>,
+    pub(super) provinces: Vec<String>,
+    pub(super) streets: Vec<String>,
+    pub(super) postal_codes: Vec<String>,
+    pub(super) common_name: String,
+    pub(super) serial_number: String,
+}
+
+impl Request {
+    /// Reads the first request of a PEM text.
+    pub(super) fn from_pem(pem: &[u8]) -> Result<Self, RequestError> {
+        let der =
+            CertificateSigningRequestDer::from_pem_slice(pem).map_err(|_| RequestError::Pem)?;
+        let broken = |error: &dyn std::fmt::Display| RequestError::Der(error.to_string());
+        let (_, parsed) =
+            X509CertificationRequest::from_der(&der).map_err(|error| broken(&error))?;
+        let info = &parsed.certification_request_info;
+        let mut request = Self {
+            key: info.subject_pki.raw.to_vec(),
+            subject: subject(&info.subject)?,
+            ..Self::default()
+        };
+        for extension in parsed.requested_extensions().into_iter().flatten() {
+            if let ParsedExtension::SubjectAlternativeName(names) = extension {
+                for name in &names.general_names {
+                    request.add(name)?;
+                }
+            }
+        }
+        request.der = der.to_vec();
+        Ok(request)
+    }
+
+    /// Whether who asks has the key.
+    pub(super) fn verify(&self) -> Result<(), RequestError> {
+        let failed = |error: &dyn std::fmt::Display| RequestError::Signature(error.to_string());
+        let (_, parsed) =
+            X509CertificationRequest::from_der(&self.der).map_err(|error| failed(&error))?;
+        parsed.verify_signature().map_err(|error| failed(&error))
+    }
+
+    /// Names of other sorts are left out, as Go does.
+    fn add(&mut self, name: &GeneralName<'_>) -> Result<(), RequestError> {
+        match name {
+            GeneralName::DNSName(name) => self.dns_names.push((*name).to_owned()),
+            GeneralName::RFC822Name(name) => self.emails.push((*name).to_owned()),
+            GeneralName::URI(name) => self.uris.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => self.addresses.push(address(bytes)?),
+            GeneralName::Invalid(..) => return Err(RequestError::Part("subjectAltName")),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
+    let (v4, v6) = (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes));
+    let address = v4.map(IpAddr::from).or_else(|_| v6.map(IpAddr::from));
+    address.map_err(|_| RequestError::Part("IP subjectAltName"))
+}
+
+fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
+    let mut subject = Subject::default();
+    for attribute in name.iter_attributes() {
+        let Some(number) = known(attribute.attr_type()) else { continue };
+        let value = attribute.as_str().map_err(|_| RequestError::Part("subject"))?.to_owned();
+        match number {
+            3 => subject.common_name = value,
+            5 => subject.serial_number = value,
+            6 => subject.countries.push(value),
+            7 => subject.localities.push(value),
+            8 => subject.provinces.push(value),
+            9 => subject.streets.push(value),
+            10 => subject.organizations.push(value),
+            11 => subject.units.push(value),
+            17 => subject.postal_codes.push(value),
+            _ => {}
+        }
+    }
+    Ok(subject)
+}
+
+/// The last number of an attribute of X.520 (2.5.4.…).
+fn known(oid: &Oid<'_>) -> Option<u64> {
+    match *oid.iter()?.collect::<Vec<_>>() {
+        [2, 5, 4, number] => Some(number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    /// A request with this subject and these names, PEM. (This library can write just one value of each attribute.)
+    pub(in crate::certificates) fn pem(
+        organization: &str,
+        common: &str,
+        names: &[SanType],
+    ) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        if !organization.is_empty() {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.distinguished_name.push(DnType::CommonName, common);
+        params.subject_alt_names = names.to_vec();
+        let key = KeyPair::generate().unwrap();
+        params.serialize_request(&key).unwrap().pem().unwrap()
+    }
+
+    #[test]
+    fn names_are_read() {
+        let names = [
+            SanType::DnsName("a.test".try_into().unwrap()),
+            SanType::IpAddress("10.0.0.1".parse().unwrap()),
+            SanType::IpAddress("fd00::1".parse().unwrap()),
+            SanType::URI("spiffe://a/b".try_into().unwrap()),
+            SanType::Rfc822Name("me@a.test".try_into().unwrap()),
+        ];
+        let request = Request::from_pem(pem("team", "me", &names).as_bytes()).unwrap();
+        assert_eq!(request.subject.organizations, ["team"]);
+        assert_eq!(request.subject.common_name, "me");
+        assert_eq!(request.dns_names, ["a.test"]);
+        assert_eq!(
+            request.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.0.0.1", "fd00::1"]
+        );
+        assert_eq!((&*request.uris[0], &*request.emails[0]), ("spiffe://a/b", "me@a.test"));
+        request.verify().unwrap();
+    }
+
+    #[test]
+    fn what_is_no_request_is_told() {
+        assert_eq!(Request::from_pem(b"nothing"), Err(RequestError::Pem));
+        let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(Request::from_pem(other.as_bytes()), Err(RequestError::Pem));
+        let broken =
+            "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+        assert!(matches!(Request::from_pem(broken.as_bytes()), Err(RequestError::Der(_))));
+    }
+
+    #[test]
+    fn a_request_that_another_key_signed_is_refused() {
+        let mut request = Request::from_pem(pem("", "me", &[]).as_bytes()).unwrap();
+        let at = request.der.len() - 1;
+        request.der[at] ^= 1;
+        assert!(matches!(request.verify(), Err(RequestError::Signature(_))));
+    }
+}

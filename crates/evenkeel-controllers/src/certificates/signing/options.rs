@@ -1,0 +1,148 @@
+//! What the signing controller can be told.
+
+use super::plan::Signer;
+use crate::options::Flags;
+use std::{fmt, time::Duration};
+
+/// What the controller can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The longest that certificates last; `--cluster-signing-duration`.
+    pub duration: Duration,
+    /// Who signs for all.
+    pub common: Option<Pair>,
+    /// Who signs what kubelets serve with; `--cluster-signing-kubelet-serving-{cert,key}-file`.
+    pub kubelet_serving: Option<Pair>,
+    /// Who signs by what kubelets are known; `--cluster-signing-kubelet-client-{cert,key}-file`.
+    pub kubelet_client: Option<Pair>,
+    /// Who signs by what clients are known; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
+    pub client: Option<Pair>,
+    /// Who signs without rules; `--cluster-signing-legacy-unknown-{cert,key}-file`.
+    pub legacy_unknown: Option<Pair>,
+}
+
+/// An authority's certificate and key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pair {
+    /// Paths of PEM files, which may change. One of them may be missing, which is found out when they are read.
+    Files {
+        /// The certificate's.
+        certificate: String,
+        /// The key's.
+        key: String,
+    },
+    /// PEM texts.
+    Texts {
+        /// The certificate.
+        certificate: String,
+        /// The key, which is never shown.
+        key: String,
+    },
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files { certificate, key } => write!(f, "{certificate} with {key}"),
+            Self::Texts { .. } => f.write_str("given as texts"),
+        }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub fn read(flags: &dyn Flags) -> Self {
+        let of = |name: &str| {
+            let file = |what: &str| flags.text(&format!("cluster-signing-{name}{what}-file"));
+            let (certificate, key) = (file("cert"), file("key"));
+            (!certificate.is_empty() || !key.is_empty()).then_some(Pair::Files { certificate, key })
+        };
+        Self {
+            duration: flags.duration("cluster-signing-duration"),
+            common: of(""),
+            kubelet_serving: of("kubelet-serving-"),
+            kubelet_client: of("kubelet-client-"),
+            client: of("kube-apiserver-client-"),
+            legacy_unknown: of("legacy-unknown-"),
+        }
+    }
+
+    /// Whose key each signer has. One key for all, or one for each: not both.
+    pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
+        let common = self.common.as_ref().filter(|pair| pair.is_whole());
+        let of = |signer| match signer {
+            Signer::KubeletServing => self.kubelet_serving.as_ref(),
+            Signer::KubeletUser => self.kubelet_client.as_ref(),
+            Signer::User => self.client.as_ref(),
+            Signer::LegacyUnknown => self.legacy_unknown.as_ref(),
+        };
+        let own: Vec<_> = Signer::ALL.into_iter().filter_map(|one| Some((one, of(one)?))).collect();
+        match (common, own.is_empty()) {
+            (Some(_), false) => {
+                Err("cannot specify default and per controller certs at the same time")
+            }
+            (Some(common), true) => Ok(Signer::ALL.into_iter().map(|one| (one, common)).collect()),
+            (None, _) => Ok(own),
+        }
+    }
+}
+
+impl Pair {
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::Files { certificate, key } | Self::Texts { certificate, key } => {
+                !certificate.is_empty() && !key.is_empty()
+            }
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(8760 * 3600),
+            common: None,
+            kubelet_serving: None,
+            kubelet_client: None,
+            client: None,
+            legacy_unknown: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(certificate: &str, key: &str) -> Option<Pair> {
+        Some(Pair::Files { certificate: certificate.into(), key: key.into() })
+    }
+
+    #[test]
+    fn one_key_for_all_or_one_for_each() {
+        let none = Options::default();
+        assert_eq!(none.signers(), Ok(Vec::new()));
+        let common = Options { common: files("c", "k"), ..Options::default() };
+        assert_eq!(common.signers().unwrap().len(), 4);
+        // Half a pair is none, for all; for one signer it is a mistake that is found when it is read.
+        assert_eq!(
+            Options { common: files("c", ""), ..Options::default() }.signers(),
+            Ok(Vec::new())
+        );
+        let own = Options { client: files("c", ""), ..Options::default() };
+        assert_eq!(
+            own.signers().unwrap().iter().map(|(one, _)| *one).collect::<Vec<_>>(),
+            [Signer::User]
+        );
+        assert!(Options { client: files("c", "k"), ..common }.signers().is_err());
+        assert!(
+            Options { client: files("c", "k"), common: files("c", ""), ..none }.signers().is_ok()
+        );
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let pair = Pair::Texts { certificate: "c".into(), key: "secret".into() };
+        assert!(!format!("{pair:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Whether a request is signed, refused or left alone, and for how long a certificate lasts.
+
+use crate::certificates::{
+    SigningRequest, has, holds, issued, kubelet,
+    request::{Request, RequestError},
+};
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_runtime::introspect::Description;
+use k8s_openapi::{
+    ByteString,
+    api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use std::time::Duration;
+
+/// Clocks differ: a certificate is good so long before it was made.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+/// From this on, the end is as early as the start.
+const LONG: Duration = Duration::from_secs(8 * 3600);
+/// The least that can be asked for.
+const LEAST: Duration = Duration::from_secs(600);
+
+/// Who signs what, by rules of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Signer {
+    /// What kubelets serve with.
+    KubeletServing,
+    /// By which kubelets are known to the API server.
+    KubeletUser,
+    /// By which anybody is known to the API server.
+    User,
+    /// Without rules.
+    LegacyUnknown,
+}
+
+impl Signer {
+    /// All there are.
+    pub(super) const ALL: [Self; 4] =
+        [Self::KubeletServing, Self::KubeletUser, Self::User, Self::LegacyUnknown];
+
+    /// Its name in `spec.signerName`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KubeletServing => "kubernetes.io/kubelet-serving",
+            Self::KubeletUser => "kubernetes.io/kube-apiserver-client-kubelet",
+            Self::User => "kubernetes.io/kube-apiserver-client",
+            Self::LegacyUnknown => "kubernetes.io/legacy-unknown",
+        }
+    }
+
+    /// What is wrong with a request to it, if anything.
+    fn error(self, request: &Request, usages: &[String]) -> Option<String> {
+        match self {
+            Self::KubeletServing => kubelet::serving_error(request, usages),
+            Self::KubeletUser => kubelet::client_error(request, usages),
+            Self::User => client_usage_error(usages),
+            Self::LegacyUnknown => None,
+        }
+    }
+}
+
+fn client_usage_error(usages: &[String]) -> Option<String> {
+    let allowed = ["digital signature", "key encipherment", "client auth"];
+    if let Some(wrong) = usages.iter().find(|usage| !allowed.contains(&&***usage)) {
+        return Some(format!("invalid usage for client certificate: {wrong}"));
+    }
+    let missing = !usages.iter().any(|usage| usage == "client auth");
+    missing.then(|| "missing required usage for client certificate: client auth".to_owned())
+}
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is not ours, not approved, or done.
+    Nothing,
+    /// It breaks its signer's rules, by these words.
+    Refuse(String),
+    /// It is signed by this signer.
+    Sign(Signer, Box<Request>),
+}
+
+/// What becomes of a request where these signers have keys.
+pub(super) fn plan(request: &SigningRequest, signers: &[Signer]) -> Result<Step, RequestError> {
+    let approved = has(request, "Approved") && !has(request, "Denied");
+    if issued(request).is_some() || !approved || holds(request, "Failed") {
+        return Ok(Step::Nothing);
+    }
+    let asked = |signer: &&Signer| signer.name() == request.spec.signer_name;
+    let Some(signer) = signers.iter().find(asked).copied() else { return Ok(Step::Nothing) };
+    let content = Request::from_pem(&request.spec.request.0)?;
+    let usages = request.spec.usages.as_deref().unwrap_or_default();
+    Ok(match signer.error(&content, usages) {
+        Some(words) => Step::Refuse(words),
+        None => Step::Sign(signer, Box::new(content)),
+    })
+}
+
+/// A certificate that would be of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Expired {
+    /// The signer has not been good for as long as certificates are backdated.
+    #[error("the signer has expired: NotAfter={0}")]
+    Signer(Timestamp),
+    /// The signer is not good any more.
+    #[error("refusing to sign a certificate that expired in the past: NotAfter={0}")]
+    Certificate(Timestamp),
+}
+
+/// How long a certificate lasts: what was asked for, where it is neither very short nor above `longest`.
+pub(super) fn lifetime(asked: Option<i32>, longest: Duration) -> Duration {
+    let Some(asked) = asked else { return longest };
+    let asked = Duration::from_secs(u64::try_from(asked).unwrap_or_default());
+    if asked > longest { longest } else { asked.max(LEAST) }
+}
+
+/// From when and until when a certificate is good whose signer is good until `signer_end`.
+pub(super) fn validity(
+    lifetime: Duration,
+    signer_end: Timestamp,
+    now: Timestamp,
+) -> Result<(Timestamp, Timestamp), Expired> {
+    let start = now.checked_sub(BACKDATE).unwrap_or(Timestamp::MIN);
+    let from = if lifetime < LONG { now } else { start };
+    let lasts = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
+    let end = from.checked_add(lasts).unwrap_or(Timestamp::MAX).min(signer_end);
+    if start >= signer_end {
+        return Err(Expired::Signer(signer_end));
+    }
+    if now >= signer_end {
+        return Err(Expired::Certificate(signer_end));
+    }
+    Ok((start, end))
+}
+
+/// The request with its certificate.
+pub(super) fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
+    let mut request = changed(request);
+    request.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
+    request
+}
+
+/// The request with the reason why there is none.
+pub(super) fn refused(
+    request: &SigningRequest,
+    words: &str,
+    now: Timestamp,
+) -> CertificateSigningRequest {
+    let mut request = changed(request);
+    let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
+    conditions.push(CertificateSigningRequestCondition {
+        type_: "Failed".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("SignerValidationFailure".to_owned()),
+        message: Some(words.to_owned()),
+        last_update_time: Some(Time(now)),
+        last_transition_time: None,
+    });
+    request
+}
+
+fn changed(request: &SigningRequest) -> CertificateSigningRequest {
+    let mut request: CertificateSigningRequest = (**request).clone();
+    request.metadata.managed_fields = None;
+    request
+}
+
+/// What is seen of a request, and what would be done.
+pub(super) fn describe(request: &SigningRequest, signers: &[Signer]) -> (Description, Vec<String>) {
+    let mut told = Description::new();
+    told.fact("signer", &request.spec.signer_name);
+    let would = match plan(request, signers) {
+        Ok(Step::Nothing) => Vec::new(),
+        Ok(Step::Refuse(words)) => vec![format!("refuse it: {words}")],
+        Ok(Step::Sign(_, content)) => vec![format!("sign it for {}", content.subject.common_name)],
+        Err(error) => {
+            told.fact("request", error);
+            Vec::new()
+        }
+    };
+    (told, would)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use super::*;
+use crate::{
+    certificates::request::tests::pem,
+    fixtures::{T0, at, object},
+};
+use base64::prelude::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const HOUR: u64 = 3600;
+
+fn request(signer: &str, usages: &[&str], status: &Value) -> SigningRequest {
+    object(&json!({
+        "metadata": {"name": "a"},
+        "spec": {"request": BASE64_STANDARD.encode(pem("team", "me", &[])), "signerName": signer, "usages": usages},
+        "status": status,
+    }))
+}
+
+fn conditions(all: &[(&str, &str)]) -> Value {
+    let all: Vec<Value> =
+        all.iter().map(|(type_, status)| json!({"type": type_, "status": status})).collect();
+    json!({"conditions": all})
+}
+
+fn client(status: &Value) -> SigningRequest {
+    request(Signer::User.name(), &["client auth"], status)
+}
+
+#[test]
+fn only_what_is_approved_and_open_is_signed() {
+    let approved = conditions(&[("Approved", "True")]);
+    let mut done = approved.clone();
+    done["certificate"] = json!("QQ==");
+    let table: [(Value, bool); 7] = [
+        (json!({}), false),
+        (approved.clone(), true),
+        (conditions(&[("Approved", "True"), ("Denied", "True")]), false),
+        (conditions(&[("Approved", "True"), ("Failed", "True")]), false),
+        (conditions(&[("Approved", "True"), ("Failed", "")]), false),
+        (conditions(&[("Approved", "True"), ("Failed", "False")]), true),
+        (done, false),
+    ];
+    for (status, want) in table {
+        let step = plan(&client(&status), &Signer::ALL).unwrap();
+        assert_eq!(matches!(step, Step::Sign(Signer::User, _)), want, "{status}: {step:?}");
+    }
+    // Somebody else's, or one for which there is no key here.
+    let other = request("example.test/signer", &["client auth"], &approved);
+    assert_eq!(plan(&other, &Signer::ALL), Ok(Step::Nothing));
+    assert_eq!(plan(&client(&approved), &[Signer::LegacyUnknown]), Ok(Step::Nothing));
+}
+
+#[test]
+fn each_signer_has_its_rules() {
+    let approved = conditions(&[("Approved", "True")]);
+    let refuse = |words: &str| Step::Refuse(words.to_owned());
+    let organization = "subject organization is not system:nodes";
+    let table = [
+        (Signer::KubeletUser, &["client auth", "digital signature"][..], refuse(organization)),
+        (Signer::KubeletServing, &["server auth", "digital signature"], refuse(organization)),
+        (
+            Signer::User,
+            &["client auth", "server auth"],
+            refuse("invalid usage for client certificate: server auth"),
+        ),
+        (
+            Signer::User,
+            &["digital signature"],
+            refuse("missing required usage for client certificate: client auth"),
+        ),
+        (Signer::User, &[], refuse("missing required usage for client certificate: client auth")),
+    ];
+    for (signer, usages, want) in table {
+        let step = plan(&request(signer.name(), usages, &approved), &Signer::ALL);
+        assert_eq!(step, Ok(want), "{signer:?} {usages:?}");
+    }
+    let anything = request(Signer::LegacyUnknown.name(), &["cert sign"], &approved);
+    assert!(matches!(plan(&anything, &Signer::ALL), Ok(Step::Sign(Signer::LegacyUnknown, _))));
+}
+
+#[test]
+fn lifetimes() {
+    let year = Duration::from_secs(8760 * HOUR);
+    let table = [
+        (None, year, 8760 * HOUR),
+        (Some(3600), year, HOUR),
+        (Some(599), year, 600),
+        (Some(-1), year, 600),
+        (Some(i32::MAX), year, 8760 * HOUR),
+        // What the flag says is not stretched to the least that can be asked for, unless it is asked for.
+        (None, Duration::from_secs(60), 60),
+        (Some(30), Duration::from_secs(60), 600),
+        (Some(90), Duration::from_secs(60), 60),
+    ];
+    for (asked, longest, want) in table {
+        assert_eq!(lifetime(asked, longest).as_secs(), want, "{asked:?} {longest:?}");
+    }
+}
+
+#[test]
+fn short_lives_are_not_cut_and_none_outlives_its_signer() {
+    let hours = |hours: u64| Duration::from_secs(hours * HOUR);
+    let far = at(1_000_000_000);
+    assert_eq!(validity(hours(1), far, T0), Ok((at(-300), at(3600))));
+    assert_eq!(validity(hours(8), far, T0), Ok((at(-300), at(8 * 3600 - 300))));
+    assert_eq!(validity(hours(8), at(60), T0), Ok((at(-300), at(60))));
+    assert_eq!(validity(hours(8), at(-10), T0), Err(Expired::Certificate(at(-10))));
+    assert_eq!(validity(hours(8), at(-300), T0), Err(Expired::Signer(at(-300))));
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let request = client(&conditions(&[("Approved", "True")]));
+    let status = refused(&request, "because", T0).status.unwrap();
+    let last = &status.conditions.unwrap()[1];
+    assert_eq!(
+        (&*last.type_, &*last.status, last.reason.as_deref()),
+        ("Failed", "True", Some("SignerValidationFailure"))
+    );
+    assert_eq!(
+        (last.message.as_deref(), last.last_update_time.as_ref().unwrap().0),
+        (Some("because"), T0)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_certificate_is_good_now_and_no_longer_than_it_may_be(
+        asked in proptest::option::of(any::<i32>()), longest in 1u64..1_000_000_000, signer in -1000i64..2_000_000_000,
+    ) {
+        let longest = Duration::from_secs(longest);
+        let lasts = lifetime(asked, longest);
+        prop_assert!(lasts <= longest.max(LEAST));
+        match validity(lasts, at(signer), T0) {
+            Ok((start, end)) => {
+                prop_assert!(start < T0 && T0 < end.max(at(1)) && end <= at(signer));
+                prop_assert!(end <= at(i64::try_from(lasts.as_secs()).unwrap()));
+            }
+            Err(_) => prop_assert!(signer <= 0),
+        }
+    }
+}

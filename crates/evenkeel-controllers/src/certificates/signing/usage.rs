@@ -1,0 +1,100 @@
+//! What a certificate may be used for, from the words of the API to X.509.
+
+/// Words, and the bit that they mean.
+const BITS: [(&str, u16); 10] = [
+    ("signing", 1),
+    ("digital signature", 1),
+    ("content commitment", 1 << 1),
+    ("key encipherment", 1 << 2),
+    ("data encipherment", 1 << 3),
+    ("key agreement", 1 << 4),
+    ("cert sign", 1 << 5),
+    ("crl sign", 1 << 6),
+    ("encipher only", 1 << 7),
+    ("decipher only", 1 << 8),
+];
+
+/// Words, and the purpose that they mean, in the order in which Go writes them.
+const PURPOSES: [(&str, &[u64]); 13] = [
+    ("any", &[2, 5, 29, 37, 0]),
+    ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),
+    ("client auth", &[1, 3, 6, 1, 5, 5, 7, 3, 2]),
+    ("code signing", &[1, 3, 6, 1, 5, 5, 7, 3, 3]),
+    ("email protection", &[1, 3, 6, 1, 5, 5, 7, 3, 4]),
+    ("s/mime", &[1, 3, 6, 1, 5, 5, 7, 3, 4]),
+    ("ipsec end system", &[1, 3, 6, 1, 5, 5, 7, 3, 5]),
+    ("ipsec tunnel", &[1, 3, 6, 1, 5, 5, 7, 3, 6]),
+    ("ipsec user", &[1, 3, 6, 1, 5, 5, 7, 3, 7]),
+    ("timestamping", &[1, 3, 6, 1, 5, 5, 7, 3, 8]),
+    ("ocsp signing", &[1, 3, 6, 1, 5, 5, 7, 3, 9]),
+    ("microsoft sgc", &[1, 3, 6, 1, 4, 1, 311, 10, 3, 3]),
+    ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
+];
+
+/// What a certificate may be used for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Usages {
+    bits: u16,
+    purposes: Vec<&'static [u64]>,
+}
+
+/// Words that mean nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unrecognized usage values: {0:?}")]
+pub(super) struct UnknownUsages(Vec<String>);
+
+impl Usages {
+    /// What these words say.
+    pub(super) fn read(words: &[String]) -> Result<Self, UnknownUsages> {
+        let bit = |word: &str| BITS.iter().find(|(known, _)| *known == word).map(|(_, bit)| *bit);
+        let is_purpose = |word: &str| PURPOSES.iter().any(|(known, _)| *known == word);
+        let unknown = words.iter().filter(|word| bit(word).is_none() && !is_purpose(word));
+        let unknown: Vec<String> = unknown.cloned().collect();
+        if !unknown.is_empty() {
+            return Err(UnknownUsages(unknown));
+        }
+        let asked = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
+        let mut purposes: Vec<&[u64]> = asked.map(|(_, numbers)| *numbers).collect();
+        purposes.dedup();
+        Ok(Self {
+            bits: words.iter().filter_map(|word| bit(word)).fold(0, |all, bit| all | bit),
+            purposes,
+        })
+    }
+
+    /// Bits of the key's usage; the lowest is the first of RFC 5280.
+    pub(super) fn bits(&self) -> u16 {
+        self.bits
+    }
+
+    /// Purposes, as object identifiers.
+    pub(super) fn purposes(&self) -> &[&'static [u64]] {
+        &self.purposes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_put_together() {
+        let read = |words: &[&str]| {
+            Usages::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        let usages = read(&[
+            "client auth",
+            "key encipherment",
+            "signing",
+            "digital signature",
+            "server auth",
+        ])
+        .unwrap();
+        assert_eq!(usages.bits(), 0b101);
+        assert_eq!(usages.purposes(), [PURPOSES[1].1, PURPOSES[2].1]);
+        assert_eq!(read(&["s/mime", "email protection"]).unwrap().purposes().len(), 1);
+        assert_eq!(read(&[]).unwrap().bits(), 0);
+        let error = read(&["any", "flying", "sailing"]).unwrap_err();
+        assert_eq!(error.to_string(), r#"unrecognized usage values: ["flying", "sailing"]"#);
+    }
+}

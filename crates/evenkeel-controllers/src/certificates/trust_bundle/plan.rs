@@ -1,0 +1,104 @@
+//! Which bundles the signer of the API server's certificate has: one, by its content's name.
+
+use crate::wire;
+use evenkeel_api::View;
+use evenkeel_runtime::{
+    cache::Full,
+    plan::{Create, Delete, OnError, Plan, Target, Update},
+};
+pub(super) use k8s_openapi::api::certificates::v1::ClusterTrustBundle as Bundle;
+use ring::digest::{SHA256, digest};
+use serde_json::json;
+use std::{fmt::Write as _, sync::Arc};
+
+/// Who signs the API server's certificate.
+pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
+
+/// What there is of the signer, and what should be.
+pub(super) struct Seen {
+    pub(super) bundles: Vec<Arc<Full<Bundle>>>,
+    pub(super) ca: Arc<str>,
+    pub(super) name: String,
+}
+
+/// A bundle's name, which tells its content.
+pub(super) fn name(ca: &str) -> String {
+    let mut name = SIGNER.replace('/', ":") + ":";
+    for byte in &digest(&SHA256, ca.as_bytes()).as_ref()[..12] {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// Makes the bundle or puts it right, and only then deletes others of the signer.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let mut plan = Plan::nothing();
+    let kind = Full::<Bundle>::kind();
+    let (ours, others): (Vec<_>, Vec<_>) =
+        seen.bundles.iter().partition(|bundle| *bundle.meta().name == *seen.name);
+    match ours.first() {
+        None => {
+            let body = json!({
+                "apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle",
+                "metadata": {"name": seen.name}, "spec": {"signerName": SIGNER, "trustBundle": &*seen.ca},
+            });
+            let create = Create::new(kind.clone(), "", body.to_string());
+            plan.push(Create { on_error: OnError::Abort, ..create });
+        }
+        Some(bundle) if bundle.spec.trust_bundle != *seen.ca => {
+            let mut right: Bundle = (****bundle).clone();
+            right.metadata.managed_fields = None;
+            right.spec.trust_bundle = seen.ca.to_string();
+            let target = Target::of(kind.clone(), bundle.meta());
+            plan.push(Update {
+                on_error: OnError::Abort,
+                ..Update::new(target, wire::json(&right))
+            });
+        }
+        Some(_) => {}
+    }
+    for other in others {
+        plan.push(Delete::new(Target::of(kind.clone(), other.meta())));
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_runtime::plan::Action;
+    use serde_json::Value;
+
+    fn seen(bundles: &[(&str, &str)]) -> Seen {
+        let bundles = bundles.iter().map(|(name, text)| {
+            Arc::new(object(&json!({
+                "metadata": {"name": name, "uid": name}, "spec": {"signerName": SIGNER, "trustBundle": text},
+            })))
+        });
+        Seen { bundles: bundles.collect(), ca: "PEM".into(), name: name("PEM") }
+    }
+
+    #[test]
+    fn the_name_tells_the_content() {
+        // sha256sum says so.
+        assert_eq!(name(""), "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8");
+    }
+
+    #[test]
+    fn one_bundle_with_the_right_content() {
+        let name = name("PEM");
+        assert!(plan(&seen(&[(&name, "PEM")])).is_nothing());
+        let made = plan(&seen(&[("old", "OLD")]));
+        let [Action::Create(create), Action::Delete(delete)] = &*made.actions else {
+            panic!("{made:?}")
+        };
+        let body: Value = serde_json::from_slice(&create.body).unwrap();
+        assert_eq!((&body["metadata"]["name"], &*delete.target.name), (&json!(name), "old"));
+        let mended = plan(&seen(&[(&name, "forged")]));
+        let [Action::Update(update)] = &*mended.actions else { panic!("{mended:?}") };
+        let body: Value = serde_json::from_slice(&update.body).unwrap();
+        assert_eq!(body["spec"]["trustBundle"], "PEM");
+    }
+}

@@ -1,0 +1,186 @@
+//! Private keys with which tokens and certificates are signed: RSA, P-256, P-384, Ed25519.
+
+use ring::{
+    error::Unspecified,
+    rand::SystemRandom,
+    rsa,
+    signature::{
+        ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING,
+        ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+        EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    },
+};
+use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
+
+/// A private key that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    /// No PEM, or no key in it.
+    #[error("no private key in PEM: {0}")]
+    Pem(rustls_pki_types::pem::Error),
+    /// Of another sort.
+    #[error("the key is none of RSA with 2048 to 4096 bits, P-256, P-384 and Ed25519")]
+    Unsupported,
+}
+
+/// How signatures of elliptic curves are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Both numbers at their full length, as in web tokens.
+    Fixed,
+    /// As a sequence in DER, as in certificates.
+    Der,
+}
+
+/// What signs, and how it is hashed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// RSA PKCS#1 v1.5, SHA-256.
+    RsaSha256,
+    /// P-256, SHA-256.
+    P256Sha256,
+    /// P-384, SHA-384.
+    P384Sha384,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// A private key. It is never shown.
+pub(crate) enum PrivateKey {
+    /// RSA.
+    Rsa(rsa::KeyPair),
+    /// An elliptic curve.
+    Curve(EcdsaKeyPair, &'static Curve),
+    /// Ed25519.
+    Edwards(Ed25519KeyPair),
+}
+
+/// A curve.
+pub(crate) struct Curve {
+    algorithm: Algorithm,
+    fixed: &'static EcdsaSigningAlgorithm,
+    der: &'static EcdsaSigningAlgorithm,
+    /// Its object identifier, in DER.
+    oid: &'static [u8],
+}
+
+static CURVES: [Curve; 2] = [
+    Curve {
+        algorithm: Algorithm::P256Sha256,
+        fixed: &ECDSA_P256_SHA256_FIXED_SIGNING,
+        der: &ECDSA_P256_SHA256_ASN1_SIGNING,
+        oid: &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+    },
+    Curve {
+        algorithm: Algorithm::P384Sha384,
+        fixed: &ECDSA_P384_SHA384_FIXED_SIGNING,
+        der: &ECDSA_P384_SHA384_ASN1_SIGNING,
+        oid: &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22],
+    },
+];
+
+/// Object identifiers of keys, in DER.
+const CURVE_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const RSA_KEY: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EDWARDS_KEY: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
+
+const NULL: &[u8] = &[0x05, 0x00];
+const SEQUENCE: u8 = 0x30;
+const OCTETS: u8 = 0x04;
+const BITS: u8 = 0x03;
+
+impl PrivateKey {
+    /// The first private key in a PEM text: PKCS#1, PKCS#8 or SEC 1.
+    pub(crate) fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
+        let key = match PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)? {
+            PrivateKeyDer::Pkcs1(der) => {
+                rsa::KeyPair::from_der(der.secret_pkcs1_der()).ok().map(Self::Rsa)
+            }
+            PrivateKeyDer::Sec1(der) => {
+                Self::curve(form, |curve| wrapped(curve, der.secret_sec1_der()))
+            }
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                let rsa = || rsa::KeyPair::from_pkcs8(der).ok().map(Self::Rsa);
+                // Keys that openssl makes have no public half beside them.
+                let edwards = || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok();
+                rsa()
+                    .or_else(|| Self::curve(form, |_| der.to_vec()))
+                    .or_else(|| edwards().map(Self::Edwards))
+            }
+            _ => None,
+        };
+        key.ok_or(KeyError::Unsupported)
+    }
+
+    fn curve(form: Form, pkcs8: impl Fn(&Curve) -> Vec<u8>) -> Option<Self> {
+        let chance = SystemRandom::new();
+        CURVES.iter().find_map(|curve| {
+            let algorithm = if form == Form::Fixed { curve.fixed } else { curve.der };
+            let pair = EcdsaKeyPair::from_pkcs8(algorithm, &pkcs8(curve), &chance).ok()?;
+            Some(Self::Curve(pair, curve))
+        })
+    }
+
+    /// What it signs with.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Rsa(_) => Algorithm::RsaSha256,
+            Self::Curve(_, curve) => curve.algorithm,
+            Self::Edwards(_) => Algorithm::Ed25519,
+        }
+    }
+
+    /// A signature.
+    ///
+    /// # Errors
+    /// When the source of chance fails.
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
+        let chance = SystemRandom::new();
+        match self {
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &chance, message, &mut signature)?;
+                Ok(signature)
+            }
+            Self::Curve(pair, _) => Ok(pair.sign(&chance, message)?.as_ref().to_vec()),
+            Self::Edwards(pair) => Ok(pair.sign(message).as_ref().to_vec()),
+        }
+    }
+
+    /// The public key as SubjectPublicKeyInfo.
+    pub(crate) fn public(&self) -> Vec<u8> {
+        let (algorithm, key) = match self {
+            Self::Rsa(pair) => (der(SEQUENCE, &[RSA_KEY, NULL]), pair.public().as_ref()),
+            Self::Curve(pair, curve) => {
+                (der(SEQUENCE, &[CURVE_KEY, curve.oid]), pair.public_key().as_ref())
+            }
+            Self::Edwards(pair) => (der(SEQUENCE, &[EDWARDS_KEY]), pair.public_key().as_ref()),
+        };
+        // No bit of the last byte is unused.
+        der(SEQUENCE, &[&algorithm, &der(BITS, &[&[0], key])])
+    }
+}
+
+/// A SEC 1 key as PKCS#8.
+fn wrapped(curve: &Curve, sec1: &[u8]) -> Vec<u8> {
+    let version = &[0x02, 0x01, 0x00];
+    let algorithm = der(SEQUENCE, &[CURVE_KEY, curve.oid]);
+    der(SEQUENCE, &[version, &algorithm, &der(OCTETS, &[sec1])])
+}
+
+fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let bytes = content.len().to_be_bytes();
+    let length = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+    let mut all = vec![tag];
+    match content.len() {
+        short @ 0..=0x7f => all.push(short as u8),
+        _ => {
+            all.push(0x80 | length.len() as u8);
+            all.extend(length);
+        }
+    }
+    all.extend(content);
+    all
+}
