@@ -7,8 +7,7 @@ use crate::{
     monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     options::Options,
-    policy,
-    rbac,
+    policy, rbac,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{

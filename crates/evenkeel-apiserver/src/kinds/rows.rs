@@ -248,6 +248,25 @@ pub(crate) const ROWS: &[(&str, Row)] = &[
             ..of("certificates.k8s.io", "CertificateSigningRequest")
         },
     ),
+    (
+        "clustertrustbundles",
+        Row {
+            name: any_name,
+            fields: &[("spec.signerName", "spec.signerName", "")],
+            ..of("certificates.k8s.io", "ClusterTrustBundle")
+        },
+    ),
+    (
+        "podcertificaterequests",
+        Row {
+            status: "{}",
+            fields: &[
+                ("spec.signerName", "spec.signerName", ""),
+                ("spec.nodeName", "spec.nodeName", ""),
+            ],
+            ..of("certificates.k8s.io", "PodCertificateRequest")
+        },
+    ),
     ("flowschemas", counted(FLOW, "FlowSchema", "{}")),
     ("prioritylevelconfigurations", counted(FLOW, "PriorityLevelConfiguration", "{}")),
     (

@@ -271,7 +271,8 @@ impl<'a> Write<'a> {
         } else if status {
             // Whether metadata may change through this path, too, is the kind's to say.
             crate::kinds::keep_spec_of(&mut new, old);
-        } else if self.has_status() {
+        } else if self.has_status() && self.ask.target.subresource != "approval" {
+            // An approval is part of the status, of which the kind takes just that.
             crate::kinds::keep_field(&mut new, old, "status");
         }
         if !tracked {

@@ -93,6 +93,8 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         "PriorityClass" => &["value", "preemptionPolicy"],
         "StorageClass" => &["provisioner", "parameters", "volumeBindingMode"],
         "RuntimeClass" => &["handler"],
+        "ClusterTrustBundle" => &["spec.signerName"],
+        "PodCertificateRequest" => &["spec"],
         "CSIDriver" => &["spec.attachRequired", "spec.fsGroupPolicy", "spec.volumeLifecycleModes"],
         "VolumeAttachment" => &["spec"],
         "ResourceClaim" | "ResourceClaimTemplate" => &["spec"],

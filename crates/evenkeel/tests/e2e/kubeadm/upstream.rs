@@ -7,7 +7,7 @@ const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/m
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
 /// Upstream's metrics that ours may lack, by the beginning of their names, and why.
-const ABSENT: [(&str, &str); 27] = [
+const ABSENT: [(&str, &str); 26] = [
     // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
@@ -31,10 +31,6 @@ const ABSENT: [(&str, &str); 27] = [
     ("job_controller_job_sync_duration_seconds", "how long passes take is in the queue's metrics"),
     ("job_controller_job_", "shown once there was a Job"),
     // Each with its controller.
-    (
-        "clustertrustbundle_publisher_",
-        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-    ),
     ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
     ("endpoint_slice_controller_", "endpointslice-controller"),
     ("endpoint_slice_mirroring_controller_", "endpointslice-mirroring-controller"),
