@@ -36,7 +36,7 @@ const ABSENT: [(&str, &str); 26] = [
     ("endpoint_slice_mirroring_controller_", "endpointslice-mirroring-controller"),
     ("ephemeral_volume_controller_", "ephemeral-volume-controller"),
     ("horizontal_pod_autoscaler_controller_", "horizontal-pod-autoscaler-controller"),
-    ("node_collector_", "node-lifecycle-controller, the part of it that watches nodes' health"),
+    ("node_collector_", "most are by zone: shown once there is a node"),
     ("retroactive_storageclass_", "persistentvolume-binder-controller"),
     ("volume_operation_total_errors", "persistentvolume-binder-controller; hidden since v1.36"),
     ("kubernetes_healthcheck", "in /metrics/slis, where upstream has it as well"),
