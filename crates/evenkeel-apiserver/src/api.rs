@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::auth::{Authenticator, Rules, User};
 use crate::custom::keeper::Served;
 use crate::metrics::Metrics;
+use crate::policy;
 use crate::resource::{ResourceType, Table};
 use crate::status::StatusError;
 use crate::store::{Store, WriteError};
@@ -102,6 +103,8 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,
+    /// Admission policies, compiled.
+    pub(crate) policies: policy::Compiled,
     /// What goes on beside requests.
     pub(crate) tasks: Tasks,
     /// Source of uids and generated names.

@@ -3,6 +3,7 @@
 mod api;
 mod auth;
 mod bootstrap;
+mod cel;
 mod computed;
 mod custom;
 mod decode;
@@ -14,6 +15,7 @@ mod openapi;
 mod output;
 mod patch;
 mod pipeline;
+mod policy;
 mod resource;
 mod schema;
 mod selector;
@@ -22,6 +24,7 @@ mod status;
 mod store;
 mod tasks;
 mod verbs;
+mod webhook;
 
 pub use api::Clock;
 pub use auth::User;

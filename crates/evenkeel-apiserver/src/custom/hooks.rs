@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definition::Version;
-use super::{embedded, lists, prepare, validate};
+use super::{embedded, lists, prepare, rules, validate};
 use crate::api::Context;
+use crate::cel::BUDGET;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, StatusError};
+use crate::status::{FieldError, FieldErrorKind, StatusError};
 
 /// Hooks of one version.
 pub(super) struct Hooks {
@@ -36,7 +37,21 @@ impl Hooks {
             }
         }
         self.check_lists(new, old, &mut errors);
+        self.ask_rules(new, old, &mut errors);
         errors
+    }
+
+    /// Asks the rules that are expressions, unless the object is too wrong for that.
+    fn ask_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let node = &self.version.node;
+        if !node.ruled {
+            return;
+        }
+        if let Some(error) = blocked(errors) {
+            errors.push(error);
+            return;
+        }
+        rules::check(new, old, node, &mut { BUDGET }, errors);
     }
 
     /// Lists that were wrong before may stay so.
@@ -63,8 +78,27 @@ impl Hooks {
             scale.check_status(new, &mut errors);
         }
         self.check_lists(new, Some(old), &mut errors);
+        self.ask_rules(new, Some(old), &mut errors);
         errors
     }
+}
+
+/// Whether rules that are expressions can still be asked after these errors; else the error that says so.
+fn blocked(errors: &[FieldError]) -> Option<FieldError> {
+    let blocks = |e: &FieldError| {
+        matches!(
+            e.kind,
+            FieldErrorKind::NotSupported
+                | FieldErrorKind::Required
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::TooMany
+                | FieldErrorKind::TypeInvalid
+        )
+    };
+    errors.iter().any(blocks).then(|| {
+        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        FieldError::invalid("<nil>", Value::Null, why)
+    })
 }
 
 impl KindHooks for Hooks {

@@ -13,8 +13,9 @@ mod hooks;
 pub(crate) mod jsonpath;
 pub(crate) mod keeper;
 mod lists;
-mod node;
+pub(crate) mod node;
 mod prepare;
+mod rules;
 mod scale;
 mod validate;
 
@@ -27,3 +28,8 @@ pub(crate) const SHELF: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Whether a text has a format of strings.
+pub(crate) fn fits_format(format: &str, text: &str) -> bool {
+    formats::fits(format, text)
+}

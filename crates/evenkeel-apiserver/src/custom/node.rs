@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
+use super::rules::Rule;
 use crate::kinds::value::{flag, list, text};
 
 /// How the elements of a list are told apart.
@@ -52,6 +53,9 @@ pub(crate) struct Node {
     pub(crate) list: ListKind,
     pub(crate) keys: Vec<Box<str>>,
     pub(crate) atomic_map: bool,
+    pub(crate) rules: Vec<Rule>,
+    /// Whether there are rules here or below.
+    pub(crate) ruled: bool,
 }
 
 impl Node {
@@ -64,7 +68,7 @@ impl Node {
             |name: &str| doc.get(name).filter(|s| s.is_object()).map(|s| Box::new(Self::new(s)));
         let names =
             |name: &str| list(doc, name).iter().filter_map(Value::as_str).map(Into::into).collect();
-        Self {
+        let mut node = Self {
             kind: text(doc, "type").into(),
             format: text(doc, "format").into(),
             nullable: flag(doc, "nullable"),
@@ -109,7 +113,13 @@ impl Node {
             },
             keys: names("x-kubernetes-list-map-keys"),
             atomic_map: text(doc, "x-kubernetes-map-type") == "atomic",
-        }
+            rules: list(doc, "x-kubernetes-validations").iter().map(Rule::new).collect(),
+            ruled: false,
+        };
+        let below = node.properties.values().chain(node.items.as_deref());
+        node.ruled = !node.rules.is_empty()
+            || below.chain(node.additional.as_deref()).any(|child| child.ruled);
+        node
     }
 
     /// The schema of a field: a named one, or that of all others.

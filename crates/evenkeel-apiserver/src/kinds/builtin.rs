@@ -93,8 +93,10 @@ impl KindHooks for Builtin {
         errors.into_vec()
     }
 
-    fn warnings(&self, _cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of(self.row.group, self.row.kind, object, old)
+    fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut all = warnings::of(self.row.group, self.row.kind, object, old);
+        all.extend(admission::pod_security::warnings(cx, object, old));
+        all
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {

@@ -13,7 +13,8 @@ mod strategic;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::decode::{FieldValidation, typed};
+use crate::decode::json::Json;
+use crate::decode::{FieldValidation, named, read_as, typed};
 use crate::managed;
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
@@ -84,6 +85,39 @@ pub(crate) fn apply(
         return Err(StatusError::plain_internal(format!("no corresponding type for {kind}")));
     };
     applied::apply(schema, kind, current, body, &writer.write(), force, validation)
+}
+
+/// An object after the operations of a JSON patch; `None` where one of them cannot be done.
+pub(crate) fn by_operations(object: &Value, operations: &Value) -> Option<Value> {
+    let mut object = object.clone();
+    json_patch::apply(&mut object, &Json::from(operations)).ok()?;
+    Some(object)
+}
+
+/// An object read again as its kind: without what that does not know.
+pub(crate) fn reread(schema: &Schema, kind: &GroupVersionKind, object: &Value) -> Value {
+    let (read, findings) = read_as(typed::Source::Tree, &Json::from(object), schema);
+    if findings.error.is_some() { object.clone() } else { named(read, kind) }
+}
+
+/// An object merged with a configuration, list by list as their schema has it.
+pub(crate) fn by_configuration(
+    schema: Option<&Schema>,
+    object: &Value,
+    configuration: Value,
+) -> Result<Value, String> {
+    let mut merged = object.clone();
+    match (object, configuration, schema.filter(|schema| !schema.is_custom())) {
+        (Value::Object(current), Value::Object(change), Some(schema)) => {
+            strategic::apply(current.clone(), change, Some(schema.at()))
+                .map(Value::Object)
+                .map_err(|_| "error applying patch".to_owned())
+        }
+        (_, change, _) => {
+            merge_patch::apply(&mut merged, change);
+            Ok(merged)
+        }
+    }
 }
 
 /// The `scale` view of an object with the managers of its replicas. `path` is the field of the replicas in the object.

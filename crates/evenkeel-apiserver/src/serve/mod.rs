@@ -24,6 +24,7 @@ use crate::computed::{self, ComputedApi};
 use crate::custom;
 use crate::custom::keeper::{self, Served};
 use crate::metrics::Metrics;
+use crate::policy;
 use crate::resource::Table;
 use crate::status::StatusError;
 use crate::store::{OpenError, Store};
@@ -124,6 +125,7 @@ impl Builder {
             rules: Rules::default(),
             metrics: Metrics::default(),
             served: Served::default(),
+            policies: policy::Compiled::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });

@@ -5,7 +5,7 @@ mod quote;
 
 use std::borrow::Cow;
 
-pub(crate) use field::FieldError;
+pub(crate) use field::{FieldError, FieldErrorKind};
 use http::StatusCode;
 pub(crate) use quote::quote;
 use serde::Serialize;

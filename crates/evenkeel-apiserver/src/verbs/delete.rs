@@ -13,10 +13,12 @@ use crate::api::{Api, key, seconds};
 use crate::auth::User;
 use crate::output::Purpose;
 use crate::pipeline::Ask;
+use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
 use crate::serve::Body;
 use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Expect, WriteError};
+use crate::webhook;
 
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
@@ -124,6 +126,7 @@ async fn once(
 ) -> Result<Option<Deleted>, StatusError> {
     let old = entry.decode().map_err(StatusError::internal)?;
     preconditions(stored, entry, &old, name, options)?;
+    admitted(api, stored, &old, name, user, options).await?;
     let mut new = old.clone();
     let step = plan(api, stored, &mut new, user, options, name)?;
     let version = |object: &mut Value, revision: u64| {
@@ -168,6 +171,32 @@ async fn once(
         Err(WriteError::Mismatch) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Asks the admission policies and webhooks whether an object may go.
+async fn admitted(
+    api: &Arc<Api>,
+    stored: &ResourceType,
+    old: &Value,
+    name: &str,
+    user: &User,
+    options: &DeleteOptions,
+) -> Result<(), StatusError> {
+    let cx = crate::api::Context {
+        api,
+        resource: stored,
+        now: api.clock.now(),
+        user,
+        namespace: meta::text(old, "namespace"),
+        name,
+        subresource: "",
+        dry_run: options.is_dry_run(),
+        has_status: stored.subresource("status").is_some(),
+    };
+    let request = Request { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
+    // Warnings of deletions are nobody's: a collection has many.
+    policy::validate(&request, &mut Vec::new())?;
+    webhook::validate(&request, &mut Vec::new()).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

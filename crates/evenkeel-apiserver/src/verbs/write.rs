@@ -7,16 +7,18 @@ use serde_json::Value;
 
 use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
-use crate::kinds::admission;
+use crate::kinds::admission::{self, Charge};
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, answer, warn};
+use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
 use crate::schema;
 use crate::serve::Body;
 use crate::status::{FieldError, StatusError};
 use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+use crate::webhook;
 
 /// How often a write that lost a race is tried again.
 pub(super) const TRIES: usize = 32;
@@ -204,16 +206,29 @@ impl<'a> Write<'a> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let key = key(&stored, self.ask.target.namespace, name);
+        let mut told = Vec::new();
         let (warnings, mut charge) = {
             let cx = self.context(name);
             hooks.prepare_create(&cx, &mut object)?;
-            let checked = hooks.admit(&cx, &mut object, None).and_then(|()| {
+            let mut admitted = hooks
+                .admit(&cx, &mut object, None)
+                .and_then(|()| policy::mutate(&cx, &mut object, None));
+            if admitted.is_ok() {
+                admitted = webhook::mutate(&cx, &mut object, None, &mut told).await;
+            }
+            let found = admitted.and_then(|()| {
                 let mut errors = meta::name_errors(hooks, &object);
                 errors.extend(schema::validate(&stored.gvk, &object));
                 errors.extend(hooks.validate_create(&cx, &object));
-                invalid(&stored, name, &errors)?;
-                admission::accept(&cx, &object, None)
+                errors.extend(policy::expressions(&stored, &object));
+                invalid(&stored, name, &errors)
             });
+            let operation = Operation::Create;
+            let request = Request { cx: &cx, operation, object: &object, old: &Value::Null };
+            let checked = match found {
+                Ok(()) => accept(&request, None, &mut told).await,
+                Err(error) => Err(error),
+            };
             match checked {
                 Ok(charge) => (hooks.warnings(&cx, &object, None), charge),
                 Err(error) => {
@@ -222,6 +237,7 @@ impl<'a> Write<'a> {
                 }
             }
         };
+        add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
             hooks.aborted(&object, None);
@@ -291,22 +307,33 @@ impl<'a> Write<'a> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let name = self.ask.target.name;
+        let mut told = Vec::new();
         let (warnings, mut charge) = {
             let cx = self.context(name);
             hooks.prepare_update(&cx, &mut new, old)?;
-            let admitted = hooks.admit(&cx, &mut new, Some(old));
+            let mut admitted = hooks
+                .admit(&cx, &mut new, Some(old))
+                .and_then(|()| policy::mutate(&cx, &mut new, Some(old)));
+            if admitted.is_ok() {
+                admitted = webhook::mutate(&cx, &mut new, Some(old), &mut told).await;
+            }
             let generation = meta::generation(old);
             if hooks.has_generation(self.has_status()) && hooks.generation_changes(&new, old) {
                 meta::metadata(&mut new)
                     .insert("generation".to_owned(), Value::from(generation + 1));
             }
-            let checked = admitted.and_then(|()| {
+            let found = admitted.and_then(|()| {
                 let mut errors = meta::update_errors(&new, old);
                 errors.extend(schema::validate(&stored.gvk, &new));
                 errors.extend(hooks.validate_update(&cx, &new, old));
-                invalid(&stored, name, &errors)?;
-                admission::accept(&cx, &new, Some(old))
+                errors.extend(policy::expressions(&stored, &new));
+                invalid(&stored, name, &errors)
             });
+            let request = Request { cx: &cx, operation: Operation::Update, object: &new, old };
+            let checked = match found {
+                Ok(()) => accept(&request, Some(old), &mut told).await,
+                Err(error) => Err(error),
+            };
             match checked {
                 Ok(charge) => (hooks.warnings(&cx, &new, Some(old)), charge),
                 Err(error) => {
@@ -315,6 +342,7 @@ impl<'a> Write<'a> {
                 }
             }
         };
+        add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
             hooks.aborted(&new, Some(old));
@@ -393,6 +421,17 @@ impl<'a> Write<'a> {
         warn(&mut response, &self.warnings);
         Ok(response)
     }
+}
+
+/// The admission of what was found valid, in upstream's order: policies, webhooks, then what only refuses or counts.
+async fn accept(
+    request: &Request<'_>,
+    old: Option<&Value>,
+    told: &mut Vec<String>,
+) -> Result<Charge, StatusError> {
+    policy::validate(request, told)?;
+    webhook::validate(request, told).await?;
+    admission::accept(request.cx, request.object, old)
 }
 
 /// The same resource in the version in which it is stored.

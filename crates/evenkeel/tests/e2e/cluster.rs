@@ -328,6 +328,7 @@ fn group(resource: &str) -> &'static str {
         "poddisruptionbudgets" => "/apis/policy/v1",
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "gizmos" | "widgets" => "/apis/e2e.evenkeel.dev/v1",
+        "gadgets" => "/apis/quota.evenkeel.dev/v1",
         _ => "/api/v1",
     }
 }

@@ -1,4 +1,4 @@
-//! Objects of kinds that come and go while controllers run; the embedded server has no such kinds yet.
+//! Objects of kinds that come and go while controllers run.
 
 use crate::{
     cluster::{Cluster, condition},
@@ -6,24 +6,52 @@ use crate::{
 };
 use serde_json::json;
 
-pub(crate) async fn resources_own_and_are_owned(cluster: &Cluster) {
-    let namespace = cluster.namespace("custom").await;
+/// Defines a kind and waits until it is established; gives the definition's path.
+async fn define(cluster: &Cluster, group: &str, plural: &str, kind: &str) -> String {
     let definition = json!({
-        "metadata": {"name": "widgets.e2e.evenkeel.dev"},
+        "metadata": {"name": format!("{plural}.{group}")},
         "spec": {
-            "group": "e2e.evenkeel.dev",
+            "group": group,
             "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "names": {"plural": plural, "kind": kind},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                 "type": "object", "x-kubernetes-preserve-unknown-fields": true,
             }}}],
         },
     });
     cluster.create("customresourcedefinitions", definition).await;
-    let path = "customresourcedefinitions/widgets.e2e.evenkeel.dev";
+    let path = format!("customresourcedefinitions/{plural}.{group}");
     cluster
-        .until(path, |definition| condition(definition, "Established")["status"] == "True")
+        .until(&path, |definition| condition(definition, "Established")["status"] == "True")
         .await;
+    path
+}
+
+pub(crate) async fn resources_are_counted_by_quotas(cluster: &Cluster) {
+    let namespace = cluster.namespace("custom-quota").await;
+    let path = define(cluster, "quota.evenkeel.dev", "gadgets", "Gadget").await;
+    namespace.until("gadgets", |list| !list.is_null()).await;
+    let count = "count/gadgets.quota.evenkeel.dev";
+    let quota = json!({"metadata": {"name": "one"}, "spec": {"hard": {count: "1"}}});
+    namespace.create("resourcequotas", quota).await;
+    let used = |wanted: &'static str| {
+        move |quota: &serde_json::Value| quota["status"]["used"][count] == wanted
+    };
+    namespace.until("resourcequotas/one", used("0")).await;
+    let gadget = |name: &str| json!({"apiVersion": "quota.evenkeel.dev/v1", "kind": "Gadget", "metadata": {"name": name}});
+    namespace.create("gadgets", gadget("first")).await;
+    namespace.until("resourcequotas/one", used("1")).await;
+    let refused = namespace.ask("POST", "gadgets", gadget("second")).await;
+    assert!(refused.expect_err("it is one too many").to_string().contains("exceeded quota"));
+    namespace.delete("gadgets/first", "Background").await;
+    namespace.until("resourcequotas/one", used("0")).await;
+    cluster.delete(&path, "Background").await;
+    cluster.until(&path, serde_json::Value::is_null).await;
+}
+
+pub(crate) async fn resources_own_and_are_owned(cluster: &Cluster) {
+    let namespace = cluster.namespace("custom").await;
+    let path = define(cluster, "e2e.evenkeel.dev", "widgets", "Widget").await;
     let widget = |name: &str, owners: &[serde_json::Value]| {
         let mut widget = config_map(name, owners, &[]);
         widget["apiVersion"] = json!("e2e.evenkeel.dev/v1");
@@ -50,6 +78,6 @@ pub(crate) async fn resources_own_and_are_owned(cluster: &Cluster) {
     let ending = format!("namespaces/{}", ending.name);
     cluster.delete(&ending, "Background").await;
     cluster.until(&ending, serde_json::Value::is_null).await;
-    cluster.delete(path, "Background").await;
-    cluster.until(path, serde_json::Value::is_null).await;
+    cluster.delete(&path, "Background").await;
+    cluster.until(&path, serde_json::Value::is_null).await;
 }

@@ -141,10 +141,5 @@ cases! {
         has_claims_of_its_own,
     ];
     daemonset: [runs_on_each_node_and_is_undone, surges, goes_where_nodes_say];
+    custom: [resources_own_and_are_owned, resources_are_counted_by_quotas];
 }
-
-/// Cases for which the embedded server lacks what they are about; each says what.
-const ON_UPSTREAM_ONLY: &[Case] = &[Case {
-    name: "custom::resources_own_and_are_owned",
-    run: |cluster| Box::pin(custom::resources_own_and_are_owned(cluster)),
-}];

@@ -97,10 +97,16 @@ fn versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
             false => Some(format!("spec.versions[{i}].{own}")),
         };
         if let Some(place) = place("schema", "validation", "schema") {
-            let before = old.and_then(|old| {
-                list(old, "spec.versions").iter().find(|v| text(v, "name") == name)
+            // A schema that was taken as it is may stay.
+            let unchanged = old.is_some_and(|old| {
+                let before = list(old, "spec.versions").iter().find(|v| text(v, "name") == name);
+                before.is_some_and(|b| {
+                    b["schema"] == version["schema"] && b["subresources"] == version["subresources"]
+                })
             });
-            schema::check(version, before, &place, errors);
+            if !unchanged {
+                schema::check(version, &place, errors);
+            }
         }
         if let Some(place) = place("subresources", "subresources", "subresources") {
             subresources(version, &place, errors);
@@ -238,7 +244,7 @@ fn selectable(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// The schema that a simple path leads to.
-fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
+pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
     let Some(rest) = path.strip_prefix('.') else {
         return Err("expected [ or . but got: ".to_owned() + path);
     };

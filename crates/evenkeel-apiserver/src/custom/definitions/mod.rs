@@ -1,6 +1,7 @@
 //! The rules of CustomResourceDefinitions themselves (upstream: `registry/customresourcedefinition`).
 
 mod check;
+mod rules;
 mod schema;
 mod structural;
 mod warnings;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::structural;
+use super::{rules, structural};
 use crate::custom::node::Node;
 use crate::custom::{prepare, validate};
 use crate::kinds::value::{at, flag, list, text};
@@ -18,13 +18,8 @@ struct Here {
     in_metadata: bool,
 }
 
-/// Checks the schema of a version, which stands at `place`; `old` is the version as it was.
-pub(super) fn check(
-    version: &Value,
-    old: Option<&Value>,
-    place: &str,
-    errors: &mut Vec<FieldError>,
-) {
+/// Checks the schema of a version, which stands at `place`.
+pub(super) fn check(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         return;
@@ -45,7 +40,10 @@ pub(super) fn check(
         defaults(schema, &node, &place, true, errors);
     }
     openapi(schema, &place, true, &Here { no_defaults: None, in_metadata: false }, errors);
-    let _ = (old, start);
+    // Errors in a schema would only come back as worse ones in its rules.
+    if errors.len() == start {
+        rules::check(schema, &place, errors);
+    }
 }
 
 /// With a status sub-resource, the schema of status must stand by itself.

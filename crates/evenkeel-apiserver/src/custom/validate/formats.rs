@@ -44,7 +44,7 @@ pub(crate) fn is_known(kind: &str, format: &str) -> bool {
 }
 
 /// Whether a text has a format.
-pub(super) fn fits(format: &str, text: &str) -> bool {
+pub(crate) fn fits(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod limit_range;
+pub(in crate::kinds) mod pod_security;
 mod pods;
 mod quota;
 mod runtime_class;
@@ -74,6 +75,9 @@ pub(crate) fn accept(
 ) -> Result<Charge, StatusError> {
     if cx.resource.group().is_empty() {
         limit_range::check(cx, object, old)?;
+        if cx.resource.plural() == "pods" {
+            pod_security::admit(cx, object, old)?;
+        }
     }
     quota::admit(cx, object, old)
 }

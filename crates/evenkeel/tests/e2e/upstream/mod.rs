@@ -6,7 +6,7 @@ mod programs;
 mod takeover;
 
 use crate::{
-    CASES, Case, ON_UPSTREAM_ONLY, cloud,
+    CASES, Case, cloud,
     cloud_manager::{self, Access},
     cluster::{Cluster, Pace},
     forbidden, hostile, nodes, vanishing,
@@ -137,7 +137,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     controllers.nodes.nodes.clear();
     let controllers = Plane::start(&kube, &clock, controllers).expect("every controller starts");
     controllers.synced().await;
-    let cases = CASES.iter().chain(ON_UPSTREAM_ONLY).filter(|case| wanted.has(case.name));
+    let cases = CASES.iter().filter(|case| wanted.has(case.name));
     let outcomes = futures::stream::iter(cases)
         .map(|case: &Case| async { (case.name, passes(case.name, (case.run)(&cluster)).await) })
         .buffer_unordered(AT_A_TIME)

@@ -1,0 +1,261 @@
+//! Calls: operators here, everything else in [`functions`](super::functions).
+
+use std::rc::Rc;
+
+use cel::common::ast::{CallExpr, Expr, operators as op};
+use cel::parser::Expression;
+
+use super::eval::{Failure, Result_, Run};
+use super::functions;
+use super::value::Val;
+
+impl<'a> Run<'a> {
+    pub(super) fn call(&mut self, call: &'a CallExpr) -> Result_<'a> {
+        if let Some(result) = self.macro_like(call) {
+            return result;
+        }
+        // A function of a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
+        if let Some(target) = &call.target
+            && let Expr::Ident(space) = &target.expr
+            && self.variable(space).is_none()
+        {
+            let args = self.all(&call.args)?;
+            self.pay_for(&call.func_name, &args)?;
+            let name = format!("{space}.{}", call.func_name);
+            return functions::global(&name, &args)
+                .unwrap_or_else(|| {
+                    Err(format!("undeclared reference to '{space}' (in container '')"))
+                })
+                .map_err(Failure::Error);
+        }
+        let mut args = Vec::with_capacity(call.args.len() + 1);
+        if let Some(target) = &call.target {
+            args.push(self.value(target)?);
+        }
+        for argument in &call.args {
+            args.push(self.value(argument)?);
+        }
+        self.pay_for(&call.func_name, &args)?;
+        let found = if call.target.is_some() {
+            functions::member(&call.func_name, &args)
+        } else {
+            operator(&call.func_name, &args).or_else(|| functions::global(&call.func_name, &args))
+        };
+        found.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
+    }
+
+    fn all(&mut self, args: &'a [Expression]) -> Result<Vec<Val<'a>>, Failure> {
+        args.iter().map(|argument| self.value(argument)).collect()
+    }
+
+    /// What a call costs by the size of what it looks at (upstream: `cel/library/cost.go`).
+    fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<(), Failure> {
+        let weight = |at: usize| args.get(at).map_or(0, Val::weight);
+        let part = |n: u64| n.div_ceil(10);
+        let cost = match name {
+            op::EQUALS | op::NOT_EQUALS => part(weight(0).min(weight(1))).max(1),
+            op::ADD => match args.first() {
+                Some(Val::Str(_) | Val::Bytes(_)) => part(weight(0) + weight(1)).max(1),
+                _ => 1,
+            },
+            op::IN => weight(1).max(1),
+            "contains" if args.len() == 2 => (part(weight(0)) * part(weight(1))).max(1),
+            "matches" | "find" | "findAll" => (part(weight(0)) * weight(1).div_ceil(4)).max(1),
+            "startsWith" | "endsWith" => part(weight(1)).max(1),
+            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "distinct" => {
+                weight(0).max(1)
+            }
+            "lowerAscii" | "upperAscii" | "substring" | "trim" | "replace" | "split" | "url"
+            | "isURL" | "quantity" | "isQuantity" | "join" | "reverse" | "format" => {
+                part(weight(0)).max(1)
+            }
+            "intersects" | "equivalent" => (weight(0) * weight(1)).max(1),
+            _ => 1,
+        };
+        self.pay(cost)
+    }
+
+    /// What upstream expands when it reads: the variables that these bind are names, not values.
+    fn macro_like(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
+        let name = |e: &'a Expression| match &e.expr {
+            Expr::Ident(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let target = call.target.as_ref()?;
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            ("bind", [variable, init, body]) if name(target) == Some("cel") => {
+                let variable = name(variable)?;
+                Some(self.value(init).and_then(|value| self.with(variable, value, body)))
+            }
+            (how @ ("optMap" | "optFlatMap"), [variable, body]) => {
+                let variable = name(variable)?;
+                Some(self.opt_map(how, target, variable, body))
+            }
+            ("sortBy", [variable, body]) => {
+                let variable = name(variable)?;
+                Some(self.sort_by(target, variable, body))
+            }
+            _ => None,
+        }
+    }
+
+    fn opt_map(
+        &mut self,
+        how: &str,
+        target: &'a Expression,
+        variable: &'a str,
+        body: &'a Expression,
+    ) -> Result_<'a> {
+        match self.value(target)? {
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(value)) => {
+                let mapped = self.with(variable, (*value).clone(), body)?;
+                Ok(if how == "optMap" { Val::some(mapped) } else { mapped })
+            }
+            _ => Err(Failure::Error("no such overload".to_owned())),
+        }
+    }
+
+    fn sort_by(
+        &mut self,
+        target: &'a Expression,
+        variable: &'a str,
+        body: &'a Expression,
+    ) -> Result_<'a> {
+        let items = self.value(target)?.items();
+        let items = items.ok_or_else(|| Failure::Error("no such overload".to_owned()))?;
+        let mut keyed = Vec::with_capacity(items.len());
+        for item in items {
+            keyed.push((self.with(variable, item.clone(), body)?, item));
+        }
+        keyed.sort_by(|(a, _), (b, _)| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
+        Ok(Val::list(keyed.into_iter().map(|(_, item)| item).collect()))
+    }
+}
+
+type Outcome<'a> = Result<Val<'a>, String>;
+
+fn operator<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
+    Some(match (name, args) {
+        (op::EQUALS, [a, b]) => Ok(Val::Bool(a.equals(b))),
+        (op::NOT_EQUALS, [a, b]) => Ok(Val::Bool(!a.equals(b))),
+        (op::LESS, [a, b]) => ordered(a, b, std::cmp::Ordering::is_lt),
+        (op::LESS_EQUALS, [a, b]) => ordered(a, b, std::cmp::Ordering::is_le),
+        (op::GREATER, [a, b]) => ordered(a, b, std::cmp::Ordering::is_gt),
+        (op::GREATER_EQUALS, [a, b]) => ordered(a, b, std::cmp::Ordering::is_ge),
+        (op::ADD, [a, b]) => add(a, b),
+        (op::SUBSTRACT | op::MULTIPLY | op::DIVIDE | op::MODULO, [a, b]) => arithmetic(name, a, b),
+        (op::NEGATE, [Val::Int(n)]) => n.checked_neg().map(Val::Int).ok_or_else(overflow),
+        (op::NEGATE, [Val::Double(n)]) => Ok(Val::Double(-n)),
+        (op::LOGICAL_NOT, [Val::Bool(b)]) => Ok(Val::Bool(!b)),
+        (op::IN, [a, b]) => contains(a, b),
+        (op::INDEX, [Val::Optional(inner), key]) => match inner {
+            Some(inner) => optional(inner.index(key)),
+            None => Ok(Val::Optional(None)),
+        },
+        (op::INDEX, [a, b]) => a.index(b),
+        (op::OPT_INDEX, [a, b]) => match a {
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(inner)) => optional(inner.index(b)),
+            a => optional(a.index(b)),
+        },
+        (op::OPT_SELECT, [a, Val::Str(name)]) => match a {
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(inner)) => optional_field(inner, name),
+            a => optional_field(a, name),
+        },
+        _ => return None,
+    })
+}
+
+fn overflow() -> String {
+    "integer overflow".to_owned()
+}
+
+/// What is not there is none; other errors stay errors.
+fn optional(found: Outcome<'_>) -> Outcome<'_> {
+    match found {
+        Ok(value) => Ok(Val::some(value)),
+        Err(error) if error.starts_with("no such key") || error.starts_with("index out") => {
+            Ok(Val::Optional(None))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn optional_field<'a>(value: &Val<'a>, name: &str) -> Outcome<'a> {
+    Ok(Val::Optional(value.field(name).transpose()?.map(Rc::new)))
+}
+
+fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, is: fn(std::cmp::Ordering) -> bool) -> Outcome<'a> {
+    a.compare(b).map(|order| Val::Bool(is(order))).ok_or_else(|| "no such overload".to_owned())
+}
+
+fn contains<'a>(item: &Val<'a>, all: &Val<'a>) -> Outcome<'a> {
+    if let Some(items) = all.items() {
+        return Ok(Val::Bool(items.iter().any(|i| i.equals(item))));
+    }
+    match all {
+        Val::Json(..) | Val::Map(_) => Ok(Val::Bool(all.index(item).is_ok())),
+        _ => Err("no such overload".to_owned()),
+    }
+}
+
+/// `+` of whatever can be added.
+pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
+    Ok(match (a, b) {
+        (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_add(*b).ok_or_else(overflow)?),
+        (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_add(*b).ok_or_else(overflow)?),
+        (Val::Double(a), Val::Double(b)) => Val::Double(a + b),
+        (Val::Str(a), Val::Str(b)) => Val::str(format!("{a}{b}")),
+        (Val::Bytes(a), Val::Bytes(b)) => Val::Bytes([&a[..], &b[..]].concat().into()),
+        (Val::Duration(a), Val::Duration(b)) => {
+            Val::Duration(a.checked_add(*b).ok_or_else(overflow)?)
+        }
+        (Val::Time(a), Val::Duration(b)) | (Val::Duration(b), Val::Time(a)) => {
+            Val::Time(a.checked_add(*b).map_err(|_| "timestamp overflow".to_owned())?)
+        }
+        (a, b) => match (a.items(), b.items()) {
+            (Some(mut all), Some(more)) => {
+                all.extend(more);
+                Val::list(all)
+            }
+            _ => return Err("no such overload".to_owned()),
+        },
+    })
+}
+
+fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
+    let zero = || "divide by zero".to_owned();
+    Ok(match (name, a, b) {
+        (op::DIVIDE, _, Val::Int(0) | Val::Uint(0)) => return Err(zero()),
+        (op::MODULO, _, Val::Int(0) | Val::Uint(0)) => return Err("modulus by zero".to_owned()),
+        (op::SUBSTRACT, Val::Int(a), Val::Int(b)) => {
+            Val::Int(a.checked_sub(*b).ok_or_else(overflow)?)
+        }
+        (op::MULTIPLY, Val::Int(a), Val::Int(b)) => {
+            Val::Int(a.checked_mul(*b).ok_or_else(overflow)?)
+        }
+        (op::DIVIDE, Val::Int(a), Val::Int(b)) => Val::Int(a.checked_div(*b).ok_or_else(overflow)?),
+        (op::MODULO, Val::Int(a), Val::Int(b)) => Val::Int(a.checked_rem(*b).ok_or_else(overflow)?),
+        (op::SUBSTRACT, Val::Uint(a), Val::Uint(b)) => {
+            Val::Uint(a.checked_sub(*b).ok_or_else(overflow)?)
+        }
+        (op::MULTIPLY, Val::Uint(a), Val::Uint(b)) => {
+            Val::Uint(a.checked_mul(*b).ok_or_else(overflow)?)
+        }
+        (op::DIVIDE, Val::Uint(a), Val::Uint(b)) => Val::Uint(a / b),
+        (op::MODULO, Val::Uint(a), Val::Uint(b)) => Val::Uint(a % b),
+        (op::SUBSTRACT, Val::Double(a), Val::Double(b)) => Val::Double(a - b),
+        (op::MULTIPLY, Val::Double(a), Val::Double(b)) => Val::Double(a * b),
+        (op::DIVIDE, Val::Double(a), Val::Double(b)) => Val::Double(a / b),
+        (op::SUBSTRACT, Val::Time(a), Val::Time(b)) => Val::Duration(a.duration_since(*b)),
+        (op::SUBSTRACT, Val::Time(a), Val::Duration(b)) => {
+            Val::Time(a.checked_sub(*b).map_err(|_| "timestamp overflow".to_owned())?)
+        }
+        (op::SUBSTRACT, Val::Duration(a), Val::Duration(b)) => {
+            Val::Duration(a.checked_sub(*b).ok_or_else(overflow)?)
+        }
+        _ => return Err("no such overload".to_owned()),
+    })
+}

@@ -1,0 +1,340 @@
+//! Evaluation, step by step, each of them paid for (upstream: cel-go's interpreter with cost tracking).
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use cel::common::ast::{
+    ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, SelectExpr,
+    operators as op,
+};
+use cel::parser::Expression;
+
+use super::value::Val;
+
+/// What one step costs, and what making a list, a map or an object does.
+const STEP: u64 = 1;
+const LIST: u64 = 10;
+const MAP: u64 = 30;
+const STRUCT: u64 = 40;
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The expression failed.
+    Error(String),
+    /// It cost more than it may.
+    Cost,
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Failure {
+    /// In words.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Error(error) => error.clone(),
+            Self::Cost => "operation cancelled: actual cost limit exceeded".to_owned(),
+        }
+    }
+}
+
+/// The variables of an expression.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope<'a>(Vec<(Cow<'a, str>, Val<'a>)>);
+
+impl<'a> Scope<'a> {
+    /// Adds a variable.
+    pub(crate) fn with(mut self, name: &'a str, value: Val<'a>) -> Self {
+        self.0.push((Cow::Borrowed(name), value));
+        self
+    }
+}
+
+/// Evaluates an expression.
+pub(super) fn run<'a>(
+    expression: &'a Expression,
+    scope: &Scope<'a>,
+    budget: &mut u64,
+) -> Result<Val<'a>, Failure> {
+    let mut run = Run { variables: scope.0.clone(), left: *budget };
+    let result = run.value(expression);
+    *budget = if result == Err(Failure::Cost) { 0 } else { run.left };
+    result
+}
+
+impl PartialEq for Val<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.equals(other)
+    }
+}
+
+/// An evaluation under way.
+pub(super) struct Run<'a> {
+    variables: Vec<(Cow<'a, str>, Val<'a>)>,
+    left: u64,
+}
+
+pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
+
+impl<'a> Run<'a> {
+    /// Pays for a step.
+    pub(super) fn pay(&mut self, cost: u64) -> Result<(), Failure> {
+        self.left = self.left.checked_sub(cost).ok_or(Failure::Cost)?;
+        Ok(())
+    }
+
+    /// Evaluates with one more variable.
+    pub(super) fn with(&mut self, name: &'a str, value: Val<'a>, e: &'a Expression) -> Result_<'a> {
+        self.variables.push((Cow::Borrowed(name), value));
+        let result = self.value(e);
+        self.variables.pop();
+        result
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&Val<'a>> {
+        self.variables.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v)
+    }
+
+    pub(super) fn value(&mut self, expression: &'a Expression) -> Result_<'a> {
+        match &expression.expr {
+            Expr::Literal(literal) => Ok(self::literal(literal)),
+            Expr::Ident(name) => self.ident(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => match self.logic(&call.func_name, &call.args) {
+                Some(result) => result,
+                None => self.call(call),
+            },
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(&map.entries),
+            Expr::Struct(made) => self.made(&made.type_name, &made.entries),
+            Expr::Comprehension(c) => self.comprehension(c),
+            Expr::Unspecified => Err(Failure::Error("empty expression".to_owned())),
+        }
+    }
+
+    fn ident(&mut self, name: &'a str) -> Result_<'a> {
+        self.pay(STEP)?;
+        if let Some(value) = self.variable(name) {
+            if let Val::Failed(error) = value {
+                return Err(Failure::Error(error.to_string()));
+            }
+            return Ok(value.clone());
+        }
+        super::types::named(name).map(Val::Type).ok_or_else(|| {
+            Failure::Error(format!("undeclared reference to '{name}' (in container '')"))
+        })
+    }
+
+    fn select(&mut self, select: &'a SelectExpr) -> Result_<'a> {
+        let operand = self.value(&select.operand)?;
+        self.pay(STEP)?;
+        if let Val::Optional(inner) = &operand {
+            // Fields of what may be absent may be absent.
+            let found = inner.as_ref().and_then(|inner| inner.field(&select.field)).transpose()?;
+            return Ok(match (select.test, found) {
+                (true, found) => Val::Bool(found.is_some()),
+                (false, found) => Val::Optional(found.map(Rc::new)),
+            });
+        }
+        if select.test {
+            let is_map = operand.entries().is_some() || matches!(operand, Val::Made(..));
+            if !is_map {
+                return Err(Failure::Error("no such overload".to_owned()));
+            }
+            return Ok(Val::Bool(operand.field(&select.field).transpose()?.is_some()));
+        }
+        match operand.field(&select.field) {
+            Some(value) => Ok(value?),
+            None if operand.entries().is_some() || matches!(operand, Val::Made(..)) => {
+                Err(Failure::Error(format!("no such key: {}", select.field)))
+            }
+            None => Err(Failure::Error("no such overload".to_owned())),
+        }
+    }
+
+    /// Operators whose operands are not all evaluated.
+    fn logic(&mut self, name: &str, args: &'a [Expression]) -> Option<Result_<'a>> {
+        Some(match (name, args) {
+            (op::LOGICAL_AND, [a, b]) => self.junction(a, b, false),
+            (op::LOGICAL_OR, [a, b]) => self.junction(a, b, true),
+            (op::CONDITIONAL, [condition, a, b]) => match self.value(condition) {
+                Ok(Val::Bool(true)) => self.value(a),
+                Ok(Val::Bool(false)) => self.value(b),
+                Ok(_) => Err(Failure::Error("no such overload".to_owned())),
+                Err(failure) => Err(failure),
+            },
+            (op::NOT_STRICTLY_FALSE, [a]) => match self.value(a) {
+                Err(Failure::Cost) => Err(Failure::Cost),
+                Ok(Val::Bool(false)) => Ok(Val::Bool(false)),
+                _ => Ok(Val::Bool(true)),
+            },
+            _ => return None,
+        })
+    }
+
+    /// `&&` and `||`: one side may decide whatever the other does.
+    fn junction(&mut self, a: &'a Expression, b: &'a Expression, decides: bool) -> Result_<'a> {
+        let first = self.value(a);
+        match &first {
+            Ok(Val::Bool(value)) if *value == decides => return Ok(Val::Bool(decides)),
+            Err(Failure::Cost) => return first,
+            _ => {}
+        }
+        let second = self.value(b);
+        match (&first, second) {
+            (_, Ok(Val::Bool(value))) if value == decides => Ok(Val::Bool(decides)),
+            (_, Err(Failure::Cost)) => Err(Failure::Cost),
+            (Ok(Val::Bool(_)), Ok(Val::Bool(_))) => Ok(Val::Bool(!decides)),
+            (Err(_), _) => first,
+            (_, Err(failure)) => Err(failure),
+            _ => Err(Failure::Error("no such overload".to_owned())),
+        }
+    }
+
+    fn list(&mut self, list: &'a ListExpr) -> Result_<'a> {
+        self.pay(LIST)?;
+        let mut items = Vec::with_capacity(list.elements.len());
+        for (i, element) in list.elements.iter().enumerate() {
+            let value = self.value(element)?;
+            match value {
+                Val::Optional(inner) if list.optional_indices.contains(&i) => {
+                    items.extend(inner.map(|v| (*v).clone()));
+                }
+                value => items.push(value),
+            }
+        }
+        Ok(Val::list(items))
+    }
+
+    fn map(&mut self, given: &'a [IdedEntryExpr]) -> Result_<'a> {
+        self.pay(MAP)?;
+        let mut entries: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(given.len());
+        for entry in given {
+            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+            let key = self.value(&entry.key)?;
+            let value = match self.value(&entry.value)? {
+                Val::Optional(None) if entry.optional => continue,
+                Val::Optional(Some(value)) if entry.optional => (*value).clone(),
+                value => value,
+            };
+            if entries.iter().any(|(k, _)| k.equals(&key)) {
+                return Err(Failure::Error(format!("Failed with repeated key: {}", key.shown())));
+            }
+            entries.push((key, value));
+        }
+        Ok(Val::Map(Rc::new(entries)))
+    }
+
+    fn made(&mut self, name: &str, given: &'a [IdedEntryExpr]) -> Result_<'a> {
+        self.pay(STRUCT)?;
+        let mut fields = Vec::with_capacity(given.len());
+        for entry in given {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let value = match self.value(&field.value)? {
+                Val::Optional(None) if field.optional => continue,
+                Val::Optional(Some(value)) if field.optional => (*value).clone(),
+                value => value,
+            };
+            fields.push((super::unescape(&field.field), value));
+        }
+        Ok(Val::Made(name.into(), Rc::new(fields)))
+    }
+
+    fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+        let range = self.value(&c.iter_range)?;
+        let pairs: Vec<(Val<'a>, Val<'a>)> = match (range.items(), range.entries()) {
+            (Some(items), _) if c.iter_var2.is_some() => {
+                items.into_iter().enumerate().map(|(i, item)| (Val::Int(i as i64), item)).collect()
+            }
+            (Some(items), _) => items.into_iter().map(|item| (item, Val::Null)).collect(),
+            (None, Some(entries)) => entries,
+            (None, None) => return Err(Failure::Error("no such overload".to_owned())),
+        };
+        let depth = self.variables.len();
+        let start = self.value(&c.accu_init)?;
+        self.variables.push((Cow::Borrowed(&c.accu_var), start));
+        let result = self.iterate(c, pairs, depth);
+        self.variables.truncate(depth + 1);
+        let result = result.and_then(|()| self.value(&c.result));
+        self.variables.truncate(depth);
+        result
+    }
+
+    fn iterate(
+        &mut self,
+        c: &'a ComprehensionExpr,
+        pairs: Vec<(Val<'a>, Val<'a>)>,
+        at: usize,
+    ) -> Result<(), Failure> {
+        let logical = matches!(self.variables[at].1, Val::Bool(_));
+        for (first, second) in pairs {
+            self.variables.push((Cow::Borrowed(&c.iter_var), first));
+            if let Some(name) = &c.iter_var2 {
+                self.variables.push((Cow::Borrowed(name), second));
+            }
+            // A condition that fails does not end the loop: its error is the accumulator's.
+            if matches!(self.value(&c.loop_cond)?, Val::Bool(false)) {
+                return Ok(());
+            }
+            let next = match self.step(&c.loop_step, &c.accu_var, at) {
+                Err(Failure::Error(error)) if logical => Val::Failed(error.into()),
+                other => other?,
+            };
+            self.variables.truncate(at + 1);
+            self.variables[at].1 = next;
+        }
+        Ok(())
+    }
+
+    /// The accumulator after one round. A list that grows is not copied.
+    fn step(&mut self, e: &'a Expression, accumulator: &str, at: usize) -> Result_<'a> {
+        if let Expr::Call(call) = &e.expr {
+            match (call.func_name.as_str(), call.args.as_slice()) {
+                (op::CONDITIONAL, [condition, a, b]) => {
+                    return match self.value(condition)? {
+                        Val::Bool(true) => self.step(a, accumulator, at),
+                        Val::Bool(false) => self.step(b, accumulator, at),
+                        _ => Err(Failure::Error("no such overload".to_owned())),
+                    };
+                }
+                (op::ADD, [left, right]) if is_variable(left, accumulator) => {
+                    let added = self.value(right)?;
+                    self.pay(2 * STEP)?;
+                    let mut grown = std::mem::replace(&mut self.variables[at].1, Val::Null);
+                    if let (Val::List(items), Some(new)) = (&mut grown, added.items()) {
+                        Rc::make_mut(items).extend(new);
+                        return Ok(grown);
+                    }
+                    return super::call::add(&grown, &added).map_err(Failure::Error);
+                }
+                _ if is_variable(e, accumulator) => {}
+                _ => {}
+            }
+        }
+        if is_variable(e, accumulator) {
+            self.pay(STEP)?;
+            return Ok(std::mem::replace(&mut self.variables[at].1, Val::Null));
+        }
+        self.value(e)
+    }
+}
+
+fn is_variable(e: &Expression, name: &str) -> bool {
+    matches!(&e.expr, Expr::Ident(n) if n == name)
+}
+
+fn literal(literal: &LiteralValue) -> Val<'_> {
+    match literal {
+        LiteralValue::Boolean(b) => Val::Bool(*b.inner()),
+        LiteralValue::Bytes(b) => Val::Bytes(b.inner().into()),
+        LiteralValue::Double(n) => Val::Double(*n.inner()),
+        LiteralValue::Int(n) => Val::Int(*n.inner()),
+        LiteralValue::Null => Val::Null,
+        LiteralValue::String(s) => Val::Str(Cow::Borrowed(s.inner())),
+        LiteralValue::UInt(n) => Val::Uint(*n.inner()),
+    }
+}

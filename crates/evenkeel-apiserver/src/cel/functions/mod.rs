@@ -1,0 +1,52 @@
+//! Functions: those of the language, and the libraries that Kubernetes adds (upstream: `apiserver/pkg/cel/library`).
+
+mod convert;
+mod lists;
+mod net;
+mod quantity;
+mod strings;
+mod time;
+mod url;
+
+use super::value::Val;
+
+pub(super) use time::{duration_text, parse_duration};
+
+/// What a function answers.
+pub(super) type Outcome<'a> = Result<Val<'a>, String>;
+
+/// A call without a target (or with a namespace for one); `None` where there is no such function.
+pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
+    convert::global(name, args)
+        .or_else(|| lists::global(name, args))
+        .or_else(|| quantity::global(name, args))
+        .or_else(|| url::global(name, args))
+        .or_else(|| net::global(name, args))
+        .or_else(|| strings::global(name, args))
+}
+
+/// A call on a target, which comes first; `None` where there is no such function.
+pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
+    if let [Val::Optional(inner), rest @ ..] = args {
+        return optional(name, inner.as_deref(), rest);
+    }
+    strings::member(name, args)
+        .or_else(|| lists::member(name, args))
+        .or_else(|| time::member(name, args))
+        .or_else(|| quantity::member(name, args))
+        .or_else(|| url::member(name, args))
+        .or_else(|| net::member(name, args))
+        .or_else(|| convert::member(name, args))
+}
+
+fn optional<'a>(name: &str, inner: Option<&Val<'a>>, rest: &[Val<'a>]) -> Option<Outcome<'a>> {
+    Some(match (name, inner, rest) {
+        ("hasValue", inner, []) => Ok(Val::Bool(inner.is_some())),
+        ("value", Some(value), []) => Ok(value.clone()),
+        ("value", None, []) => Err("optional.none() dereference".to_owned()),
+        ("or", Some(value), [_]) => Ok(Val::some(value.clone())),
+        ("orValue", Some(value), [_]) => Ok(value.clone()),
+        ("or" | "orValue", None, [other]) => Ok(other.clone()),
+        _ => return None,
+    })
+}

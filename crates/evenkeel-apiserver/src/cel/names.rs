@@ -1,0 +1,94 @@
+//! Names in expressions: how a field's name is written where it is no identifier, and which variables are used.
+
+use cel::common::ast::{EntryExpr, Expr};
+use cel::parser::Expression;
+
+/// Words of the language, which no field's name can be as it is.
+const WORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// How signs within names are written; the first must come first.
+const SIGNS: [(&str, &str); 4] =
+    [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
+
+/// The name of a field as expressions have it; `None` where it cannot be written (upstream: `cel.Escape`).
+#[cfg(test)]
+pub(super) fn escape(name: &str) -> Option<String> {
+    if WORDS.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    let first = name.chars().next()?;
+    if first.is_ascii_digit() {
+        return None;
+    }
+    let mut escaped = name.to_owned();
+    for (sign, written) in SIGNS {
+        escaped = escaped.replace(sign, written);
+    }
+    escaped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(escaped)
+}
+
+/// The field's name of one that is written in an expression.
+pub(crate) fn unescape(name: &str) -> String {
+    if !name.contains("__") {
+        return name.to_owned();
+    }
+    let word = name.strip_prefix("__").and_then(|n| n.strip_suffix("__"));
+    if let Some(word) = word.filter(|word| WORDS.contains(word)) {
+        return word.to_owned();
+    }
+    let mut plain = name.to_owned();
+    for (sign, written) in SIGNS.into_iter().rev() {
+        plain = plain.replace(written, sign);
+    }
+    plain
+}
+
+/// Whether an expression names a variable. One that a macro binds under that name counts, too.
+pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
+    let any = |all: &[Expression]| all.iter().any(|e| uses(e, variable));
+    match &expression.expr {
+        Expr::Ident(name) => name == variable,
+        Expr::Select(select) => uses(&select.operand, variable),
+        Expr::Call(call) => {
+            call.target.as_ref().is_some_and(|t| uses(t, variable)) || any(&call.args)
+        }
+        Expr::List(list) => any(&list.elements),
+        Expr::Comprehension(c) => {
+            [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
+                .into_iter()
+                .any(|e| uses(e, variable))
+        }
+        Expr::Map(map) => map.entries.iter().any(|e| entry_uses(&e.expr, variable)),
+        Expr::Struct(made) => made.entries.iter().any(|e| entry_uses(&e.expr, variable)),
+        Expr::Literal(_) | Expr::Unspecified => false,
+    }
+}
+
+fn entry_uses(entry: &EntryExpr, variable: &str) -> bool {
+    match entry {
+        EntryExpr::StructField(field) => uses(&field.value, variable),
+        EntryExpr::MapEntry(entry) => uses(&entry.key, variable) || uses(&entry.value, variable),
+    }
+}

@@ -1,0 +1,381 @@
+//! Values of expressions. Objects are borrowed as they are, and read with their schema where there is one.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use evenkeel_api::quantity::Quantity;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value};
+
+use crate::custom::node::{ListKind, Node};
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(crate) enum Val<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Str(Cow<'a, str>),
+    Bytes(Rc<[u8]>),
+    /// An object or a list as it is in an object.
+    Json(&'a Value, Option<&'a Node>),
+    List(Rc<Vec<Val<'a>>>),
+    Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
+    Optional(Option<Rc<Val<'a>>>),
+    Time(Timestamp),
+    Duration(SignedDuration),
+    Type(&'static str),
+    Quantity(Quantity),
+    Ip(IpAddr),
+    Cidr(IpAddr, u8),
+    Url(Rc<Url>),
+    Semver([u64; 3], Rc<str>),
+    Format(Rc<str>),
+    /// What a struct literal makes: its type's name and its fields.
+    Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
+    /// An error that a loop carries on: a later element may decide whatever it was.
+    Failed(Rc<str>),
+}
+
+/// A URL, taken apart.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Url {
+    pub(crate) text: String,
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+}
+
+impl<'a> Val<'a> {
+    /// A JSON value as an expression sees it.
+    pub(crate) fn of(value: &'a Value, node: Option<&'a Node>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(b) => Self::Bool(*b),
+            Value::Number(number) => {
+                let kind = node.map_or("", |node| &*node.kind);
+                match (number.as_i64(), number.as_f64()) {
+                    (Some(n), _) if kind == "number" => Self::Double(n as f64),
+                    (Some(n), _) => Self::Int(n),
+                    (None, Some(n)) if kind == "integer" => Self::Int(n as i64),
+                    (None, n) => Self::Double(n.unwrap_or_default()),
+                }
+            }
+            Value::String(text) => Self::text(text, node.map_or("", |node| &*node.format)),
+            Value::Array(_) | Value::Object(_) => Self::Json(value, node),
+        }
+    }
+
+    fn text(text: &'a str, format: &str) -> Self {
+        let read = match format {
+            "date-time" => text.parse().ok().map(Self::Time),
+            "date" => text
+                .parse::<jiff::civil::Date>()
+                .ok()
+                .and_then(|d| d.to_zoned(jiff::tz::TimeZone::UTC).ok())
+                .map(|z| Self::Time(z.timestamp())),
+            "duration" => super::functions::parse_duration(text).map(Self::Duration),
+            "byte" => {
+                use base64::Engine as _;
+                let bytes = base64::prelude::BASE64_STANDARD.decode(text).ok();
+                bytes.map(|b| Self::Bytes(b.into()))
+            }
+            _ => None,
+        };
+        read.unwrap_or(Self::Str(Cow::Borrowed(text)))
+    }
+
+    pub(crate) fn str(text: impl Into<String>) -> Self {
+        Self::Str(Cow::Owned(text.into()))
+    }
+
+    pub(crate) fn list(items: Vec<Self>) -> Self {
+        Self::List(Rc::new(items))
+    }
+
+    pub(crate) fn some(value: Self) -> Self {
+        Self::Optional(Some(Rc::new(value)))
+    }
+
+    /// The name of its type, as errors have it.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Str(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Json(Value::Array(_), _) | Self::List(_) => "list",
+            Self::Json(..) | Self::Map(_) => "map",
+            Self::Optional(_) => "optional_type",
+            Self::Time(_) => "google.protobuf.Timestamp",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Type(_) => "type",
+            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(..) => "net.CIDR",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Semver(..) => "kubernetes.Semver",
+            Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Made(..) => "object",
+            Self::Failed(_) => "error",
+        }
+    }
+
+    /// The items of a list.
+    pub(crate) fn items(&self) -> Option<Vec<Self>> {
+        match self {
+            Self::List(items) => Some(items.to_vec()),
+            Self::Json(Value::Array(items), node) => {
+                let child = node.and_then(|n| n.items.as_deref());
+                Some(items.iter().map(|item| Self::of(item, child)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// The entries of a map.
+    pub(crate) fn entries(&self) -> Option<Vec<(Self, Self)>> {
+        match self {
+            Self::Map(entries) => Some(entries.to_vec()),
+            Self::Json(Value::Object(fields), node) => Some(
+                fields
+                    .iter()
+                    .map(|(name, value)| {
+                        let child = node.and_then(|n| n.child(name));
+                        (Self::Str(Cow::Borrowed(name)), Self::of(value, child))
+                    })
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// Number of elements, entries or characters.
+    pub(crate) fn size(&self) -> Option<usize> {
+        match self {
+            Self::Str(text) => Some(text.chars().count()),
+            Self::Bytes(bytes) => Some(bytes.len()),
+            Self::List(items) => Some(items.len()),
+            Self::Map(entries) => Some(entries.len()),
+            Self::Json(Value::Array(items), _) => Some(items.len()),
+            Self::Json(Value::Object(fields), _) => Some(fields.len()),
+            _ => None,
+        }
+    }
+
+    /// What it costs to walk over a value once.
+    pub(crate) fn weight(&self) -> u64 {
+        match self {
+            Self::Str(text) => text.len() as u64,
+            Self::Json(..) | Self::List(_) | Self::Map(_) | Self::Bytes(_) => {
+                self.size().unwrap_or(1) as u64
+            }
+            _ => 1,
+        }
+    }
+
+    /// The field or entry of this name.
+    pub(crate) fn field(&self, name: &str) -> Option<Result<Self, String>> {
+        match self {
+            Self::Json(Value::Object(fields), node) => {
+                let plain = match node {
+                    // Named fields are written as identifiers.
+                    Some(node) if !node.properties.is_empty() => Cow::Owned(super::unescape(name)),
+                    _ => Cow::Borrowed(name),
+                };
+                let value = fields.get(&*plain)?;
+                Some(Ok(Self::of(value, node.and_then(|n| n.child(&plain)))))
+            }
+            Self::Map(entries) => entries
+                .iter()
+                .find(|(key, _)| matches!(key, Self::Str(k) if *k == name))
+                .map(|(_, value)| match value {
+                    Self::Failed(error) => Err(error.to_string()),
+                    value => Ok(value.clone()),
+                }),
+            Self::Made(_, fields) => {
+                fields.iter().find(|(key, _)| key == name).map(|(_, value)| Ok(value.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The element at an index, or the entry of a key.
+    pub(crate) fn index(&self, key: &Self) -> Result<Self, String> {
+        if let Some(items) = self.list_len() {
+            let at = match key {
+                Self::Int(at) => usize::try_from(*at).ok(),
+                Self::Uint(at) => usize::try_from(*at).ok(),
+                Self::Double(at) if at.fract() == 0.0 && *at >= 0.0 => Some(*at as usize),
+                _ => return Err("unsupported index type in list".to_owned()),
+            };
+            return at
+                .filter(|at| *at < items)
+                .and_then(|at| self.at(at))
+                .ok_or_else(|| format!("index out of bounds: {}", key.shown()));
+        }
+        let found = match (self, key) {
+            (Self::Json(Value::Object(fields), node), Self::Str(name)) => {
+                fields.get(&**name).map(|v| Self::of(v, node.and_then(|n| n.child(name))))
+            }
+            (Self::Map(entries), key) => {
+                entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone())
+            }
+            (Self::Json(..), _) => None,
+            _ => return Err("no such overload".to_owned()),
+        };
+        found.ok_or_else(|| format!("no such key: {}", key.shown()))
+    }
+
+    fn list_len(&self) -> Option<usize> {
+        match self {
+            Self::List(items) => Some(items.len()),
+            Self::Json(Value::Array(items), _) => Some(items.len()),
+            _ => None,
+        }
+    }
+
+    fn at(&self, at: usize) -> Option<Self> {
+        match self {
+            Self::List(items) => items.get(at).cloned(),
+            Self::Json(Value::Array(items), node) => {
+                items.get(at).map(|item| Self::of(item, node.and_then(|n| n.items.as_deref())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether two values are equal; numbers are compared across their types.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Str(a), Self::Str(b)) => a == b,
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            (Self::Time(a), Self::Time(b)) => a == b,
+            (Self::Duration(a), Self::Duration(b)) => a == b,
+            (Self::Type(a), Self::Type(b)) => a == b,
+            (Self::Quantity(a), Self::Quantity(b)) => a == b,
+            (Self::Ip(a), Self::Ip(b)) => a == b,
+            (Self::Cidr(a, n), Self::Cidr(b, m)) => a == b && n == m,
+            (Self::Url(a), Self::Url(b)) => a == b,
+            (Self::Semver(a, x), Self::Semver(b, y)) => a == b && x == y,
+            (Self::Optional(a), Self::Optional(b)) => match (a, b) {
+                (Some(a), Some(b)) => a.equals(b),
+                (a, b) => a.is_none() && b.is_none(),
+            },
+            (Self::Made(a, x), Self::Made(b, y)) => {
+                a == b
+                    && x.len() == y.len()
+                    && x.iter().all(|(k, v)| y.iter().any(|(l, w)| k == l && v.equals(w)))
+            }
+            _ => self.equals_otherwise(other),
+        }
+    }
+
+    fn equals_otherwise(&self, other: &Self) -> bool {
+        if let (Some(a), Some(b)) = (self.number(), other.number()) {
+            return a == b;
+        }
+        if let (Some(a), Some(b)) = (self.items(), other.items()) {
+            if a.len() != b.len() {
+                return false;
+            }
+            let kind = match (self, other) {
+                (Self::Json(_, Some(node)), _) | (_, Self::Json(_, Some(node))) => node.list,
+                _ => ListKind::Atomic,
+            };
+            return match kind {
+                ListKind::Atomic => a.iter().zip(&b).all(|(a, b)| a.equals(b)),
+                // Sets and maps have no order.
+                _ => a.iter().all(|a| b.iter().any(|b| a.equals(b))),
+            };
+        }
+        match (self.entries(), other.entries()) {
+            (Some(a), Some(b)) => {
+                a.len() == b.len()
+                    && a.iter().all(|(k, v)| b.iter().any(|(l, w)| k.equals(l) && v.equals(w)))
+            }
+            _ => false,
+        }
+    }
+
+    /// A number of any type.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(n) => Some(*n as f64),
+            Self::Uint(n) => Some(*n as f64),
+            Self::Double(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// How two values compare, where they do.
+    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
+            (Self::Uint(a), Self::Uint(b)) => Some(a.cmp(b)),
+            (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
+            (Self::Str(a), Self::Str(b)) => Some(a.cmp(b)),
+            (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
+            (Self::Time(a), Self::Time(b)) => Some(a.cmp(b)),
+            (Self::Duration(a), Self::Duration(b)) => Some(a.cmp(b)),
+            _ => self.number()?.partial_cmp(&other.number()?),
+        }
+    }
+
+    /// A value as messages print it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Str(text) => text.to_string(),
+            Self::Bool(b) => b.to_string(),
+            Self::Int(n) => n.to_string(),
+            Self::Uint(n) => n.to_string(),
+            Self::Double(n) => n.to_string(),
+            Self::Json(value, _) => value.to_string(),
+            other => {
+                other.to_json().map_or_else(|_| other.type_name().to_owned(), |v| v.to_string())
+            }
+        }
+    }
+
+    /// The value as JSON, for what an expression makes.
+    pub(crate) fn to_json(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::Null | Self::Optional(None) => Value::Null,
+            Self::Bool(b) => Value::Bool(*b),
+            Self::Int(n) => Value::from(*n),
+            Self::Uint(n) => Value::from(*n),
+            Self::Double(n) => Value::from(*n),
+            Self::Str(text) => Value::from(&**text),
+            Self::Json(value, _) => (*value).clone(),
+            Self::Optional(Some(value)) => value.to_json()?,
+            Self::Time(at) => Value::from(at.to_string()),
+            Self::Duration(length) => Value::from(super::functions::duration_text(*length)),
+            Self::List(items) => items.iter().map(Self::to_json).collect::<Result<_, _>>()?,
+            Self::Map(entries) => {
+                let mut map = Map::new();
+                for (key, value) in entries.iter() {
+                    map.insert(key.shown(), value.to_json()?);
+                }
+                Value::Object(map)
+            }
+            Self::Made(_, fields) => {
+                let mut map = Map::new();
+                for (name, value) in fields.iter() {
+                    map.insert(name.clone(), value.to_json()?);
+                }
+                Value::Object(map)
+            }
+            other => return Err(format!("a {} has no form in JSON", other.type_name())),
+        })
+    }
+}
