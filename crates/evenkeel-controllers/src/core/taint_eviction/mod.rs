@@ -105,7 +105,7 @@ pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
         .reads(&pods)
         .reconcile(move |request, _| {
             on_node.for_each(&request.key.name, |pod| {
-                pods_queue.add(Key::of(&pod.meta), Priority::NORMAL)
+                pods_queue.add(Key::of(&pod.meta), Priority::NORMAL);
             });
             async { Ok(Outcome::Settled) }
         });
