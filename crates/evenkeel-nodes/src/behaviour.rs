@@ -54,15 +54,23 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
+    /// What annotations say, whatever its command would do.
+    pub(crate) set: Set,
+}
+
+/// What annotations say of a container.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) run_time: bool,
+    pub(crate) exit_code: bool,
+    pub(crate) termination_time: bool,
+    pub(crate) readiness: bool,
 }
 
 impl Script {
-    /// How long the run after `restarts` earlier ones lasts.
-    pub(crate) fn lasts(&self, restarts: u32) -> Option<Duration> {
-        match self.crash_limit {
-            Some(limit) if restarts >= limit => None,
-            _ => self.run_time,
-        }
+    /// Whether the run after `restarts` earlier ones may end by itself.
+    pub(crate) fn may_end(&self, restarts: u32) -> bool {
+        self.crash_limit.is_none_or(|limit| restarts < limit)
     }
 }
 
@@ -77,6 +85,7 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
         ready: true,
         termination_time: delays.termination,
         pullable: true,
+        set: Set::default(),
     }
 }
 
@@ -136,11 +145,16 @@ fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
 fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         RUN_TIME => {
-            script.run_time = if value == "forever" { None } else { Some(duration(value)?) }
+            script.run_time = if value == "forever" { None } else { Some(duration(value)?) };
+            script.set.run_time = true;
         }
-        EXIT_CODE => script.exit_code = exit_code(value)?,
+        EXIT_CODE => {
+            script.exit_code = exit_code(value)?;
+            script.set.exit_code = true;
+        }
         CRASH_AFTER => {
             script.run_time = Some(duration(value)?);
+            script.set.run_time = true;
             if script.exit_code == 0 {
                 script.exit_code = 1;
             }
@@ -148,8 +162,14 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
         CRASH_LIMIT => script.crash_limit = Some(value.parse().map_err(|_| "is not a count")?),
         START_DELAY => script.start_delay = duration(value)?,
         READY_DELAY => script.ready_delay = duration(value)?,
-        READINESS => script.ready = one_of(value, "always", "never")?,
-        TERMINATION_TIME => script.termination_time = duration(value)?,
+        READINESS => {
+            script.ready = one_of(value, "always", "never")?;
+            script.set.readiness = true;
+        }
+        TERMINATION_TIME => {
+            script.termination_time = duration(value)?;
+            script.set.termination_time = true;
+        }
         IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
         // What it uses is no part of what it does: see `amount`.
         CPU | CPU_LOAD | MEMORY => {
@@ -262,8 +282,8 @@ mod tests {
     fn a_crash_ends_with_a_code_other_than_zero_and_only_so_often() {
         let crash = script(&[("crash-after", "2s"), ("crash-limit", "3")], "web");
         assert_eq!(crash.exit_code, 1);
-        assert_eq!(crash.lasts(2), Some(Duration::from_secs(2)));
-        assert_eq!(crash.lasts(3), None);
+        assert_eq!(crash.run_time, Some(Duration::from_secs(2)));
+        assert!(crash.may_end(2) && !crash.may_end(3));
         assert_eq!(script(&[("crash-after", "2s"), ("exit-code", "7")], "web").exit_code, 7);
     }
 

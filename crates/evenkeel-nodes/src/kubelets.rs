@@ -2,7 +2,7 @@
 
 use evenkeel_api::{
     View,
-    views::{Node, Pod},
+    views::{Node, Pod, PodProgram},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
@@ -27,8 +27,9 @@ use crate::{
         facts::Facts,
         memory::Memory,
         observe,
-        plan::{Decision, plan},
+        plan::{Decision, NodeWrites, plan},
     },
+    program::{Programs, files::Files, runs_a_shell},
     silence,
 };
 
@@ -51,12 +52,15 @@ pub(crate) struct Kubelets {
 struct State {
     memories: HashMap<Key, Remembered>,
     addresses: Addresses,
+    /// What pods left on each of the nodes.
+    files: HashMap<usize, Arc<Files>>,
 }
 
 struct Remembered {
     uid: Box<str>,
     host_network: bool,
     memory: Memory,
+    programs: Arc<Programs>,
 }
 
 impl Kubelets {
@@ -80,8 +84,11 @@ impl Kubelets {
                 add(&pod.spec.node_name);
             }
         });
-        let state =
-            State { memories: HashMap::new(), addresses: Addresses::new(options.first_pod_ip) };
+        let state = State {
+            memories: HashMap::new(),
+            addresses: Addresses::new(options.first_pod_ip),
+            files: HashMap::new(),
+        };
         let kubelets = Self {
             client,
             clock,
@@ -155,10 +162,12 @@ impl Kubelets {
             return Ok(None);
         }
         let host_ip = self.options.nodes[*node].ip;
+        let Some(programs) = self.programs(key, &pod, host_ip).await? else { return Ok(None) };
         let mut facts =
-            observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events);
+            observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
+                .with_programs(&programs, self.files(*node));
         let memory = self.recall(key, &pod, &mut facts, *node);
-        let Decision { mut memory, patch, remove, wake, told } =
+        let Decision { mut memory, patch, remove, wake, told, node_writes } =
             plan(&facts, &memory, self.clock.now());
         let mut gone = false;
         if let Some(patch) = patch {
@@ -180,7 +189,8 @@ impl Kubelets {
             self.delete(key, &pod.meta.uid).await?;
         }
         memory.removed |= gone || remove;
-        self.remember(key, &pod, memory);
+        self.keep(*node, node_writes);
+        self.remember(key, &pod, memory, programs);
         let now = self.clock.now();
         Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
     }
@@ -244,9 +254,59 @@ impl Kubelets {
         observe::first_sight(pod, facts, ip, self.clock.now())
     }
 
-    fn remember(&self, key: &Key, pod: &Pod, memory: Memory) {
-        let remembered =
-            Remembered { uid: pod.meta.uid.clone(), host_network: pod.spec.host_network, memory };
+    /// What the pod's containers execute, asked for when it is first seen; `None` when it turned out to be gone.
+    async fn programs(
+        &self,
+        key: &Key,
+        pod: &Pod,
+        host_ip: Ipv4Addr,
+    ) -> Result<Option<Arc<Programs>>, ApiError> {
+        if let Some(known) =
+            self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
+        {
+            return Ok(Some(Arc::clone(&known.programs)));
+        }
+        let containers = || pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let any = containers().any(|container| {
+            !container.command.is_empty()
+                || !container.args.is_empty()
+                || runs_a_shell(&container.image)
+        });
+        if !any || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+            return Ok(Some(Arc::default()));
+        }
+        match self.client.get::<PodProgram>(&key.namespace, &key.name).await {
+            Ok(program) if program.meta.uid != pod.meta.uid => Ok(None),
+            Ok(program) => {
+                let image = |name: &str| {
+                    containers().find(|container| *container.name == *name).map(|c| &*c.image)
+                };
+                let node = (&*pod.spec.node_name, host_ip);
+                Ok(Some(Arc::new(Programs::read(&program, node, image))))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn files(&self, node: usize) -> Arc<Files> {
+        self.lock().files.get(&node).cloned().unwrap_or_default()
+    }
+
+    fn keep(&self, node: usize, writes: Vec<NodeWrites>) {
+        if writes.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let files = Arc::make_mut(state.files.entry(node).or_default());
+        for NodeWrites { by, start, writes } in writes {
+            files.replace(&by, start, &writes.iter().collect::<Vec<_>>());
+        }
+    }
+
+    fn remember(&self, key: &Key, pod: &Pod, memory: Memory, programs: Arc<Programs>) {
+        let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
+        let remembered = Remembered { uid, host_network, memory, programs };
         let mut state = self.lock();
         if let Some(before) = state.memories.insert(key.clone(), remembered)
             && *before.uid != *pod.meta.uid

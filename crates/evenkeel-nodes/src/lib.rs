@@ -11,7 +11,13 @@
 //! in order, sidecars beside the rest; `restartPolicy`, crash-loop back-off (10 s doubling to 5 min),
 //! `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` mean what they mean on a real node.
 //!
-//! Annotations of a pod change that, at any time in its life:
+//! A container's command says otherwise where it is understood: `sh -c` (also `bash`, `ash`) with the shell's control
+//! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and `sleep`, `echo`, `printf`, `cat`, `touch`,
+//! `test`, `expr`, `seq`, `date`, `rm`, `mkdir`, `ls` and their like. Files in emptyDirs outlive a container, those in hostPaths
+//! the pod (not this process); readiness probes that execute such a command are answered from them. Nothing is executed;
+//! a command that is not understood changes nothing; images of a bare shell (`busybox`) end at once without a command.
+//!
+//! Annotations of a pod win over both, at any time in its life:
 //!
 //! | annotation | value | meaning |
 //! |---|---|---|
@@ -50,6 +56,7 @@ mod kubelets;
 mod node;
 mod options;
 mod pod;
+mod program;
 mod run;
 mod silence;
 mod usage;

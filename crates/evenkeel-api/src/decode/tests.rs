@@ -8,14 +8,16 @@ use crate::views::*;
 fn definitions() -> Vec<&'static Facts> {
     fn walk(
         shape: &'static Shape,
-        seen: &mut BTreeSet<&'static str>,
+        seen: &mut BTreeSet<(&'static str, Vec<u32>)>,
         all: &mut Vec<&'static Facts>,
     ) {
         match shape {
             Shape::Named(_) => {}
             Shape::Repeated(item) | Shape::Map(item) => walk(item, seen, all),
             Shape::Message(facts) => {
-                if seen.insert(facts.name) {
+                // One message may have several definitions, each with what its readers need.
+                let numbers = facts.fields.iter().map(|(number, ..)| *number).collect();
+                if seen.insert((facts.name, numbers)) {
                     all.push(facts);
                     facts.fields.iter().for_each(|(_, _, shape)| walk(shape, seen, all));
                 }
@@ -25,6 +27,7 @@ fn definitions() -> Vec<&'static Facts> {
     let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
     for shape in [
         &Pod::SHAPE,
+        &PodProgram::SHAPE,
         &Node::SHAPE,
         &ReplicaSet::SHAPE,
         &ReplicationController::SHAPE,

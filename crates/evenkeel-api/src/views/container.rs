@@ -1,7 +1,7 @@
 //! Containers and their states.
 
 use crate::decode::message;
-use crate::map::Map;
+use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
 
@@ -12,6 +12,10 @@ message! {
         name: Box<str> = 1 "name",
         /// Image.
         image: Box<str> = 2 "image",
+        /// What is executed in place of the image's entry point; how many words, no more.
+        command: Box<[Unread]> = 3 "command",
+        /// Its arguments; how many, no more.
+        args: Box<[Unread]> = 4 "args",
         /// Ports.
         ports: Box<[ContainerPort]> = 6 "ports",
         /// Resources.

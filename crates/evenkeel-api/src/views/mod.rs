@@ -20,6 +20,7 @@ mod namespace;
 mod node;
 mod persistent_volume_claim;
 mod pod;
+mod program;
 mod replica_set;
 mod replication_controller;
 mod resource_claim;
@@ -81,6 +82,10 @@ pub use persistent_volume_claim::{
 pub use pod::{
     Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim,
     PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
+};
+pub use program::{
+    ContainerProgram, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,
+    PodProgram, PodProgramSpec, ProbeHandler, VolumeMount,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{

@@ -55,9 +55,9 @@ macro_rules! all_views {
 }
 
 all_views!(both_encodings_say_the_same_and_broken_bytes_never_panic:
-    Pod, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret, Service,
-    PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision, Metadata,
-    ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ClusterRole);
+    Pod, PodProgram, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
+    Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
+    Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ClusterRole);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]

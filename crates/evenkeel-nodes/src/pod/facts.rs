@@ -1,9 +1,12 @@
 //! What the decision about a pod may look at.
 
 use evenkeel_api::time::Timestamp;
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use crate::behaviour::Script;
+use crate::{
+    behaviour::Script,
+    program::{Program, Programs, files::Files},
+};
 
 /// A pod as its kubelet sees it.
 #[derive(Debug, Clone)]
@@ -29,6 +32,19 @@ pub(crate) struct Facts<'a> {
     pub(crate) complaints: (u64, Vec<String>),
     /// Whether to tell of creations, starts and ends.
     pub(crate) everyday_events: bool,
+    /// What pods left on the node.
+    pub(crate) node_files: Arc<Files>,
+}
+
+impl<'a> Facts<'a> {
+    /// With what its containers execute.
+    pub(crate) fn with_programs(mut self, programs: &'a Programs, node_files: Arc<Files>) -> Self {
+        for container in self.inits.iter_mut().chain(&mut self.mains) {
+            container.program = programs.of(container.name);
+        }
+        self.node_files = node_files;
+        self
+    }
 }
 
 /// A container as its kubelet sees it.
@@ -41,6 +57,8 @@ pub(crate) struct Container<'a> {
     /// Its own restart policy, or the pod's.
     pub(crate) restart: Restart,
     pub(crate) script: Script,
+    /// What it executes, where that is known.
+    pub(crate) program: Option<&'a Program>,
 }
 
 /// When a container runs again after its end.

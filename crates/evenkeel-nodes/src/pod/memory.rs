@@ -1,7 +1,9 @@
 //! What a kubelet remembers of a pod between two looks at it: how each container stands and what was last written.
 
 use evenkeel_api::time::Timestamp;
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use crate::program::{Run, files::Files};
 
 /// Everything remembered of one pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +18,8 @@ pub(crate) struct Memory {
     pub(crate) inits: Box<[Slot]>,
     /// The other containers, in the spec's order.
     pub(crate) mains: Box<[Slot]>,
+    /// Files of its containers and volumes.
+    pub(crate) files: Arc<Files>,
     /// Set once the containers are being stopped.
     pub(crate) stopping: Option<Stopping>,
     /// What the API server has.
@@ -56,6 +60,24 @@ pub(crate) struct Slot {
     pub(crate) restarts: u32,
     /// How long the next restart must wait after the end of the last run, and when that was decided.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
+    /// What its command does in this run.
+    pub(crate) doing: Doing,
+    /// When this run was asked to stop.
+    pub(crate) signal: Option<Timestamp>,
+    /// Whether its readiness probe fails.
+    pub(crate) unready: bool,
+}
+
+/// What is known of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nobody asked yet.
+    #[default]
+    Unasked,
+    /// Its command is not understood.
+    Unknown,
+    /// What it does, as far as could be told when files of pod and node had changed so often.
+    Known(Arc<Run>, (u64, u64)),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -186,6 +208,7 @@ impl Memory {
             sandbox: false,
             inits: vec![Slot::default(); n_inits].into(),
             mains: vec![Slot::default(); n_mains].into(),
+            files: Arc::default(),
             stopping: None,
             written: Written::default(),
             complained: 0,

@@ -7,6 +7,7 @@ use evenkeel_api::{
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     net::Ipv4Addr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -52,6 +53,7 @@ pub(crate) fn facts<'a>(
                 &spec_of.name,
                 behaviour::defaults(delays, default),
             ),
+            program: None,
         }
     };
     Facts {
@@ -75,6 +77,7 @@ pub(crate) fn facts<'a>(
         refused: None,
         complaints: complaints(pod),
         everyday_events,
+        node_files: Arc::default(),
     }
 }
 

@@ -1,13 +1,17 @@
 //! What a kubelet does next with a pod: moves its containers on, and says what to write, what to tell and when to look again.
 
-use evenkeel_api::time::Timestamp;
-use std::time::Duration;
+mod programs;
 
+use evenkeel_api::time::Timestamp;
+use std::{sync::Arc, time::Duration};
+
+pub(crate) use self::programs::NodeWrites;
 use super::{
     facts::{Container, Facts, Restart},
     memory::{Ended, Memory, Phase, Slot, State, Stopping, Why, later},
     status,
 };
+use crate::program::files::Files;
 
 /// Upstream's crash-loop back-off (`pkg/kubelet/kubelet.go`): 10 s, doubling, at most 5 min, forgotten after twice that.
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
@@ -15,6 +19,9 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 const BACKOFF_FORGOTTEN: Duration = Duration::from_secs(600);
 /// From the first failed pull to giving up until the pod changes.
 const PULL_RETRY: Duration = Duration::from_secs(10);
+
+/// So often containers are looked at in one go while their files change.
+const MOST_ROUNDS: usize = 4;
 
 /// What follows from one look at a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +36,8 @@ pub(crate) struct Decision {
     pub(crate) wake: Option<Timestamp>,
     /// Events about the pod.
     pub(crate) told: Vec<Told>,
+    /// What it changes on its node, once `patch` went through.
+    pub(crate) node_writes: Vec<NodeWrites>,
 }
 
 /// An event about the pod.
@@ -41,7 +50,15 @@ pub(crate) struct Told {
 
 /// Decides. Equal input, equal decision; transitions that are due happen at `now`.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
-    let mut pass = Pass { facts, memory: memory.clone(), now, wake: None, told: Vec::new() };
+    let mut pass = Pass {
+        facts,
+        memory: memory.clone(),
+        node_files: Arc::clone(&facts.node_files),
+        now,
+        wake: None,
+        told: Vec::new(),
+        node_writes: Vec::new(),
+    };
     pass.complain();
     if pass.memory.removed {
         return Decision {
@@ -50,6 +67,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
             remove: false,
             wake: None,
             told: pass.told,
+            node_writes: Vec::new(),
         };
     }
     let over = memory.written.phase.terminal();
@@ -74,6 +92,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         remove,
         wake: if remove { None } else { pass.wake },
         told: pass.told,
+        node_writes: pass.node_writes,
     }
 }
 
@@ -81,9 +100,12 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
 struct Pass<'a> {
     facts: &'a Facts<'a>,
     memory: Memory,
+    /// The node's files, with what this look changes.
+    node_files: Arc<Files>,
     now: Timestamp,
     wake: Option<Timestamp>,
     told: Vec<Told>,
+    node_writes: Vec<NodeWrites>,
 }
 
 impl Pass<'_> {
@@ -92,10 +114,18 @@ impl Pass<'_> {
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
-        if self.advance_inits() {
-            self.advance_mains();
+        // What one container writes may end another that waits for it.
+        for _ in 0..MOST_ROUNDS {
+            let before = self.memory.files.changes();
+            if self.advance_inits() {
+                self.advance_mains();
+            }
+            if self.memory.files.changes() == before {
+                break;
+            }
         }
         self.finish();
+        self.probe();
         if let Some(stopping) = self.memory.stopping {
             self.stop(stopping);
         }
@@ -202,6 +232,7 @@ impl Pass<'_> {
     fn begin(&mut self, container: &Container<'_>, slot: &mut Slot) {
         self.memory.sandbox = true;
         slot.state = State::Running { since: self.now };
+        self.begin_program(container, slot);
         if self.facts.everyday_events {
             self.told.push(Told {
                 warning: false,
@@ -222,14 +253,14 @@ impl Pass<'_> {
         if container.script.ready && self.now < ready {
             self.wake_at(ready);
         }
-        let end = later(since, container.script.lasts(slot.restarts)?);
+        let (end, exit_code) = self.ends(container, slot, since)?;
         if self.now < end {
             return Some(end);
         }
         slot.state = State::Ended(Ended {
             started: Some(since),
             finished: self.now,
-            exit_code: container.script.exit_code,
+            exit_code,
             killed: false,
         });
         Some(self.now)
@@ -286,56 +317,76 @@ impl Pass<'_> {
             (Why::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
-        let facts = self.facts;
-        let slots = self
-            .memory
-            .inits
-            .iter_mut()
-            .zip(&facts.inits)
-            .chain(self.memory.mains.iter_mut().zip(&facts.mains));
-        let mut next: Option<Timestamp> = None;
-        for (slot, container) in slots {
-            let wanted = later(stopping.since, container.script.termination_time);
-            let end = wanted.min(limit.max(stopping.since));
-            match slot.state {
-                State::Running { .. } if self.now < end => {
-                    next = Some(next.map_or(end, |t| t.min(end)));
-                }
-                State::Running { since } => {
-                    let killed = wanted > end;
-                    slot.state = State::Ended(Ended {
-                        started: Some(since),
-                        finished: self.now,
-                        exit_code: if killed { 137 } else { 0 },
-                        killed,
-                    });
-                }
-                State::BackOff { .. } => {
-                    slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
-                }
-                // It never ran: upstream calls its end unknown once the pod is over, except behind a failed init container.
-                State::Waiting
-                | State::Creating { .. }
-                | State::PullError { .. }
-                | State::PullBackOff
-                    if stopping.why != Why::Finished =>
-                {
-                    slot.state = State::Ended(Ended {
-                        started: None,
-                        finished: self.now,
-                        exit_code: 137,
-                        killed: false,
-                    });
-                }
-                State::Waiting
-                | State::Creating { .. }
-                | State::PullError { .. }
-                | State::PullBackOff
-                | State::Ended(_) => {}
-            }
+        for (init, n) in self.numbers() {
+            let container = if init { &self.facts.inits[n] } else { &self.facts.mains[n] };
+            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+            let mut slot = std::mem::take(slot);
+            self.stop_one(container, &mut slot, stopping, limit);
+            let place = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+            *place = slot;
         }
-        if let Some(next) = next {
-            self.wake_at(next);
+    }
+
+    fn stop_one(
+        &mut self,
+        container: &Container<'_>,
+        slot: &mut Slot,
+        stopping: Stopping,
+        limit: Timestamp,
+    ) {
+        match slot.state {
+            State::Running { since } => {
+                let (wanted, code) = self.stops(container, slot, since, stopping.since);
+                let limit = limit.max(stopping.since);
+                let end = wanted.map_or(limit, |wanted| wanted.min(limit));
+                if self.now < end {
+                    return self.wake_at(end);
+                }
+                let killed = wanted.is_none_or(|wanted| wanted > end);
+                slot.state = State::Ended(Ended {
+                    started: Some(since),
+                    finished: self.now,
+                    exit_code: if killed { 137 } else { code },
+                    killed,
+                });
+                self.cut(container, slot, since);
+            }
+            State::BackOff { .. } => {
+                slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
+            }
+            // It never ran: upstream calls its end unknown once the pod is over, except behind a failed init container.
+            State::Waiting
+            | State::Creating { .. }
+            | State::PullError { .. }
+            | State::PullBackOff
+                if stopping.why != Why::Finished =>
+            {
+                slot.state = State::Ended(Ended {
+                    started: None,
+                    finished: self.now,
+                    exit_code: 137,
+                    killed: false,
+                });
+            }
+            State::Waiting
+            | State::Creating { .. }
+            | State::PullError { .. }
+            | State::PullBackOff
+            | State::Ended(_) => {}
+        }
+    }
+
+    /// Every container: whether it is an init container, and which.
+    fn numbers(&self) -> impl Iterator<Item = (bool, usize)> + use<> {
+        let (inits, mains) = (self.facts.inits.len(), self.facts.mains.len());
+        (0..inits).map(|n| (true, n)).chain((0..mains).map(|n| (false, n)))
+    }
+
+    fn at(&self, init: bool, n: usize) -> (&Container<'_>, &Slot) {
+        if init {
+            (&self.facts.inits[n], &self.memory.inits[n])
+        } else {
+            (&self.facts.mains[n], &self.memory.mains[n])
         }
     }
 

@@ -250,7 +250,8 @@ fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
 /// Whether the container's readiness probe would succeed.
 fn answers(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
     let script = &container.script;
-    slot.running().is_some_and(|since| script.ready && now >= later(since, script.ready_delay))
+    let since = slot.running().filter(|_| script.ready && !slot.unready);
+    since.is_some_and(|since| now >= later(since, script.ready_delay))
 }
 
 fn list(

@@ -1,9 +1,13 @@
 //! Lives of pods, told step by step: each test is a pod, a time, and what its kubelet wrote.
 
-use evenkeel_api::{Encoding, View, time::Timestamp, views::Pod};
+use evenkeel_api::{
+    Encoding, View,
+    time::Timestamp,
+    views::{Pod, PodProgram},
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use super::{
     facts::{Refusal, Refused},
@@ -11,7 +15,10 @@ use super::{
     observe,
     plan::{Decision, Told, plan},
 };
-use crate::Delays;
+use crate::{
+    Delays,
+    program::{Programs, files::Files},
+};
 
 /// A pod with its kubelet, and a model of the API server's part: the status with each patch merged in.
 struct World {
@@ -23,6 +30,8 @@ struct World {
     told: Vec<Told>,
     removed: bool,
     refusal: Option<Refusal>,
+    programs: Programs,
+    node_files: Arc<Files>,
 }
 
 const HOST: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
@@ -38,7 +47,10 @@ impl World {
         });
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let (writes, removed) = (0, false);
+        let program = PodProgram::decode(object.to_string().as_bytes(), Encoding::Json).unwrap();
         Self {
+            programs: Programs::read(&program, ("node-1", HOST), |_| Some("busybox")),
+            node_files: Arc::default(),
             object,
             memory: None,
             now,
@@ -54,13 +66,19 @@ impl World {
     fn look(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
-        let mut facts = observe::facts(&pod, HOST, &delays, false);
+        let mut facts = observe::facts(&pod, HOST, &delays, false)
+            .with_programs(&self.programs, Arc::clone(&self.node_files));
         facts.refused = self.refusal.clone();
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => observe::first_sight(&pod, &facts, POD, self.now),
         };
-        let Decision { memory, patch, remove, wake, told } = plan(&facts, &memory, self.now);
+        let Decision { memory, patch, remove, wake, told, node_writes } =
+            plan(&facts, &memory, self.now);
+        for write in node_writes {
+            let writes: Vec<_> = write.writes.iter().collect();
+            Arc::make_mut(&mut self.node_files).replace(&write.by, write.start, &writes);
+        }
         self.memory = Some(memory);
         self.wake = wake;
         self.told.extend(told);
@@ -127,6 +145,21 @@ fn merge_condition(old: &mut Vec<Value>, new: &Value) {
         Some(old) => merge(old.as_object_mut().unwrap(), new.as_object().unwrap()),
         None => old.push(new.clone()),
     }
+}
+
+/// A pod of one container that runs this script.
+fn scripted(script: &str) -> Value {
+    json!({ "containers": [shell("c", script)], "volumes": [
+        { "name": "data", "emptyDir": {} }, { "name": "node", "hostPath": { "path": "/var/x" } },
+    ] })
+}
+
+fn shell(name: &str, script: &str) -> Value {
+    json!({
+        "name": name, "image": "busybox", "command": ["/bin/sh", "-c", script], "volumeMounts": [
+            { "name": "data", "mountPath": "/data" }, { "name": "node", "mountPath": "/node" },
+        ],
+    })
 }
 
 fn one() -> Value {
@@ -420,6 +453,135 @@ fn a_shorter_grace_later_ends_it_sooner() {
     world.delete(1);
     world.run(2);
     assert!(world.removed);
+}
+
+#[test]
+fn commands_say_how_a_container_ends_unless_annotations_do() {
+    for (script, annotations, phase, code) in [
+        ("sleep 3; exit 7", json!({}), "Failed", 7),
+        ("exit 0", json!({}), "Succeeded", 0),
+        ("exit 7", json!({ "sim.evenkeel.dev/run-time": "1s" }), "Succeeded", 0),
+        ("exit 7", json!({ "sim.evenkeel.dev/exit-code": "3" }), "Failed", 3),
+        ("sleep infinity", json!({ "sim.evenkeel.dev/crash-after": "1s" }), "Failed", 1),
+    ] {
+        let mut spec = scripted(script);
+        spec["restartPolicy"] = "Never".into();
+        let mut world = World::new(spec, annotations);
+        world.run(10);
+        assert_eq!(world.phase(), phase, "{script}");
+        assert_eq!(world.container(0)["state"]["terminated"]["exitCode"], code, "{script}");
+    }
+    for script in ["sleep infinity", "frobnicate --all"] {
+        let mut world = World::new(scripted(script), json!({}));
+        world.run(3600);
+        assert_eq!((world.phase(), world.writes, world.wake), ("Running", 2, None), "{script}");
+        world.memory = None;
+        assert!(!world.look(), "another kubelet sees it the same way");
+    }
+}
+
+#[test]
+fn files_in_volumes_outlive_a_container_and_those_on_the_node_the_pod() {
+    let once = |folder: &str| {
+        format!("if [[ -r {folder}/x ]]; then exit 0; else touch {folder}/x; exit 1; fi")
+    };
+    for (folder, phase) in [("/data", "Succeeded"), ("/node", "Succeeded"), ("/tmp", "Running")] {
+        let mut spec = scripted(&once(folder));
+        spec["restartPolicy"] = "OnFailure".into();
+        let mut world = World::new(spec, json!({}));
+        world.run(5);
+        assert_eq!(world.phase(), phase, "{folder}");
+        assert_eq!(world.container(0)["restartCount"], 1, "{folder}");
+    }
+    let mut spec = scripted(&once("/node"));
+    spec["restartPolicy"] = "Never".into();
+    let mut first = World::new(spec.clone(), json!({}));
+    first.run(5);
+    let mut second = World::new(spec, json!({}));
+    second.node_files = first.node_files;
+    second.run(5);
+    assert_eq!(
+        (&*first.object["status"]["phase"].to_string(), second.phase()),
+        ("\"Failed\"", "Succeeded")
+    );
+}
+
+#[test]
+fn containers_of_a_pod_see_each_others_files() {
+    let mut spec = scripted("until [ -f /data/go ]; do sleep 1; done; exit 0");
+    spec["restartPolicy"] = "Never".into();
+    spec["containers"]
+        .as_array_mut()
+        .unwrap()
+        .push(shell("late", "sleep 20; touch /data/go; sleep 5; exit 3"));
+    let mut world = World::new(spec, json!({}));
+    world.run(15);
+    assert_eq!(world.phase(), "Running");
+    world.run(60);
+    assert_eq!(world.phase(), "Failed");
+    let ended = |n: usize| {
+        let ended = &world.container(n)["state"]["terminated"];
+        let at = |key: &str| ended[key].as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
+        (at("finishedAt") - at("startedAt"), ended["exitCode"].as_i64().unwrap())
+    };
+    assert_eq!((ended(0), ended(1)), ((20, 0), (25, 3)));
+}
+
+#[test]
+fn a_command_heeds_the_signal_or_is_killed() {
+    let handler = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
+    for (script, grace, after, code) in [
+        (handler, 30, 5, 143),
+        (handler, 2, 2, 137),
+        ("sleep infinity", 10, 10, 137),
+        ("sleep 15; exit 4", 30, 5, 4),
+        ("frobnicate", 30, 0, 0),
+    ] {
+        let mut world = World::new(scripted(script), json!({}));
+        world.run(11);
+        world.delete(grace);
+        let asked = world.now;
+        world.run(60);
+        assert!(world.removed, "{script}");
+        let ended = &world.container(0)["state"]["terminated"];
+        let finished: Timestamp = ended["finishedAt"].as_str().unwrap().parse().unwrap();
+        assert_eq!(
+            (finished.as_second() - asked.as_second(), &ended["exitCode"]),
+            (after, &json!(code)),
+            "{script} {grace}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_that_executes_something_asks_the_same_files() {
+    for command in [json!(["cat", "/data/up"]), json!(["sh", "-c", "test -f /data/up"])] {
+        let mut spec = scripted("sleep 30; touch /data/up; sleep 30; rm /data/up; sleep infinity");
+        spec["containers"][0]["readinessProbe"] = json!({ "exec": { "command": command } });
+        let mut world = World::new(spec, json!({}));
+        let mut seen = Vec::new();
+        for _ in 0..9 {
+            world.run(10);
+            seen.push(world.condition("Ready")["status"] == "True");
+        }
+        assert_eq!(seen, [false, false, false, true, true, true, false, false, false]);
+        assert_eq!((world.writes, world.phase()), (4, "Running"));
+        world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "always" });
+        world.run(1);
+        assert_eq!(world.condition("Ready")["status"], "True");
+    }
+}
+
+#[test]
+fn init_containers_prepare_what_the_others_read() {
+    let mut spec = scripted("exit $(cat /data/code)");
+    spec["restartPolicy"] = "Never".into();
+    spec["initContainers"] = json!([shell("i", "sleep 4; echo 9 > /data/code")]);
+    let mut world = World::new(spec, json!({}));
+    world.run(4);
+    assert_eq!(world.phase(), "Pending");
+    world.run(10);
+    assert_eq!(world.container(0)["state"]["terminated"]["exitCode"], 9);
 }
 
 fn arbitrary_annotations() -> impl Strategy<Value = Value> {

@@ -1,0 +1,205 @@
+//! From a pod's spec to what its containers execute, with which variables and files.
+
+use evenkeel_api::views::{ContainerProgram, EnvVar, PodProgram, Volume};
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use super::{
+    Program,
+    files::{Mounts, Place, Scope, normal},
+    shell::Variable,
+};
+
+/// Images whose entry point is a shell: without a command they end at once.
+const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
+
+/// Whether the image does nothing but run a shell.
+pub(crate) fn runs_a_shell(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let name = name.split(['@', ':']).next().unwrap_or(name);
+    SHELLS.contains(&name)
+}
+
+/// The programs of a pod, by container.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Programs(BTreeMap<Box<str>, Program>);
+
+impl Programs {
+    /// Reads a pod that is on the node with this address. `image` says each container's image.
+    pub(crate) fn read<'i>(
+        pod: &PodProgram,
+        node: (&str, Ipv4Addr),
+        image: impl Fn(&str) -> Option<&'i str>,
+    ) -> Self {
+        let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let programs = containers.filter_map(|container| {
+            let image = image(&container.name).unwrap_or_default();
+            Some((container.name.clone(), program(pod, container, image, node)?))
+        });
+        Self(programs.collect())
+    }
+
+    pub(crate) fn of(&self, container: &str) -> Option<&Program> {
+        self.0.get(container)
+    }
+}
+
+fn program(
+    pod: &PodProgram,
+    container: &ContainerProgram,
+    image: &str,
+    node: (&str, Ipv4Addr),
+) -> Option<Program> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in [
+        ("HOME", "/root"),
+        ("HOSTNAME", &*pod.meta.name),
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ] {
+        let value = Some(value.to_owned());
+        variables.insert(name.to_owned(), Variable { value, exported: true });
+    }
+    let mut addresses = Vec::new();
+    for variable in &container.env {
+        let field = field_path(variable);
+        addresses.retain(|name| *name != *variable.name);
+        if matches!(field, Some("status.podIP" | "status.podIPs")) {
+            addresses.push(variable.name.to_string());
+        }
+        let value = match &variable.value_from {
+            None => Some(substituted(&variable.value, &variables)?),
+            Some(_) => field.and_then(|path| of_pod(pod, path, node)),
+        };
+        variables.insert(variable.name.to_string(), Variable { value, exported: true });
+    }
+    let mut words = Vec::new();
+    for word in container.command.iter().chain(&*container.args) {
+        words.push(substituted(word, &variables)?);
+    }
+    if words.is_empty() && runs_a_shell(image) {
+        words.push("sh".into());
+    }
+    // A shell that somebody may type into waits for that.
+    if words.is_empty() || container.stdin && words.len() == 1 {
+        return None;
+    }
+    let mounts = container.volume_mounts.iter().filter_map(|mount| {
+        let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
+        let mut place = root(volume);
+        if !mount.sub_path_expr.is_empty() {
+            match substituted(&mount.sub_path_expr, &variables) {
+                Some(path) => place.path = normal(&place.path, &path).into(),
+                None => place.scope = Scope::Foreign(volume.name.clone()),
+            }
+        } else if !mount.sub_path.is_empty() {
+            place.path = format!("{}{}", place.path, normal("", &mount.sub_path)).into();
+        }
+        Some((normal("", &mount.mount_path).into(), place))
+    });
+    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
+    Some(Program {
+        container: container.name.clone(),
+        probe: probe.map(|exec| exec.command.iter().map(|word| word.to_string()).collect()),
+        mounts: Mounts::new(mounts.collect()),
+        folder: normal("", &container.working_dir),
+        open: !container.env_from.is_empty(),
+        words,
+        variables,
+        addresses,
+    })
+}
+
+fn field_path(variable: &EnvVar) -> Option<&str> {
+    Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
+}
+
+/// The value of a field of the pod, as far as it is known before it runs.
+fn of_pod(pod: &PodProgram, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
+    let entry = |map: &evenkeel_api::StrMap, path: &str| {
+        let key = path.strip_prefix("['")?.strip_suffix("']")?;
+        Some(map.get(key).unwrap_or_default().to_owned())
+    };
+    match path {
+        "metadata.name" => Some(pod.meta.name.to_string()),
+        "metadata.namespace" => Some(pod.meta.namespace.to_string()),
+        "metadata.uid" => Some(pod.meta.uid.to_string()),
+        "spec.nodeName" => Some(node.0.to_owned()),
+        "status.hostIP" | "status.hostIPs" => Some(node.1.to_string()),
+        path => {
+            let (map, key) = if let Some(key) = path.strip_prefix("metadata.labels") {
+                (&pod.meta.labels, key)
+            } else {
+                (&pod.meta.annotations, path.strip_prefix("metadata.annotations")?)
+            };
+            entry(map, key)
+        }
+    }
+}
+
+/// Where a volume's files are.
+fn root(volume: &Volume) -> Place {
+    let source = &volume.source;
+    if let Some(host) = &source.host_path {
+        return Place { scope: Scope::Node, path: normal("", &host.path).into() };
+    }
+    let name = volume.name.clone();
+    let scope = if source.empty_dir.is_some() { Scope::Volume(name) } else { Scope::Foreign(name) };
+    Place { scope, path: "".into() }
+}
+
+/// The text with `$(NAME)` replaced, as a kubelet does for commands, arguments and variables: names that are unknown
+/// stay, `$$` is a dollar sign. `None` when a value is needed that is not known.
+fn substituted(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {
+    let (mut all, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        all.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            all.push('$');
+            rest = after;
+            continue;
+        }
+        let name = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        match name.and_then(|(name, after)| Some((variables.get(name)?, after))) {
+            Some((variable, after)) => {
+                all.push_str(variable.value.as_deref()?);
+                rest = after;
+            }
+            None => all.push('$'),
+        }
+    }
+    all.push_str(rest);
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_words_are_replaced_as_a_kubelet_does() {
+        let known = Variable { value: Some("x".into()), exported: true };
+        let secret = Variable { value: None, exported: true };
+        let variables = [("A".to_owned(), known), ("S".to_owned(), secret)].into();
+        for (text, want) in [
+            ("a$(A)b", Some("axb")),
+            ("$$(A) $(B) $A ${A} $", Some("$(A) $(B) $A ${A} $")),
+            ("$(expr 1 + 2)", Some("$(expr 1 + 2)")),
+            ("$(S)", None),
+        ] {
+            assert_eq!(substituted(text, &variables).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn images_of_shells_are_known_by_name() {
+        for (image, want) in [
+            ("busybox", true),
+            ("registry.k8s.io/e2e-test-images/busybox:1.37.0-1", true),
+            ("alpine@sha256:00", true),
+            ("localhost:5000/nginx", false),
+            ("my-busybox", false),
+        ] {
+            assert_eq!(runs_a_shell(image), want, "{image}");
+        }
+    }
+}

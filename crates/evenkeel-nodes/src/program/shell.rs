@@ -1,0 +1,157 @@
+//! What a shell knows while it runs: variables, functions, traps, where its streams lead and how late it is.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::syntax::Command;
+
+/// Why commands do not go on one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// The shell ends.
+    Exit(i32),
+    /// The function ends.
+    Return,
+    /// So many loops end.
+    Break(u32),
+    /// So many loops less one end, and the last goes on.
+    Continue(u32),
+    /// It waits for what never comes.
+    Forever,
+    /// It does more than is looked at: it runs on.
+    Spent,
+    /// It is not known what it does.
+    Unknown(String),
+}
+
+pub(super) type Flow = Result<(), Halt>;
+
+/// The error of what is not understood.
+pub(super) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
+    Err(Halt::Unknown(why.into()))
+}
+
+/// A variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Variable {
+    /// `None` when it has a value that is not known here.
+    pub(super) value: Option<String>,
+    /// Whether programs that are started see it.
+    pub(super) exported: bool,
+}
+
+/// Where a stream leads: what was written goes to that many-th of the machine's outputs, or nowhere.
+pub(super) type Stream = Option<usize>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Shell {
+    /// Since the container began.
+    pub(super) now: Duration,
+    pub(super) variables: BTreeMap<String, Variable>,
+    pub(super) positional: Vec<String>,
+    /// `$0`.
+    pub(super) name: String,
+    pub(super) functions: BTreeMap<Box<str>, Arc<Command>>,
+    /// What is done at a signal, or at the end (`EXIT`).
+    pub(super) traps: BTreeMap<Box<str>, String>,
+    pub(super) folder: String,
+    /// How the last command ended.
+    pub(super) status: i32,
+    pub(super) output: Stream,
+    pub(super) errors: Stream,
+    pub(super) input: Arc<str>,
+    /// The container's first process: signals go to it.
+    pub(super) main: bool,
+    pub(super) bash: bool,
+    /// `set -e`, and how many conditions are around, in which it does not count.
+    pub(super) errexit: bool,
+    pub(super) conditions: u32,
+    /// `set -u`.
+    pub(super) nounset: bool,
+    pub(super) pipefail: bool,
+    /// How many function calls are around.
+    pub(super) calls: u32,
+    /// How many loops are around.
+    pub(super) loops: u32,
+    /// The last one started in the background.
+    pub(super) last_job: Option<usize>,
+    /// What to give back to variables when the function ends.
+    pub(super) locals: Vec<(String, Option<Variable>)>,
+}
+
+impl Shell {
+    pub(super) fn new(folder: &str, variables: BTreeMap<String, Variable>) -> Self {
+        Self {
+            now: Duration::ZERO,
+            variables,
+            positional: Vec::new(),
+            name: "sh".into(),
+            functions: BTreeMap::new(),
+            traps: BTreeMap::new(),
+            folder: folder.to_owned(),
+            status: 0,
+            output: Some(0),
+            errors: Some(0),
+            input: "".into(),
+            main: false,
+            bash: false,
+            errexit: false,
+            conditions: 0,
+            nounset: false,
+            pipefail: false,
+            calls: 0,
+            loops: 0,
+            last_job: None,
+            locals: Vec::new(),
+        }
+    }
+
+    /// A copy for what runs in a process of its own.
+    pub(super) fn fork(&self) -> Self {
+        let mut child = self.clone();
+        child.main = false;
+        child.traps.clear();
+        child
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: String) {
+        let exported = self.variables.get(name).is_some_and(|variable| variable.exported);
+        self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });
+    }
+
+    /// What is done when the container is asked to stop.
+    pub(super) fn handler(&self) -> Option<&str> {
+        self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
+    }
+
+    /// Reads the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`; how many words they are.
+    pub(super) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
+        let mut read = 0;
+        while let Some(word) = words.get(read) {
+            let on = word.starts_with('-');
+            if word.len() < 2 || !word.starts_with(['-', '+']) || word == "--" {
+                break;
+            }
+            read += 1;
+            for letter in word[1..].chars() {
+                match letter {
+                    'e' => self.errexit = on,
+                    'u' => self.nounset = on,
+                    'o' => {
+                        let Some(name) = words.get(read) else { return unknown("a lone -o") };
+                        read += 1;
+                        match name.as_str() {
+                            "errexit" => self.errexit = on,
+                            "nounset" => self.nounset = on,
+                            "pipefail" => self.pipefail = on,
+                            "xtrace" | "verbose" | "errtrace" | "functrace" => {}
+                            other => return unknown(format!("option {other}")),
+                        }
+                    }
+                    'x' | 'v' | 'E' | 'T' | 'm' | 'h' | 'B' | 'c' | 'l' => {}
+                    other => return unknown(format!("option -{other}")),
+                }
+            }
+        }
+        Ok(read)
+    }
+}
