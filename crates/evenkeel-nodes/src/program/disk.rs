@@ -8,8 +8,8 @@ use super::{
     shell::{Halt, Shell, unknown},
 };
 
-/// So often a script may write.
-const MOST: usize = 256;
+/// So often a script may write; one that goes on is taken to go on for ever.
+const MOST: usize = 100;
 /// Folders that every image fills as it likes: nothing can be said of what is not known to be there.
 const FILLED: [&str; 17] = [
     "/app", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc",
@@ -102,7 +102,7 @@ impl Machine<'_> {
             return Ok(true);
         }
         if text.len() > LONGEST {
-            return unknown("a file that is too long");
+            return Err(Halt::Spent);
         }
         let parent = normal(&shell.folder, &format!("{path}/.."));
         if normal(&shell.folder, path) != TERMINATION_LOG
@@ -127,7 +127,7 @@ impl Machine<'_> {
         // What is written twice at the same time was never anything else.
         self.writes.retain(|write| write.place != place || write.after != shell.now);
         if self.writes.len() >= MOST {
-            return unknown("more files than are kept");
+            return Err(Halt::Spent);
         }
         self.writes.push(Write { after: shell.now, place, content });
         Ok(())

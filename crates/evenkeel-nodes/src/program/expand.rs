@@ -196,7 +196,9 @@ impl Machine<'_> {
                 Some(Variable { value: None, .. }) => {
                     return unknown(format!("the value of {name}"));
                 }
-                None if self.open => return unknown(format!("whether {name} has a value")),
+                None if self.open || of_service(name) => {
+                    return unknown(format!("whether {name} has a value"));
+                }
                 None => return Ok(None),
             },
         }))
@@ -231,6 +233,11 @@ pub(super) fn pid(job: usize) -> String {
 /// The one started with `&` that has this process number.
 pub(super) fn job(pid: &str) -> Option<usize> {
     pid.parse::<usize>().ok()?.checked_sub(7)
+}
+
+/// Whether a kubelet sets the variable for a Service.
+fn of_service(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
 /// Whether the shell would look for files of that name.

@@ -505,7 +505,8 @@ impl<'a> Machine<'a> {
         for (name, variable) in &shell.variables {
             (name, &variable.value).hash(&mut state);
         }
-        (&shell.positional, &shell.folder, &shell.input, self.jobs.len()).hash(&mut state);
+        (&shell.positional, &shell.folder, &shell.input, shell.status).hash(&mut state);
+        self.jobs.len().hash(&mut state);
         let counts = (self.writes.len(), self.draws, shell.traps.len(), shell.functions.len());
         (state.finish(), counts)
     }
@@ -553,10 +554,9 @@ impl<'a> Machine<'a> {
 
     /// Waits for those that were started with `&`, or until a signal comes that is heeded.
     pub(super) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
-        let ends =
+        let mut ends =
             jobs.iter().map(|job| self.jobs.get(*job).map_or(Some(shell.now), |job| job.end));
-        let end =
-            ends.fold(Some(shell.now), |all, end| all.zip(end).map(|(all, end)| all.max(end)));
+        let end = ends.try_fold(shell.now, |all, end| end.map(|end| all.max(end)));
         if let Some(signal) = self.signal.filter(|_| shell.handler().is_some())
             && end.is_none_or(|end| signal < end)
         {

@@ -13,7 +13,6 @@ use super::{
 const START: i64 = 1_800_000_000;
 
 /// What a container of this spec does, with these files of the pod, asked to stop after so many seconds.
-#[expect(clippy::needless_pass_by_value, reason = "tests build it on the spot")]
 fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
     run_as("u1/c/0", container, files, signal)
 }
@@ -170,6 +169,7 @@ fn some_run_until_they_are_killed() {
         "while true; do :; done",
         "until [ -f /data/never ]; do sleep 2; done",
         "tail -f /dev/null",
+        "while true; do date >> /data/log; sleep 5; done",
         "sleep infinity & wait",
         "trap : TERM; while true; do sleep 1; done",
     ] {
@@ -281,6 +281,7 @@ fn what_cannot_be_known_is_refused() {
         "ls /usr",
         "rm -rf /data/*",
         "./run.sh",
+        "echo $KUBERNETES_SERVICE_HOST",
         "sh /run.sh",
         "if true; then",
         "echo \"open",
