@@ -15,7 +15,7 @@
 //! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and `sleep`, `echo`, `printf`, `cat`, `touch`,
 //! `test`, `expr`, `seq`, `date`, `rm`, `mkdir`, `ls` and their like. Files in emptyDirs outlive a container, those in hostPaths
 //! the pod (not this process); readiness probes that execute such a command are answered from them. Nothing is executed;
-//! a command that is not understood changes nothing; images of a bare shell (`busybox`) end at once without a command.
+//! a command that is not understood changes nothing. Without one, a bare shell (`busybox`) ends at once and `pause` waits.
 //!
 //! Annotations of a pod win over both, at any time in its life:
 //!

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Delays,
     behaviour::{self, PREFIX},
+    program,
 };
 
 /// What the kubelet at `host_ip` sees of `pod`.
@@ -36,6 +37,7 @@ pub(crate) fn facts<'a>(
         let default = match (init, sidecar) {
             (true, false) => Some(delays.init),
             (true, true) => None,
+            _ if program::only_waits(&spec_of.image) => None,
             (false, _) => run_time,
         };
         let own = if spec_of.restart_policy.is_empty() {

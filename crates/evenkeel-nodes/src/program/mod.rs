@@ -27,7 +27,7 @@ mod tests;
 use evenkeel_api::time::Timestamp;
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
-pub(crate) use read::{Programs, runs_a_shell};
+pub(crate) use read::{Programs, only_waits, runs_a_shell};
 
 use self::{
     files::{Content, Files, Mounts, Place, Scope, Write},
@@ -115,6 +115,10 @@ impl Program {
                 machine.run_shell(shell, name, &words[1..])
             }
             "" => shell::unknown("nothing to execute"),
+            "pause" | "agnhost" if words.last().is_some_and(|word| word.ends_with("pause")) => {
+                shell.now = around.signal.ok_or(shell::Halt::Forever)?;
+                Ok(())
+            }
             _ => machine.execute(shell, words),
         })?;
         let looked = machine.looked.get();

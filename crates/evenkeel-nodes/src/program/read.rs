@@ -14,9 +14,17 @@ const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
 /// Whether the image does nothing but run a shell.
 pub(crate) fn runs_a_shell(image: &str) -> bool {
+    SHELLS.contains(&name_of(image))
+}
+
+/// Whether the image does nothing but wait for its end, even where pods do their work by default.
+pub(crate) fn only_waits(image: &str) -> bool {
+    name_of(image) == "pause"
+}
+
+fn name_of(image: &str) -> &str {
     let name = image.rsplit('/').next().unwrap_or(image);
-    let name = name.split(['@', ':']).next().unwrap_or(name);
-    SHELLS.contains(&name)
+    name.split(['@', ':']).next().unwrap_or(name)
 }
 
 /// The programs of a pod, by container.
@@ -201,5 +209,6 @@ mod tests {
         ] {
             assert_eq!(runs_a_shell(image), want, "{image}");
         }
+        assert!(only_waits("registry.k8s.io/pause:3.10") && !only_waits("paused"));
     }
 }

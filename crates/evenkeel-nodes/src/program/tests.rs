@@ -234,6 +234,16 @@ fn words_without_a_shell_are_commands() {
 }
 
 #[test]
+fn who_only_waits_ends_when_asked() {
+    for container in [json!({ "args": ["pause"] }), json!({ "command": ["/agnhost", "pause"] })] {
+        let ends = |signal| run(container.clone(), &Files::default(), signal).unwrap();
+        assert_eq!(ends(None).lasts, None);
+        let asked = ends(Some(7));
+        assert_eq!((asked.lasts, asked.status), (Some(Duration::from_secs(7)), 0));
+    }
+}
+
+#[test]
 fn variables_come_from_the_pod() {
     let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
     let container = json!({
