@@ -49,7 +49,7 @@ impl World {
         let (writes, removed) = (0, false);
         let program = PodProgram::decode(object.to_string().as_bytes(), Encoding::Json).unwrap();
         Self {
-            programs: Programs::read(&program, ("node-1", HOST), |_| Some("busybox")),
+            programs: Programs::read(&program, ("node-1", HOST), |_| None),
             node_files: Arc::default(),
             object,
             memory: None,
@@ -497,6 +497,7 @@ fn files_in_volumes_outlive_a_container_and_those_on_the_node_the_pod() {
     spec["restartPolicy"] = "Never".into();
     let mut first = World::new(spec.clone(), json!({}));
     first.run(5);
+    spec["containers"][0]["name"] = "d".into(); // another run
     let mut second = World::new(spec, json!({}));
     second.node_files = first.node_files;
     second.run(5);

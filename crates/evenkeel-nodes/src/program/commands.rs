@@ -20,13 +20,13 @@ impl Machine<'_> {
             None => &words[0],
         };
         let arguments = &words[1..];
-        shell.status = 0;
+        let last = std::mem::replace(&mut shell.status, 0);
         match name {
             ":" | "true" => Ok(()),
             "false" => failed(shell),
-            "exit" => Err(Halt::Exit(status(shell, arguments)?)),
+            "exit" => Err(Halt::Exit(status(last, arguments))),
             "return" if shell.calls > 0 => {
-                shell.status = status(shell, arguments)?;
+                shell.status = status(last, arguments);
                 Err(Halt::Return)
             }
             "break" | "continue" if shell.loops > 0 => {
@@ -216,14 +216,10 @@ pub(super) fn failed(shell: &mut Shell) -> Flow {
 }
 
 /// The status that `exit` and `return` name, else the last one.
-fn status(shell: &Shell, arguments: &[String]) -> Result<i32, Halt> {
-    match arguments.first() {
-        None => Ok(shell.status),
-        Some(text) => match text.trim().parse::<i64>() {
-            Ok(status) => Ok(i32::from(u8::try_from(status & 0xff).unwrap_or(0))),
-            Err(_) => Ok(2),
-        },
-    }
+fn status(last: i32, arguments: &[String]) -> i32 {
+    let Some(text) = arguments.first() else { return last };
+    let status = text.trim().parse::<i64>();
+    status.map_or(2, |status| i32::from(u8::try_from(status & 0xff).unwrap_or(0)))
 }
 
 fn set(shell: &mut Shell, words: &[String]) -> Flow {

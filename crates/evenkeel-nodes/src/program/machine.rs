@@ -15,6 +15,7 @@ use super::{
     shell::{Flow, Halt, Shell, Variable, unknown},
     syntax::{Command, Item, Join, List, Pipeline, Redirect, To, What, Word},
 };
+use crate::pod::memory::later;
 
 /// So many commands and expansions are looked at.
 const MOST_STEPS: u32 = 20_000;
@@ -93,7 +94,7 @@ impl<'a> Machine<'a> {
 
     /// The time of day that it is for `shell`.
     pub(super) fn time(&self, shell: &Shell) -> Timestamp {
-        crate::pod::memory::later(self.around.start, shell.now)
+        later(self.around.start, shell.now)
     }
 
     /// Runs the container's first process to its end: how long it takes (`None`: for ever) and its status.
@@ -214,7 +215,7 @@ impl<'a> Machine<'a> {
         flow?;
         if pipeline.negated {
             shell.status = i32::from(shell.status == 0);
-        } else if shell.errexit && shell.conditions == 0 && shell.status != 0 {
+        } else if shell.errexit && !exempt && shell.conditions == 0 && shell.status != 0 {
             return Err(Halt::Exit(shell.status));
         }
         self.signals(shell)
@@ -514,7 +515,10 @@ impl<'a> Machine<'a> {
     /// The last round of a loop, which began at `began`, changed nothing: so will all others, until something from
     /// outside comes. Passes over whole rounds up to then.
     fn skip(&mut self, shell: &mut Shell, began: Duration) -> Flow {
-        let Some(next) = self.next_change(shell) else { return Err(Halt::Forever) };
+        let Some(next) = self.next_change(shell, began) else { return Err(Halt::Forever) };
+        if next <= shell.now {
+            return Ok(()); // something came meanwhile: the next round may differ
+        }
         let period = shell.now.saturating_sub(began);
         let left = next.saturating_sub(shell.now);
         if period.is_zero() {
@@ -527,16 +531,16 @@ impl<'a> Machine<'a> {
         self.signals(shell)
     }
 
-    /// When something comes from outside next: the signal, if it is heeded, or a change of files.
-    fn next_change(&self, shell: &Shell) -> Option<Duration> {
+    /// When something comes from outside next after `began`: the signal, if it is heeded, or a change of files.
+    fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
         let signal = self.signal.filter(|_| shell.handler().is_some());
         let ends = self.jobs.iter().filter_map(|job| job.end);
         let writes = self.writes.iter().map(|write| write.after);
-        let own = ends.chain(writes).filter(|at| *at > shell.now).min();
-        let others = self.around.next_change(self.time(shell)).map(|time| {
+        let own = ends.chain(writes).filter(|at| *at > began).min();
+        let others = self.around.next_change(later(self.around.start, began)).map(|time| {
             Duration::try_from(time.duration_since(self.around.start)).unwrap_or_default()
         });
-        [signal, own, others.filter(|at| *at > shell.now)].into_iter().flatten().min()
+        [signal, own, others].into_iter().flatten().min()
     }
 
     /// Runs the handler if the signal has come by now.

@@ -74,6 +74,8 @@ fn scripts_end_with_their_code_after_their_sleeps() {
         ("false", 0, 1),
         ("exit 3", 0, 3),
         ("exit 300", 0, 44),
+        ("false; exit", 0, 1),
+        ("f() { false; return; }; f; exit", 0, 1),
         ("sleep 5; exit 1", 5, 1),
         ("sleep 1m 30s", 90, 0),
         ("sleep 2 && sleep 3 || sleep 100", 5, 0),
@@ -151,7 +153,8 @@ fn scripts_print_what_a_shell_would() {
         ("date +%s; sleep 5; date", "1800000000\nFri Jan 15 08:00:05 UTC 2027\n"),
         ("touch /data/b /data/a; ls /data", "a\nb\n"),
         ("echo a\\\n b # c\n", "a b\n"),
-        ("hostname; echo $0 $$", "web-0\nsh 1\n"),
+        // A kubelet takes two dollar signs for one.
+        ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
         let run = script(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));

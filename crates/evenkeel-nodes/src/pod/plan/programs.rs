@@ -161,20 +161,18 @@ impl Pass<'_> {
     pub(super) fn probe(&mut self) {
         for (init, n) in self.numbers() {
             let (container, slot) = self.at(init, n);
-            let Some(program) = container.program.filter(|program| {
+            let asked = container.program.filter(|program| {
                 program.has_probe() && slot.running().is_some() && !container.script.set.readiness
-            }) else {
-                continue;
-            };
-            let unready = self.fails(program);
-            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-            slot.unready = unready;
+            });
+            let unready = asked.is_some_and(|program| self.fails(program));
             let changes = [&self.memory.files, &self.node_files];
             let next =
                 changes.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
-            if let Some(next) = next {
+            if let (Some(next), true) = (next, asked.is_some()) {
                 self.wake_at(next);
             }
+            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+            slot.unready = unready;
         }
     }
 
