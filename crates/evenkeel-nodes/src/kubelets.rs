@@ -227,7 +227,7 @@ impl Kubelets {
     /// The memory of this pod, or a first impression of it, in which case the node also decides whether it takes it.
     fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
-        let State { memories, addresses } = &mut *state;
+        let State { memories, addresses, .. } = &mut *state;
         if let Some(known) = memories.get(key).filter(|known| *known.uid == *pod.meta.uid) {
             let mut memory = known.memory.clone();
             observe::notice_changes(pod, &mut memory);

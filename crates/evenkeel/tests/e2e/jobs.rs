@@ -60,6 +60,38 @@ pub(crate) async fn with_indexes_fail_by_index(cluster: &Cluster) {
     assert!(hosts.contains(&json!("work-0")) && hosts.contains(&json!("work-1")), "{hosts:?}");
 }
 
+pub(crate) async fn do_what_their_commands_say(cluster: &Cluster) {
+    let namespace = cluster.namespace("commands").await;
+    let spec = json!({
+        "completionMode": "Indexed", "completions": 4, "parallelism": 4,
+    });
+    let mut work = job("work", &spec, &json!({}));
+    let pod = &mut work["spec"]["template"]["spec"];
+    pod["restartPolicy"] = "OnFailure".into();
+    pod["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    let container = &mut pod["containers"][0];
+    container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    // Each container fails once; a second run finds what the first left.
+    container["command"] = json!(["/bin/sh", "-c"]);
+    container["args"] = json!(["
+        if [ -f /data/seen-$JOB_COMPLETION_INDEX ]; then
+            echo again; exit 0
+        fi
+        touch /data/seen-$JOB_COMPLETION_INDEX
+        exit $(expr ${JOB_COMPLETION_INDEX} + 1)
+    "]);
+    namespace.create("jobs", work).await;
+    let done = namespace.until("jobs/work", |job| is(job, "Complete")).await;
+    assert_eq!(done["status"]["succeeded"], 4);
+    for pod in namespace.list("pods").await {
+        let container = &pod["status"]["containerStatuses"][0];
+        let index = &pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"];
+        let index: i64 = index.as_str().unwrap_or_default().parse().unwrap_or(-1);
+        assert_eq!(container["restartCount"], 1, "{pod}");
+        assert_eq!(container["lastState"]["terminated"]["exitCode"], index + 1, "{pod}");
+    }
+}
+
 pub(crate) async fn are_suspended_and_resumed(cluster: &Cluster) {
     let namespace = cluster.namespace("suspend").await;
     let long = json!({"sim.evenkeel.dev/run-time": "forever"});

@@ -98,6 +98,7 @@ cases! {
         finalizers_of_others_are_waited_for,
     ];
     jobs: [
+        do_what_their_commands_say,
         run_to_their_end,
         with_indexes_fail_by_index,
         are_suspended_and_resumed,
