@@ -106,7 +106,7 @@ fn program(
     let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
     Some(Program {
         container: container.name.clone(),
-        probe: probe.map(|exec| exec.command.iter().map(|word| word.to_string()).collect()),
+        probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
         mounts: Mounts::new(mounts.collect()),
         folder: normal("", &container.working_dir),
         open: !container.env_from.is_empty(),
