@@ -159,6 +159,13 @@ fn every_file_is_compiled() {
     }
 }
 
+/// Whether `word` is in `line`; one that begins with a dot not as the beginning of a longer one, such as `.awaited`.
+fn has_word(line: &str, word: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let mut found = line.match_indices(word);
+    found.any(|(at, _)| !word.starts_with('.') || !goes_on(&line[at + word.len()..]))
+}
+
 #[test]
 fn what_decides_does_nothing_else() {
     let mut seen = 0;
@@ -176,7 +183,7 @@ fn what_decides_does_nothing_else() {
             for (number, line) in code.enumerate() {
                 for word in IMPURE {
                     assert!(
-                        !line.contains(word),
+                        !has_word(line, word),
                         "{}, line {}: {word:?} in a plan: {line}",
                         file.display(),
                         number + 1

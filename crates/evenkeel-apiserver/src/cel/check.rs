@@ -146,7 +146,7 @@ impl<'a> Checker<'a> {
             Expr::Literal(literal) => Ok(self::literal(literal)),
             Expr::Ident(name) => match self.variable(name) {
                 Some(known) => Ok(Checked { known: known.clone(), cost: 1 }),
-                None if super::types::named(name).is_some() => checked(Type::Type, 1),
+                None if super::types::named(name).is_some() => checked(Type::OfTypes, 1),
                 None => Err(undeclared(name)),
             },
             Expr::Select(select) => self.select(select),

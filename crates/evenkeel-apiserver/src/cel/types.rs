@@ -23,7 +23,8 @@ pub(crate) enum Type<'a> {
     Optional(Box<Type<'a>>),
     /// A type of a library, by name.
     Library(&'static str),
-    Type,
+    /// What types are themselves.
+    OfTypes,
 }
 
 /// An object's schema. At the root its metadata is known, too.
@@ -80,7 +81,7 @@ impl<'a> Type<'a> {
             Self::Object(_) => "object".to_owned(),
             Self::Optional(of) => format!("optional_type({})", of.name()),
             Self::Library(name) => (*name).to_owned(),
-            Self::Type => "type".to_owned(),
+            Self::OfTypes => "type".to_owned(),
         }
     }
 

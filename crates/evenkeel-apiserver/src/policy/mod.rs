@@ -108,12 +108,14 @@ impl Policy {
 
 /// Compiled policies by their place, each with the revision that it is of.
 #[derive(Default)]
-pub(crate) struct Compiled(Mutex<HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>>);
+pub(crate) struct Compiled(Mutex<Kept>);
+
+type Kept = HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>;
 
 impl Compiled {
     fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
         let place = (sort, entry.key.clone());
-        let known = |kept: &HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>| {
+        let known = |kept: &Kept| {
             kept.get(&place).filter(|(at, _)| *at == entry.revision).map(|(_, p)| p.clone())
         };
         if let Some(policy) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {

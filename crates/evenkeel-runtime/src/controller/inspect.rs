@@ -66,11 +66,11 @@ impl Inspect for Shared {
         let exists = preview.is_some();
         let Preview { description, mut would, untold, requeue } = preview.unwrap_or_default();
         let last = self.history.last(&key);
-        if untold {
-            if place == Place::default() && last.is_none() {
-                return None;
-            }
+        // One that cannot tell what it would do does nothing at all with a key that is nowhere in its queue.
+        if untold && place != Place::default() {
             would.push("not known before it is done".to_owned());
+        } else if untold && last.is_none() {
+            return None;
         }
         let mut waits = self.waits(&key, place, state.failures, &now);
         if place.due.is_none()

@@ -2,6 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace, items},
+    nodes,
     objects::{image, pod_spec},
     pods::{Pods, image as image_of, is_active, is_ready},
 };
@@ -37,7 +38,7 @@ async fn rolled_out(namespace: &Namespace<'_>) -> Value {
 
 pub(crate) async fn runs_on_each_node_and_is_undone(cluster: &Cluster) {
     let namespace = cluster.namespace("daemons").await;
-    let nodes = items(&cluster.get("nodes").await).len();
+    let nodes = nodes::open(cluster).await;
     namespace.create("daemonsets", daemon_set(&one_by_one())).await;
     let set = rolled_out(&namespace).await;
     assert_eq!(set["status"]["desiredNumberScheduled"], nodes);
@@ -63,7 +64,7 @@ pub(crate) async fn runs_on_each_node_and_is_undone(cluster: &Cluster) {
 
 pub(crate) async fn surges(cluster: &Cluster) {
     let namespace = cluster.namespace("surge").await;
-    let nodes = items(&cluster.get("nodes").await).len();
+    let nodes = nodes::open(cluster).await;
     namespace.create("daemonsets", daemon_set(&json!({"maxUnavailable": 0, "maxSurge": 1}))).await;
     rolled_out(&namespace).await;
     let mut pods = Pods::watch(&namespace).await;

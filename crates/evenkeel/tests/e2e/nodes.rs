@@ -144,6 +144,12 @@ pub(crate) fn quiet() -> Vec<NodeOptions> {
     nodes
 }
 
+/// How many nodes take every pod.
+pub(crate) async fn open(cluster: &Cluster) -> usize {
+    let nodes = cluster.get("nodes").await;
+    items(&nodes).iter().filter(|node| node["spec"]["taints"].is_null()).count()
+}
+
 const QUIET: &str = "e2e.evenkeel.dev/quiet";
 
 pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster) {

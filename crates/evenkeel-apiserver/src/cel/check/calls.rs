@@ -253,7 +253,7 @@ fn function<'a>(name: &str, member: bool, args: &[&Known<'a>]) -> Option<Option<
             }
             "bytes" | "base64.decode" => Type::Bytes,
             "dyn" | "math.greatest" | "math.least" => Type::Dyn,
-            "type" => Type::Type,
+            "type" => Type::OfTypes,
             "duration" => Type::Duration,
             "timestamp" => Type::Time,
             "quantity" => return library(QUANTITY),

@@ -42,7 +42,8 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
         );
         for (event, n) in self::told(&namespace).await {
             let was = told.get(&event).copied().unwrap_or(0);
-            if n > was + 2 {
+            // An autoscaler without its target is looked at, and told, every quarter of a minute, as upstream's.
+            if n > was + 2 && !event.starts_with("HorizontalPodAutoscaler") {
                 wrong.push(format!("told {n} times, {was} a while ago: {event}"));
             }
         }
