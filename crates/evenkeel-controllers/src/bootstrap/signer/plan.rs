@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_signature_is_as_upstream_makes_it() {
         // As upstream's own tests have it.
-        let token = Token { id: "joshua", secret: "my password" };
+        let token = Token { id: "joshua", secret: "my voice is my passcode" };
         let want =
             "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
         assert_eq!(

@@ -80,6 +80,7 @@ fn watch_pods(
     memory: &Memory,
 ) {
     let (all, memory) = (pods.clone(), memory.clone());
+    let (seen, known) = (pods.clone(), memory.clone());
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
         let comes = match event {
             CacheEvent::Added { .. } => true,
@@ -97,6 +98,13 @@ fn watch_pods(
         .component(DESCRIPTOR.client)
         .reads(nodes)
         .workers(POD_WORKERS)
+        .explains(move |key, _| {
+            let pod = seen.get(&key.namespace, &key.name)?;
+            let lost = known.ready(&pod.spec.node_name).is_some_and(|ready| ready != Ready::Yes);
+            let marks = lost && plan::pods::claims_ready(&pod);
+            let would = marks.then(|| "mark it as not ready, as its node is".to_owned());
+            Some((Description::new(), would.into_iter().collect()))
+        })
         .reconcile(move |request, context: Context| {
             let pod = all.get(&request.key.namespace, &request.key.name);
             let ready = pod.as_ref().and_then(|pod| memory.ready(&pod.spec.node_name));

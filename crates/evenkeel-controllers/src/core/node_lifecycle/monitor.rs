@@ -151,7 +151,13 @@ impl Monitor {
             );
             // Whoever wrote that a node is silent may not have come to its pods.
             let pods_to_mark = health::ready(node) == Some(Ready::Unknown);
-            let new = Known { uid: node.meta.uid.clone(), zone, health: None, pods_to_mark };
+            let new = Known {
+                uid: node.meta.uid.clone(),
+                zone,
+                health: None,
+                pods_to_mark,
+                refused: None,
+            };
             known.insert(name.into(), new);
         }
     }
@@ -248,6 +254,9 @@ impl Monitor {
     /// What follows for the node's taints.
     async fn step(&self, node: &Node, ready: Option<Ready>) {
         let name = &*node.meta.name;
+        if self.memory.is_refused(node) {
+            return;
+        }
         match evict::step(node, ready) {
             Step::InTurn => {
                 let mut state = self.memory.lock();
@@ -284,7 +293,11 @@ impl Monitor {
         };
         let Some(body) = evict::patch(&node, self.clock.now()) else { return Ok(false) };
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
-        self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await.map(|_| true)
+        let done = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
+        if done.as_ref().is_err_and(ApiError::is_invalid) {
+            self.memory.refuse(&node);
+        }
+        done.map(|_| true)
     }
 
     async fn taint_who_is_due(&self) {

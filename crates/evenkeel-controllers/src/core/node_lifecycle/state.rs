@@ -4,6 +4,7 @@ use super::{
     Options,
     plan::{
         health::{Health, Moment, Now, Ready},
+        refusal::Refusal,
         zones::Zones,
     },
 };
@@ -38,6 +39,8 @@ pub(super) struct Known {
     pub(super) health: Option<Health>,
     /// Its pods still have to be marked.
     pub(super) pods_to_mark: bool,
+    /// Its taints were not to be changed.
+    pub(super) refused: Option<Refusal>,
 }
 
 impl Known {
@@ -68,6 +71,22 @@ impl Memory {
         if let Some(known) = self.lock().nodes.get_mut(name) {
             change(known);
         }
+    }
+
+    /// Whether the node's taints are not to be tried again yet.
+    pub(super) fn is_refused(&self, node: &Node) -> bool {
+        let (version, now) = (node.meta.version(), self.now().steady);
+        let state = self.lock();
+        let refused = state.nodes.get(&node.meta.name).and_then(|known| known.refused);
+        refused.is_some_and(|refused| refused.holds(version, now))
+    }
+
+    /// The node's taints were refused as they came.
+    pub(super) fn refuse(&self, node: &Node) {
+        let (version, now) = (node.meta.version(), self.now().steady);
+        self.change(&node.meta.name, |known| {
+            known.refused = Some(Refusal::after(known.refused, version, now));
+        });
     }
 
     /// What the node was last seen to be.

@@ -117,17 +117,20 @@ mod tests {
     }
 
     const NOT_READY_X: &str = "node.kubernetes.io/not-ready:NoExecute";
+    const SCHEDULING: &str = "node.kubernetes.io/not-ready:NoSchedule";
     const UNREACHABLE_X: &str = "node.kubernetes.io/unreachable:NoExecute";
+
+    /// What the node says and its taints; what is to be done, and its taints then.
+    type Row = (&'static str, &'static [&'static str], Step, Option<&'static [&'static str]>);
 
     #[test]
     fn each_condition_has_its_taint() {
-        let scheduling = "node.kubernetes.io/not-ready:NoSchedule";
-        let table: [(&str, &[&str], Step, Option<&[&str]>); 11] = [
+        let table: [Row; 11] = [
             ("True", &[], Step::Nothing, None),
-            ("True", &["other:NoExecute", scheduling], Step::Nothing, None),
+            ("True", &["other:NoExecute", SCHEDULING], Step::Nothing, None),
             ("True", &["other:NoExecute", NOT_READY_X], Step::Now, Some(&["other:NoExecute"])),
             ("True", &[UNREACHABLE_X, NOT_READY_X], Step::Now, Some(&[])),
-            ("False", &[scheduling], Step::InTurn, Some(&[scheduling, NOT_READY_X])),
+            ("False", &[SCHEDULING], Step::InTurn, Some(&[SCHEDULING, NOT_READY_X])),
             ("False", &[NOT_READY_X], Step::Nothing, None),
             ("False", &[UNREACHABLE_X], Step::Now, Some(&[NOT_READY_X])),
             ("Unknown", &[], Step::InTurn, Some(&[UNREACHABLE_X])),
@@ -147,7 +150,7 @@ mod tests {
                 taints_after.map(|all| all.iter().map(ToString::to_string).collect());
             assert_eq!(after(&node), taints_after, "{said} {taints:?}");
         }
-        assert!(without(&node("False", &["a:NoExecute", scheduling])).is_none());
+        assert!(without(&node("False", &["a:NoExecute", SCHEDULING])).is_none());
         let body = without(&node("False", &[NOT_READY_X, "a:NoExecute"])).expect("a patch");
         assert!(body.contains(r#""a""#) && !body.contains("not-ready"), "{body}");
     }

@@ -138,8 +138,11 @@ mod tests {
         Lease { meta: meta("n"), spec }
     }
 
+    /// When it was looked at, what the node said and at which time, and when its lease had been renewed.
+    type Look = (i64, &'static str, i64, Option<i64>);
+
     /// Until when a node counts as heard of, after these looks: when, what the node says and when it said so, its lease.
-    fn heard(looks: &[(i64, &str, i64, Option<i64>)]) -> i64 {
+    fn heard(looks: &[Look]) -> i64 {
         let mut health = None;
         for (when, ready, reported, renewed) in looks {
             let lease = renewed.map(lease);
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn signs_of_life() {
-        let table: [(&[(i64, &str, i64, Option<i64>)], i64); 9] = [
+        let table: [(&[Look], i64); 9] = [
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 8, None)], 200),

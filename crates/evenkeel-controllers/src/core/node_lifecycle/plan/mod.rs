@@ -4,5 +4,6 @@ pub(super) mod evict;
 pub(super) mod health;
 pub(super) mod marks;
 pub(super) mod pods;
+pub(super) mod refusal;
 pub(super) mod silence;
 pub(super) mod zones;

@@ -1,9 +1,10 @@
 //! Workloads of every kind, most with a history, and changes that only a working leader answers.
 
 use crate::{
-    cluster::{Namespace, condition, items},
+    cluster::{Namespace, condition},
     deployment::settled,
     jobs::{is, job},
+    nodes,
     objects::{deployment, image, replica_set, replicas, replication_controller},
 };
 use serde_json::{Value, json};
@@ -136,9 +137,9 @@ async fn daemon_sets(namespace: &Namespace<'_>) {
     daemons(namespace, "lazy", false).await;
 }
 
-/// Waits until a pod is available on each node, all of the latest revision or none.
+/// Waits until a pod is available on each node that takes every pod, all of the latest revision or none.
 async fn daemons(namespace: &Namespace<'_>, name: &str, updated: bool) {
-    let nodes = items(&namespace.cluster().get("nodes").await).len() as u64;
+    let nodes = nodes::open(namespace.cluster()).await as u64;
     namespace
         .until(&format!("daemonsets/{name}"), |set| {
             let status = &set["status"];
