@@ -3,8 +3,9 @@
 use evenkeel_api::{
     Kind, View,
     views::{
-        Deployment, Job, Namespace, Node, PersistentVolumeClaim, Pod, ReplicaSet,
-        ReplicationController, ResourceClaim, ResourceQuota, Service, ServiceAccount,
+        ControllerRevision, CronJob, DaemonSet, Deployment, HorizontalPodAutoscaler, Job, Lease,
+        Namespace, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
+        ReplicationController, ResourceClaim, ResourceQuota, Service, ServiceAccount, StatefulSet,
     },
 };
 use evenkeel_runtime::{
@@ -96,6 +97,8 @@ impl Monitors {
     }
 
     async fn run(&self, stop: CancellationToken) {
+        // What was taken up last, and for how many.
+        let mut taken: Option<(Arc<Discovered>, usize)> = None;
         loop {
             let found = tokio::select! {
                 biased;
@@ -103,7 +106,18 @@ impl Monitors {
                 found = self.0.env.client.api_resources() => found,
             };
             match found {
-                Ok(found) if !found.resources.is_empty() => self.update(found, &stop).await,
+                Ok(found) if !found.resources.is_empty() => {
+                    let followers = lock(&self.0.followers).clone();
+                    let is_taken = taken.as_ref().is_some_and(|(before, followed)| {
+                        Arc::ptr_eq(before, &found) && *followed == followers.len()
+                    });
+                    if is_taken {
+                        followers.iter().for_each(|following| following.follower.settled());
+                    } else {
+                        self.update(&followers, &found, &stop).await;
+                        taken = Some((found, followers.len()));
+                    }
+                }
                 Ok(_) => {
                     self.failed();
                     tracing::warn!("Discovery found no resources; watching those known before");
@@ -122,13 +136,16 @@ impl Monitors {
         }
     }
 
-    async fn update(&self, found: Discovered, stop: &CancellationToken) {
-        let found = Arc::new(found);
+    async fn update(
+        &self,
+        followers: &[Arc<Following>],
+        found: &Arc<Discovered>,
+        stop: &CancellationToken,
+    ) {
         *lock(&self.0.found) = found.clone();
-        let followers = lock(&self.0.followers).clone();
-        self.drop_gone(&followers, &found);
+        self.drop_gone(followers, found);
         let mut syncing: FuturesUnordered<BoxFuture<'static, ()>> =
-            followers.iter().flat_map(|following| following.take_up(&found)).collect();
+            followers.iter().flat_map(|following| following.take_up(found)).collect();
         let all = async { while syncing.next().await.is_some() {} };
         tokio::select! {
             biased;
@@ -212,8 +229,15 @@ pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, what: W) ->
         Pod,
         ReplicaSet,
         ReplicationController,
+        ControllerRevision,
         Deployment,
+        StatefulSet,
+        DaemonSet,
         Job,
+        CronJob,
+        HorizontalPodAutoscaler,
+        PodDisruptionBudget,
+        Lease,
         Namespace,
         Node,
         PersistentVolumeClaim,

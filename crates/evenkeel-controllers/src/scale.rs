@@ -183,7 +183,7 @@ impl Scales {
             }
         }
         let fresh = self.client.api_resources().await;
-        let fresh = Arc::new(fresh.map_err(|error| ScaleError::Refused(Failure::from(&error)))?);
+        let fresh = fresh.map_err(|error| ScaleError::Refused(Failure::from(&error)))?;
         let now = self.client.clock().now();
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, fresh.clone()));
         Ok(find(&fresh))

@@ -3,11 +3,18 @@
 use crate::client::{ApiError, Client, full_text};
 use bytes::Bytes;
 use evenkeel_api::Kind;
-use http::{Request, header};
+use http::{HeaderValue, Request, Response, header};
 use serde::Deserialize;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, application/json;q=0.9";
+
+/// Where the documents are.
+const ROOTS: [&str; 2] = ["/api", "/apis"];
 
 /// All resources of a server, and what could not be found out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +56,11 @@ pub struct FailedGroup {
 }
 
 impl Resource {
+    /// What it is called, whichever its version.
+    fn name(&self) -> (&str, &str) {
+        (&self.kind.group, &self.kind.plural)
+    }
+
     /// Whether it supports `verb`.
     pub fn can(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| **v == *verb)
@@ -59,17 +71,16 @@ impl Discovered {
     /// The resources in their groups' preferred versions. A resource that the preferred version lacks is taken from the
     /// first version that has it.
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
-        self.resources.iter().enumerate().filter_map(move |(at, resource)| {
-            let same = |r: &Resource| {
-                r.kind.group == resource.kind.group && r.kind.plural == resource.kind.plural
-            };
-            let chosen = self
-                .resources
-                .iter()
-                .position(|r| same(r) && r.preferred)
-                .or_else(|| self.resources.iter().position(same));
-            (chosen == Some(at)).then_some(resource)
-        })
+        let mut chosen: HashMap<(&str, &str), usize> = HashMap::new();
+        for (at, resource) in self.resources.iter().enumerate() {
+            let best = chosen.entry(resource.name()).or_insert(at);
+            if resource.preferred && !self.resources[*best].preferred {
+                *best = at;
+            }
+        }
+        let all = self.resources.iter().enumerate();
+        all.filter(move |(at, resource)| chosen.get(&resource.name()) == Some(at))
+            .map(|(_, resource)| resource)
     }
 
     /// The resource of a kind, in the version named by `api_version` (`v1`, `apps/v1`).
@@ -78,25 +89,69 @@ impl Discovered {
     }
 }
 
-pub(crate) async fn discover(client: &Client) -> Result<Discovered, ApiError> {
-    let mut found = Discovered::default();
-    for root in ["/api", "/apis"] {
-        let answer = get(client, root, AGGREGATED).await?;
-        match serde_json::from_slice::<Aggregated>(&answer) {
-            Ok(list) if list.kind == "APIGroupDiscoveryList" => list.into_resources(&mut found),
-            _ => legacy(client, root, &answer, &mut found).await,
+/// What a server told, with the tags of its two documents.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    tags: [Option<HeaderValue>; 2],
+    found: Arc<Discovered>,
+}
+
+/// Asks for both documents, each only if it has changed. Where one has, both are read, which happens seldom.
+pub(crate) async fn discover(
+    client: &Client,
+    known: &Mutex<Known>,
+) -> Result<Arc<Discovered>, ApiError> {
+    let before = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if unchanged(client, &before.tags).await? {
+        return Ok(before.found);
+    }
+    let (mut found, mut tags) = (Discovered::default(), [None, None]);
+    for (root, tag) in ROOTS.into_iter().zip(&mut tags) {
+        let answer = get(client, root, AGGREGATED, None).await?;
+        match serde_json::from_slice::<Aggregated>(answer.body()) {
+            Ok(list) if list.kind == "APIGroupDiscoveryList" => {
+                list.into_resources(&mut found);
+                *tag = answer.headers().get(header::ETAG).cloned();
+            }
+            // Its tag would say nothing of the documents below.
+            _ => legacy(client, root, answer.body(), &mut found).await,
         }
     }
+    let found = Arc::new(found);
+    let now = Known { tags, found: found.clone() };
+    *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
     Ok(found)
 }
 
-async fn get(client: &Client, path: &str, accept: &'static str) -> Result<Bytes, ApiError> {
-    let request = Request::get(path).header(header::ACCEPT, accept).body(Bytes::new());
-    let request = request.map_err(|error| ApiError::Request {
+/// Whether both documents have tags, which the server still knows them by.
+async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<bool, ApiError> {
+    let [Some(core), Some(groups)] = tags else { return Ok(false) };
+    for (root, tag) in ROOTS.into_iter().zip([core, groups]) {
+        match get(client, root, AGGREGATED, Some(tag)).await {
+            Err(error) if error.code() == 304 => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// A document, or the error 304 where it is the one that has this tag.
+async fn get(
+    client: &Client,
+    path: &str,
+    accept: &'static str,
+    tag: Option<&HeaderValue>,
+) -> Result<Response<Bytes>, ApiError> {
+    let mut request = Request::get(path).header(header::ACCEPT, accept);
+    if let Some(tag) = tag {
+        request = request.header(header::IF_NONE_MATCH, tag);
+    }
+    let request = request.body(Bytes::new()).map_err(|error| ApiError::Request {
         path: path.into(),
         reason: error.to_string().into(),
     })?;
-    Ok(client.raw(request).await?.into_body())
+    client.raw(request).await
 }
 
 #[derive(Deserialize)]
@@ -291,8 +346,8 @@ async fn legacy_version(
     } else {
         format!("/apis/{group}/{version}")
     };
-    let failure = match get(client, &path, "application/json").await {
-        Ok(answer) => match serde_json::from_slice::<LegacyList>(&answer) {
+    let failure = match get(client, &path, "application/json", None).await {
+        Ok(answer) => match serde_json::from_slice::<LegacyList>(answer.body()) {
             Ok(list) => {
                 return found.resources.extend(list.into_resources(group, version, preferred));
             }

@@ -1,15 +1,19 @@
 //! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
 
-use super::{cached, groups, verbs};
+use super::{Document, groups, verbs};
 use crate::resource::{ResourceType, Rows, Subresource};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// `/api` (the core group alone) or `/apis` (all others).
-pub(super) fn answer(rows: &Rows, core: bool, headers: &HeaderMap) -> Response<Bytes> {
+/// `/api` (the core group alone) or `/apis` (all others): made once for each state of the table, since clients ask for it
+/// again and again.
+pub(super) fn answer(rows: &Rows, core: bool) -> &Document {
+    rows.documents[usize::from(core)].get_or_init(|| document(rows, core))
+}
+
+fn document(rows: &Rows, core: bool) -> Document {
     let items: Vec<Value> = groups(rows)
         .into_iter()
         .filter(|(name, _)| name.is_empty() == core)
@@ -26,7 +30,7 @@ pub(super) fn answer(rows: &Rows, core: bool, headers: &HeaderMap) -> Response<B
         })
         .collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    cached(Bytes::from(list.to_string()), HeaderValue::from_static(CONTENT_TYPE), headers)
+    Document::new(Bytes::from(list.to_string()), CONTENT_TYPE)
 }
 
 /// Kinds of the version's own group are named without group and version, as upstream has it for built-in ones.

@@ -28,7 +28,7 @@ pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Respon
     let document = match parts.as_slice() {
         ["api" | "apis"] => match asked(headers, true) {
             Some(Asked::Aggregated) => {
-                return Some(aggregated::answer(&rows, parts[0] == "api", headers));
+                return Some(aggregated::answer(&rows, parts[0] == "api").response(headers));
             }
             Some(Asked::Legacy) if parts[0] == "api" => legacy::versions(headers),
             Some(Asked::Legacy) => legacy::groups_document(&rows),
@@ -106,29 +106,38 @@ fn no_such_page() -> Response<Bytes> {
     response
 }
 
-/// An answer that clients may keep, with a tag by which they ask whether it still holds.
-pub(crate) fn cached(
+/// A document that clients may keep, with a tag by which they ask whether it still holds.
+#[derive(Clone)]
+pub(crate) struct Document {
     body: Bytes,
-    content_type: HeaderValue,
-    headers: &HeaderMap,
-) -> Response<Bytes> {
-    let digest = ring::digest::digest(&ring::digest::SHA512, &body);
-    let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-    let tag = format!("\"{tag}\"");
-    let unchanged =
-        headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut response = Response::new(if unchanged { Bytes::new() } else { body });
-    if unchanged {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    } else {
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    content_type: &'static str,
+    tag: Option<HeaderValue>,
+}
+
+impl Document {
+    fn new(body: Bytes, content_type: &'static str) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA512, &body);
+        let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Self { body, content_type, tag: HeaderValue::try_from(format!("\"{tag}\"")).ok() }
     }
-    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        response.headers_mut().insert(ETAG, tag);
+
+    /// The whole of it, or that it is what the client knows.
+    fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
+        let unchanged = self.tag.is_some() && headers.get(IF_NONE_MATCH) == self.tag.as_ref();
+        let mut response = Response::new(if unchanged { Bytes::new() } else { self.body.clone() });
+        if unchanged {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            let content_type = HeaderValue::from_static(self.content_type);
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+        }
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        if let Some(tag) = &self.tag {
+            response.headers_mut().insert(ETAG, tag.clone());
+        }
+        response
     }
-    response
 }
 
 /// The resources of a version, with its name.

@@ -1,11 +1,12 @@
 //! The table of resources, read from `data/resources.jsonl` once per server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use serde::Deserialize;
 
 use super::{Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs};
+use crate::discovery::Document;
 use crate::kinds;
 
 const DATA: &str = include_str!("../../data/resources.jsonl");
@@ -20,6 +21,8 @@ pub(crate) struct Rows {
     /// In discovery order.
     pub(crate) all: Vec<Arc<ResourceType>>,
     by_version: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<ResourceType>>>,
+    /// What discovery says of them, once it has been asked: of all groups but the core, and of the core.
+    pub(crate) documents: [OnceLock<Document>; 2],
 }
 
 impl Rows {
@@ -39,6 +42,7 @@ impl Rows {
             .or_default()
             .insert(resource.name.resource.clone(), resource.clone());
         self.all.push(resource);
+        self.documents = Default::default();
     }
 }
 

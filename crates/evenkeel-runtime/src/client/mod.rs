@@ -29,12 +29,12 @@ pub use reload::Reload;
 
 pub use evenkeel_api::{list::List, views::Metadata};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, discovery::Known};
 use http::HeaderValue;
 use limiter::Limiter;
 use metrics::HostMetrics;
 use prometheus::Registry;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A client of the API server. Clones are cheap and share connection, metrics and rate limit.
 ///
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     clock: Clock,
     metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
+    /// What discovery told last.
+    pub(crate) discovery: Mutex<Known>,
 }
 
 impl Client {
@@ -193,6 +195,7 @@ impl ClientBuilder {
                 clock,
                 metrics: metrics.map(|metrics| metrics.of(&host)),
                 host,
+                discovery: Mutex::default(),
             }),
             gate: None,
         }

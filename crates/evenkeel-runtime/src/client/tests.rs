@@ -9,7 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use evenkeel_api::Kind;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -140,6 +140,34 @@ async fn aggregated_discovery_tells_of_stale_groups() {
     assert!(pods.can("watch") && !pods.can("delete") && pods.preferred);
     assert_eq!(&*pods.subresources[0], "status");
     assert_eq!(&*found.failed[0].group, "metrics.k8s.io");
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_that_has_not_changed_is_not_read_again() {
+    let list = r#"{"kind":"APIGroupDiscoveryList","items":[]}"#;
+    let tagged = |tag| Answer::new(200, list).header("etag", tag);
+    let same = || Answer::new(304, "");
+    let script = Script::new([
+        tagged("\"a\""),
+        tagged("\"b\""), // at first
+        same(),
+        same(),
+        same(),
+        tagged("\"c\""),
+        tagged("\"a\""),
+        tagged("\"c\""), // one of them has changed
+        same(),
+        same(),
+    ]);
+    let client = script.client(&clock());
+    let first = client.api_resources().await.unwrap();
+    assert!(Arc::ptr_eq(&first, &client.with_user_agent("other").api_resources().await.unwrap()));
+    let second = client.api_resources().await.unwrap();
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert!(Arc::ptr_eq(&second, &client.api_resources().await.unwrap()));
+    assert_eq!(script.headers(3)["if-none-match"], "\"b\"");
+    assert!(!script.headers(6).contains_key("if-none-match"));
+    assert_eq!(script.headers(9)["if-none-match"], "\"c\"");
 }
 
 #[tokio::test(start_paused = true)]

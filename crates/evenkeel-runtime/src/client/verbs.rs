@@ -13,6 +13,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{Kind, View};
 use http::{Method, Request, Response};
+use std::sync::Arc;
 
 /// Requests. In each, `namespace` is empty for cluster-scoped kinds (and in lists, for all namespaces), and a writer
 /// says by its type parameter how much of the answer it wants to read: [`Metadata`] for most, which is then all that the
@@ -171,9 +172,9 @@ impl Client {
         self.exchange(&call).await
     }
 
-    /// Every resource type that the server has.
-    pub async fn api_resources(&self) -> Result<Discovered, ApiError> {
-        discovery::discover(self).await
+    /// Every resource type that the server has: the same value as long as the server says that nothing has changed.
+    pub async fn api_resources(&self) -> Result<Arc<Discovered>, ApiError> {
+        discovery::discover(self, &self.shared.discovery).await
     }
 
     async fn object<R: View>(&self, call: Call) -> Result<R, ApiError> {

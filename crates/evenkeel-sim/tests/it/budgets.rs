@@ -1,11 +1,11 @@
 //! No budget is overspent, and each is whole again in the end, while something goes wrong.
 
-use crate::fixtures::{DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, ready, uid, web_pods};
-use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use crate::fixtures::{MINUTE, PODS, SECOND, deployment, each, running, uid};
+use evenkeel_sim::{Count, Faults, What, World};
 use http::Method;
 use serde_json::{Value, json};
 
-const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+pub(crate) const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 async fn status(world: &World) -> Value {
     let budget = world.get(&format!("{BUDGETS}/web")).await.expect("it is there");
@@ -14,10 +14,7 @@ async fn status(world: &World) -> Value {
 
 /// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
 async fn drained(world: &mut World, faults: Faults) {
-    let pods = web_pods(world).await;
-    world.settle(REST).await;
-    world.create(DEPLOYMENTS, &deployment(3, "a")).await;
-    ready(world, &pods, 3).await;
+    let pods = running(world, &deployment(3, "a"), 3).await;
     let first: Vec<Value> = world.list(PODS).await;
     world.arm(faults);
     let selector = json!({"matchLabels": {"app": "web"}});
@@ -53,12 +50,10 @@ async fn drained(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    let options = Options::default();
-    assert!(explore::each_write(&options, Part::Controllers, What::CrashAfter, &drained) > 6);
+    each(What::CrashAfter, 6, &drained);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    let options = Options::default();
-    assert!(explore::each_write(&options, Part::Controllers, What::LoseAnswer, &drained) > 6);
+    each(What::LoseAnswer, 6, &drained);
 }

@@ -1,19 +1,15 @@
 //! Things are deleted, in each manner, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, controller, deployment, is_ready, ready, uid,
-    web_pods,
+    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, controller, deployment, each, is_ready, running,
+    uid, web_pods,
 };
 use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
 
 /// A Deployment with three pods, at rest, and who they are.
 async fn prepare(world: &mut World, faults: Faults) -> Vec<Value> {
-    let pods = web_pods(world).await;
-    world.settle(REST).await;
-    world.create(DEPLOYMENTS, &deployment(3, "a")).await;
-    ready(world, &pods, 3).await;
-    world.settle(REST).await;
+    let pods = running(world, &deployment(3, "a"), 3).await;
     world.arm(faults);
     pods.reset();
     world.list(PODS).await
@@ -93,29 +89,24 @@ async fn namespace(world: &mut World, faults: Faults) {
     world.stays_silent(10 * MINUTE).await;
 }
 
-fn each(what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
-    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
-    assert!(runs > 2, "nothing was written");
-}
-
 #[test]
 fn background_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &background);
+    each(What::CrashAfter, 2, &background);
 }
 
 #[test]
 fn foreground_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &foreground);
+    each(What::CrashAfter, 2, &foreground);
 }
 
 #[test]
 fn orphan_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &orphan);
+    each(What::CrashAfter, 2, &orphan);
 }
 
 #[test]
 fn namespace_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &namespace);
+    each(What::CrashAfter, 2, &namespace);
 }
 
 /// A kubelet that was told of a conflict once still removes its pods.

@@ -1,6 +1,6 @@
 //! Objects that the scenarios share, and what is asked of them in the end.
 
-use evenkeel_sim::{Count, PodWatch, World};
+use evenkeel_sim::{Count, Faults, Options, Part, PodWatch, What, World, explore};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -14,6 +14,22 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Long enough for every back-off that one fault causes.
 pub(crate) const REST: Duration = Duration::from_secs(30);
+
+/// What may go wrong at any write of any part, where several things do.
+pub(crate) const KINDS: [What; 6] = [
+    What::CrashBefore,
+    What::CrashAfter,
+    What::Refuse(409),
+    What::Refuse(500),
+    What::LoseRequest,
+    What::BreakWatches,
+];
+
+/// Runs the scenario with something going wrong at each write of the controllers, of which there must be more than so many.
+pub(crate) fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
+    assert!(runs > more_than, "the scenario has {runs} writes only");
+}
 
 pub(crate) fn template(image: &str) -> Value {
     json!({
@@ -31,6 +47,11 @@ pub(crate) fn deployment(replicas: u32, image: &str) -> Value {
             "template": template(image),
         },
     })
+}
+
+/// Whatever has a template gets another image.
+pub(crate) fn image(image: &str) -> Value {
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "web", "image": image }] } } } })
 }
 
 pub(crate) fn bare_pod(name: &str) -> Value {
@@ -65,6 +86,16 @@ pub(crate) fn uid(object: &Value) -> &str {
 pub(crate) async fn ready(world: &mut World, pods: &PodWatch, n: usize) {
     let what = format!("{n} pods are ready");
     world.until(&what, 10 * MINUTE, async |_| pods.now() == Count { active: n, ready: n }).await;
+}
+
+/// A Deployment whose `n` pods run, in a world at rest.
+pub(crate) async fn running(world: &mut World, deployment: &Value, n: usize) -> PodWatch {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.create(DEPLOYMENTS, deployment).await;
+    ready(world, &pods, n).await;
+    world.settle(REST).await;
+    pods
 }
 
 /// The pods that the scenarios are about.

@@ -1,12 +1,12 @@
 //! Jobs run to their end while something goes wrong: every pod is counted, and counted once.
 
-use crate::fixtures::{MINUTE, PODS, REST, SECOND, web_pods};
-use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, each, web_pods};
+use evenkeel_sim::{Faults, Options, What, World, explore};
 use serde_json::{Value, json};
 
-const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+pub(crate) const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-fn job(spec: &Value, annotations: &Value) -> Value {
+pub(crate) fn job(spec: &Value, annotations: &Value) -> Value {
     let mut job = json!({
         "metadata": { "name": "web" },
         "spec": { "template": {
@@ -97,40 +97,28 @@ async fn fails(world: &mut World, faults: Faults) {
 
 #[test]
 fn completion_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &completes) > 10);
+    each(What::CrashAfter, 10, &completes);
 }
 
 #[test]
 fn completion_with_a_crash_before_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashBefore, &completes) > 10);
+    each(What::CrashBefore, 10, &completes);
 }
 
 #[test]
 fn indexes_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &indexed) > 10);
+    each(What::CrashAfter, 10, &indexed);
 }
 
 #[test]
 fn failure_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &fails) > 8);
+    each(What::CrashAfter, 8, &fails);
 }
 
 #[test]
 fn completion_with_everything_going_wrong() {
-    let kinds = [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::LoseRequest,
-        What::BreakWatches,
-    ];
     for seed in 0..12 {
-        let faults = Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        let faults = Faults::drawn(seed, 6, 30, &KINDS, SECOND);
         explore::with(&Options { seed, ..Options::default() }, faults, &completes);
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes fall silent, come back or are gone, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, is_ready, ready, web_pods,
+    KINDS, MINUTE, PODS, REST, SECOND, deployment, each, is_ready, ready, running,
 };
 use evenkeel_sim::{Faults, Options, Part, What, World, explore, simulate};
 use serde_json::{Value, json};
@@ -58,11 +58,7 @@ async fn check_well(world: &World, pods: usize) {
 
 /// A node is not heard of any more, its pods go elsewhere, and it comes back.
 async fn one_falls_silent(world: &mut World, faults: Faults) {
-    world.settle(REST).await;
-    let pods = web_pods(world).await;
-    world.create(DEPLOYMENTS, &leaving(3)).await;
-    ready(world, &pods, 3).await;
-    world.settle(REST).await;
+    running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     let path = format!("{NODES}/{name}");
     world.arm(faults);
@@ -98,11 +94,7 @@ async fn one_falls_silent(world: &mut World, faults: Faults) {
 
 /// A node that is deleted takes its pods along, and others come.
 async fn one_is_gone(world: &mut World, faults: Faults) {
-    world.settle(REST).await;
-    let pods = web_pods(world).await;
-    world.create(DEPLOYMENTS, &leaving(3)).await;
-    ready(world, &pods, 3).await;
-    world.settle(REST).await;
+    let pods = running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     world.arm(faults);
     world.delete(&format!("{NODES}/{name}"), "Background").await;
@@ -119,39 +111,26 @@ async fn one_is_gone(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-fn each(what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
-    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
-    assert!(runs > 5, "the scenario has {runs} writes only");
-}
-
 #[test]
 fn one_falls_silent_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &one_falls_silent);
+    each(What::CrashAfter, 5, &one_falls_silent);
 }
 
 #[test]
 fn one_falls_silent_with_each_answer_lost() {
-    each(What::LoseAnswer, &one_falls_silent);
+    each(What::LoseAnswer, 5, &one_falls_silent);
 }
 
 #[test]
 fn one_is_gone_with_a_crash_after_each_write() {
-    each(What::CrashAfter, &one_is_gone);
+    each(What::CrashAfter, 5, &one_is_gone);
 }
 
 #[test]
 fn with_everything_going_wrong() {
-    let kinds = [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::LoseRequest,
-        What::BreakWatches,
-    ];
     for seed in 0..3 {
         let options = Options { seed, ..Options::default() };
-        let faults = || Faults::drawn(seed, 6, 20, &kinds, SECOND);
+        let faults = || Faults::drawn(seed, 6, 20, &KINDS, SECOND);
         explore::with(&options, faults(), &one_falls_silent);
         explore::with(&options, faults(), &one_is_gone);
     }
@@ -161,11 +140,7 @@ fn with_everything_going_wrong() {
 #[test]
 fn all_fall_silent() {
     simulate(Options::default(), async |world| {
-        world.settle(REST).await;
-        let pods = web_pods(world).await;
-        world.create(DEPLOYMENTS, &leaving(3)).await;
-        ready(world, &pods, 3).await;
-        world.settle(REST).await;
+        let pods = running(world, &leaving(3), 3).await;
         let uids = |pods: Vec<Value>| -> Vec<Value> {
             let mut uids: Vec<_> = pods.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
             uids.sort_by_key(Value::to_string);

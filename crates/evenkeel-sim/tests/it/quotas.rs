@@ -1,10 +1,10 @@
 //! A quota holds, and is right in the end, while something goes wrong.
 
-use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, template, web_pods};
-use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, each, template, web_pods};
+use evenkeel_sim::{Count, Faults, What, World};
 use serde_json::{Value, json};
 
-const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+pub(crate) const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 
 async fn used(world: &World) -> Value {
     let quota = world.get(&format!("{QUOTAS}/few")).await.expect("it is there");
@@ -48,14 +48,10 @@ async fn filled_and_emptied(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    let options = Options::default();
-    let what = What::CrashAfter;
-    assert!(explore::each_write(&options, Part::Controllers, what, &filled_and_emptied) > 9);
+    each(What::CrashAfter, 9, &filled_and_emptied);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    let options = Options::default();
-    let what = What::LoseAnswer;
-    assert!(explore::each_write(&options, Part::Controllers, what, &filled_and_emptied) > 9);
+    each(What::LoseAnswer, 9, &filled_and_emptied);
 }

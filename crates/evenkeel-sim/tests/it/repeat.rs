@@ -1,8 +1,7 @@
 //! A seed reproduces a run to the letter.
 
-use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, ready, web_pods};
+use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, image, ready, web_pods};
 use evenkeel_sim::{Fault, Faults, Options, Part, What, Write, simulate};
-use serde_json::json;
 
 fn run(seed: u64) -> Vec<Write> {
     let options = Options { seed, ..Options::default() };
@@ -22,10 +21,7 @@ fn run(seed: u64) -> Vec<Write> {
         });
         world.create(DEPLOYMENTS, &deployment(6, "a")).await;
         ready(world, &pods, 6).await;
-        let image = json!({ "spec": { "template": { "spec": {
-            "containers": [{ "name": "web", "image": "b" }],
-        } } } });
-        world.merge(&format!("{DEPLOYMENTS}/web"), &image).await;
+        world.merge(&format!("{DEPLOYMENTS}/web"), &image("b")).await;
         world.settle(REST).await;
         world.delete("/apis/apps/v1/namespaces/default/deployments/web", "Foreground").await;
         world.settle(REST).await;

@@ -2,18 +2,14 @@
 
 use crate::fixtures::{
     CONTROLLERS, DEPLOYMENTS, MINUTE, PODS, REST, bare_pod, check_deployment, check_pods,
-    deployment, ready, template, uid, web_pods,
+    deployment, each, ready, running, template, uid, web_pods,
 };
-use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use evenkeel_sim::{Faults, What, World};
 use serde_json::{Value, json};
 
 /// Six pods become two: no more go than have to, and none is added.
 async fn scale_down(world: &mut World, faults: Faults) {
-    let pods = web_pods(world).await;
-    world.settle(REST).await;
-    world.create(DEPLOYMENTS, &deployment(6, "a")).await;
-    ready(world, &pods, 6).await;
-    world.settle(REST).await;
+    let pods = running(world, &deployment(6, "a"), 6).await;
     let before = world.list(PODS).await;
     world.arm(faults);
     pods.reset();
@@ -54,24 +50,20 @@ async fn adoption(world: &mut World, faults: Faults) {
 
 #[test]
 fn scale_down_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &scale_down) > 7);
+    each(What::CrashAfter, 7, &scale_down);
 }
 
 #[test]
 fn scale_down_with_each_answer_lost() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::LoseAnswer, &scale_down) > 7);
+    each(What::LoseAnswer, 7, &scale_down);
 }
 
 #[test]
 fn adoption_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &adoption) > 4);
+    each(What::CrashAfter, 4, &adoption);
 }
 
 #[test]
 fn adoption_with_each_answer_lost() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::LoseAnswer, &adoption) > 4);
+    each(What::LoseAnswer, 4, &adoption);
 }

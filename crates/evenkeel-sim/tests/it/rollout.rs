@@ -1,10 +1,10 @@
 //! A Deployment gets a new image while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, REST, SECOND, check_deployment, deployment, ready, web_pods,
+    DEPLOYMENTS, KINDS, MINUTE, REST, SECOND, check_deployment, deployment, each, image, ready,
+    web_pods,
 };
-use evenkeel_sim::{Faults, Options, Part, What, World, explore};
-use serde_json::json;
+use evenkeel_sim::{Faults, Options, What, World, explore};
 
 /// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
 async fn rollout(world: &mut World, faults: Faults) {
@@ -15,10 +15,7 @@ async fn rollout(world: &mut World, faults: Faults) {
     ready(world, &pods, 4).await;
     assert!(pods.most_active() <= 4, "{:?}", pods.counts());
     pods.reset();
-    let image = json!({ "spec": { "template": { "spec": {
-        "containers": [{ "name": "web", "image": "b" }],
-    } } } });
-    world.merge(&format!("{DEPLOYMENTS}/web"), &image).await;
+    world.merge(&format!("{DEPLOYMENTS}/web"), &image("b")).await;
     world.settle(REST).await;
     assert!(pods.most_active() <= 5, "too many pods: {:?}", pods.counts());
     assert!(pods.fewest_ready() >= 3, "too few pods: {:?}", pods.counts());
@@ -26,33 +23,20 @@ async fn rollout(world: &mut World, faults: Faults) {
     world.stays_silent(10 * MINUTE).await;
 }
 
-fn each(what: What) {
-    let runs = explore::each_write(&Options::default(), Part::Controllers, what, &rollout);
-    assert!(runs > 20, "the scenario has {runs} writes only");
-}
-
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter);
+    each(What::CrashAfter, 20, &rollout);
 }
 
 #[test]
 fn with_a_crash_before_each_write() {
-    each(What::CrashBefore);
+    each(What::CrashBefore, 20, &rollout);
 }
 
 /// What a cluster in trouble does: several things at once, and nobody is up to date.
 #[test]
 fn with_everything_going_wrong() {
-    let kinds = [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::Refuse(503),
-        What::LoseRequest,
-        What::BreakWatches,
-    ];
+    let kinds = [&KINDS[..], &[What::Refuse(503)]].concat();
     for seed in 0..12 {
         let faults = Faults::drawn(seed, 8, 40, &kinds, SECOND);
         explore::with(&Options { seed, ..Options::default() }, faults, &rollout);

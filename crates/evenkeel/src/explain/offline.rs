@@ -50,7 +50,7 @@ impl Offline {
     pub async fn start(
         kube: kube::Client,
         clock: &Clock,
-        found: Discovered,
+        found: Arc<Discovered>,
         subject: &Subject,
     ) -> Result<Self> {
         let (kube, _) = dry_run(kube);
@@ -80,7 +80,7 @@ impl Offline {
         Ok(Self {
             client,
             clock: clock.clone(),
-            found: Arc::new(found),
+            found,
             snapshot: Mutex::new(None),
             namespace: namespace.clone(),
             caches,
