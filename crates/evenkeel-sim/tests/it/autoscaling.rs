@@ -1,6 +1,6 @@
 //! A load that pods share is met and then left alone, while something goes wrong.
 
-use crate::fixtures::{MINUTE, deployment, each, running};
+use crate::fixtures::{MINUTE, SILENCE, deployment, each, running};
 use evenkeel_sim::{Count, Faults, What, World};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn met(world: &mut World, faults: Faults) {
     assert_eq!(hpa["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"], 50);
     assert_eq!(hpa["status"]["desiredReplicas"], 4);
     // It is looked at every quarter of a minute, and nothing is written.
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! No budget is overspent, and each is whole again in the end, while something goes wrong.
 
-use crate::fixtures::{MINUTE, PODS, SECOND, deployment, each, running, uid};
+use crate::fixtures::{MINUTE, PODS, SECOND, SILENCE, deployment, each, running, uid};
 use evenkeel_sim::{Count, Faults, What, World};
 use http::Method;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn drained(world: &mut World, faults: Faults) {
     assert_eq!(status["disruptionsAllowed"], 1, "{status:#}");
     assert_eq!((&status["currentHealthy"], &status["desiredHealthy"]), (&json!(3), &json!(2)));
     assert!(status["disruptedPods"].is_null(), "{status:#}");
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]

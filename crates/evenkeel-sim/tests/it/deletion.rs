@@ -1,8 +1,8 @@
 //! Things are deleted, in each manner, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, controller, deployment, each, is_ready, running,
-    uid, web_pods,
+    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, SILENCE, controller, deployment, each, is_ready,
+    running, uid, web_pods,
 };
 use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn nothing_is_left(world: &mut World) {
         let left = world.list(path).await;
         assert!(left.is_empty(), "{left:#?}");
     }
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 async fn background(world: &mut World, faults: Faults) {
@@ -66,7 +66,7 @@ async fn orphan(world: &mut World, faults: Faults) {
         assert!(is_ready(pod), "{pod:#}");
     }
     assert_eq!(pods.counts(), [Count { active: 3, ready: 3 }]);
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 /// Everything in a namespace goes, and then the namespace.
@@ -86,7 +86,7 @@ async fn namespace(world: &mut World, faults: Faults) {
         let left = world.list(path).await;
         assert!(left.is_empty(), "{left:#?}");
     }
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 /// Long enough for every back-off that one fault causes.
 pub(crate) const REST: Duration = Duration::from_secs(30);
 
+/// Longer than any controller waits before it looks at everything again. Much longer ones are for a world without faults.
+pub(crate) const SILENCE: Duration = Duration::from_secs(360);
+
 /// What may go wrong at any write of any part, where several things do.
 pub(crate) const KINDS: [What; 6] = [
     What::CrashBefore,

@@ -1,6 +1,6 @@
 //! A quota holds, and is right in the end, while something goes wrong.
 
-use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, each, template, web_pods};
+use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, each, template, web_pods};
 use evenkeel_sim::{Count, Faults, What, World};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn filled_and_emptied(world: &mut World, faults: Faults) {
     assert_eq!(world.list(PODS).await, [Value::Null; 0]);
     let left = json!({"hard": {"pods": "2", "count/replicasets.apps": "1"}, "used": {"pods": "0", "count/replicasets.apps": "1"}});
     assert_eq!(used(world).await, left);
-    world.stays_silent(6 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]

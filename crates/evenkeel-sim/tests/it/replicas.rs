@@ -1,7 +1,7 @@
 //! Pods are taken over, added and taken away while something goes wrong.
 
 use crate::fixtures::{
-    CONTROLLERS, DEPLOYMENTS, MINUTE, PODS, REST, bare_pod, check_deployment, check_pods,
+    CONTROLLERS, DEPLOYMENTS, PODS, REST, SILENCE, bare_pod, check_deployment, check_pods,
     deployment, each, ready, running, template, uid, web_pods,
 };
 use evenkeel_sim::{Faults, What, World};
@@ -20,7 +20,7 @@ async fn scale_down(world: &mut World, faults: Faults) {
     check_deployment(world, 2, "a", 1).await;
     let was_there = |pod: &Value| before.iter().any(|old| uid(old) == uid(pod));
     assert!(world.list(PODS).await.iter().all(was_there), "a pod was replaced");
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 /// A ReplicationController of three finds two pods that nobody owns and adds one.
@@ -45,7 +45,7 @@ async fn adoption(world: &mut World, faults: Faults) {
     assert!(pods.most_active() <= 3, "too many pods: {:?}", pods.counts());
     let status = world.get(&format!("{CONTROLLERS}/web")).await.expect("it is there");
     assert_eq!(status["status"]["availableReplicas"], 3, "{status:#}");
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod metal;
 
-use crate::fixtures::{MINUTE, REST, SECOND, uid};
+use crate::fixtures::{MINUTE, REST, SECOND, SILENCE, uid};
 use evenkeel_sim::{Cloud, Faults, Options, Part, What, World, explore};
 use metal::Metal;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn balancers(world: &mut World, faults: Faults, pool: &[&str]) {
         assert!(is_held(one) && pool.contains(&address(one).expect("an address")), "{one:#}");
     }
     assert_ne!(address(&c), address(&d));
-    world.stays_silent(6 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 const FREE: [&str; 4] = ["198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.4"];
