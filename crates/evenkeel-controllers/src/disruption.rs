@@ -29,6 +29,7 @@ pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -
     }
     if let Some(condition) = why.and_then(|why| condition(pod, why, now)) {
         status["conditions"] = json!([condition]);
+        status["$setElementOrder/conditions"] = order(pod);
     }
     if status.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
@@ -39,6 +40,13 @@ pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -
         on_error: OnError::SkipRest,
         ..Patch::new(wire::target(pod), PatchForm::Strategic, body.to_string())
     })
+}
+
+/// What the pod said already stays before it: without this the server would put what is new first.
+fn order(pod: &Pod) -> Value {
+    let there = pod.status.conditions.iter().map(|condition| &*condition.type_);
+    let missing = there.clone().all(|type_| type_ != CONDITION).then_some(CONDITION);
+    there.chain(missing).map(|type_| json!({"type": type_})).collect()
 }
 
 fn condition(pod: &Pod, why: Why, now: Timestamp) -> Option<Value> {
@@ -72,6 +80,8 @@ mod tests {
         let patch = marked(&pod, Some(WHY), false, T0).expect("it does not say so yet");
         let told = &body(&patch)["status"];
         assert_eq!(told["conditions"][0]["reason"], "Because");
+        let order = json!([{"type": "Ready"}, {"type": CONDITION}]);
+        assert_eq!(told["$setElementOrder/conditions"], order);
         assert!(told["phase"].is_null());
         pod.status.conditions = Box::new([PodCondition {
             type_: CONDITION.into(),

@@ -7,6 +7,7 @@ use crate::{
     program::{Embedded, Program, Watcher, free_port},
 };
 use base64::prelude::*;
+use evenkeel_controllers::descriptor::descriptors;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 
@@ -33,6 +34,25 @@ async fn what_is_forbidden_holds_up_nobody_else() {
     std::fs::write(&path, kubeconfig.to_string()).expect("a kubeconfig");
     some_lists_are_forbidden(&embedded.cluster, folder.path(), &path).await;
     embedded.serving.shut_down(Duration::from_secs(1)).await;
+}
+
+/// No controller uses an account that nobody has given rights: on the API server's own roles, it would do nothing.
+pub(crate) async fn each_account_has_rights(cluster: &Cluster) {
+    let mut bound = Vec::new();
+    for bindings in [BINDINGS, "/apis/rbac.authorization.k8s.io/v1/rolebindings"] {
+        let bindings = cluster.get(bindings).await;
+        for binding in items(&bindings) {
+            let subjects = binding["subjects"].as_array().map_or(&[][..], Vec::as_slice);
+            bound.extend(subjects.iter().filter(|one| one["kind"] == "ServiceAccount").cloned());
+        }
+    }
+    // Whoever makes tokens works with the program's own credentials.
+    let accounts = descriptors().into_iter().filter(|one| one.client != "tokens-controller");
+    let without: Vec<_> = accounts
+        .filter(|one| !bound.iter().any(|subject| subject["name"] == one.client))
+        .map(|one| (one.name, one.client))
+        .collect();
+    assert!(without.is_empty(), "accounts without rights: {without:?}");
 }
 
 /// On a cluster without other controller managers, but not necessarily with nodes. `kubeconfig` is that of [`USER`].

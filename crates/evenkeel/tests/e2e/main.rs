@@ -88,6 +88,7 @@ cases! {
         is_left_alone_once_done,
     ];
     explain: [tells_what_is_waited_for, plans_are_not_carried_out];
+    forbidden: [each_account_has_rights];
     garbage: [
         background_takes_all_that_is_owned,
         foreground_takes_the_owner_last,

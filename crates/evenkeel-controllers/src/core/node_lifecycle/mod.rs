@@ -67,7 +67,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     context.tasks.spawn_until_cancelled(DESCRIPTOR.name, monitor.run());
     if !context.gates.enabled("SeparateTaintEvictionController") {
-        taint_eviction::start_with(context, DESCRIPTOR.client);
+        (taint_eviction::DESCRIPTOR.start)(context)?;
     }
     Ok(())
 }

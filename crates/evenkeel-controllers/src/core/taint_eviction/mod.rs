@@ -34,16 +34,12 @@ const SECONDS: [f64; 12] =
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "taint-eviction-controller",
     queue: "noexec_taint_pod",
-    client: "taint-eviction-controller",
+    // It has no rights of its own.
+    client: "node-controller",
     gates: &["SeparateTaintEvictionController"],
     start,
     ..Descriptor::ORDINARY
 };
-
-fn start(context: &ControllerContext) -> Result<(), StartError> {
-    start_with(context, DESCRIPTOR.client);
-    Ok(())
-}
 
 /// Pods by the node that they are on.
 pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
@@ -54,9 +50,8 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
     })
 }
 
-/// Starts it with the rights of `account`: without the gate SeparateTaintEvictionController it is a part of another
-/// controller.
-pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
+/// Starts it, by itself or, without the gate SeparateTaintEvictionController, as a part of the controller of nodes' health.
+fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
     let on_node = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
@@ -89,7 +84,7 @@ pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
         })
         .reads(&nodes)
         .workers(WORKERS)
-        .client((context.clients)(account));
+        .event_source(DESCRIPTOR.name);
     let controller = builder.planned(planner);
     let pods_queue = controller.queue();
     // A queue of its own: a node may have many pods.
@@ -100,7 +95,7 @@ pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
             }
         })
         .queue("noexec_taint_node")
-        .client((context.clients)(account))
+        .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
         .reads(&pods)
         .reconcile(move |request, _| {
@@ -111,6 +106,7 @@ pub(super) fn start_with(context: &ControllerContext, account: &'static str) {
         });
     context.run(controller);
     context.run(on_nodes);
+    Ok(())
 }
 
 /// Whether the pods of a node have something else to bear than before.
