@@ -47,6 +47,11 @@ impl Cidr {
         self.first.is_ipv4()
     }
 
+    /// Whether all of the other range is in it.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.length <= other.length && self.contains(other.first)
+    }
+
     /// Whether any address is in both.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other.first) || other.contains(self.first)
@@ -108,6 +113,9 @@ mod tests {
             );
             assert!(range.contains(range.first()) && range.contains(range.last()), "{text}");
         }
+        let (wide, narrow) =
+            (Cidr::parse("10.0.0.0/8").unwrap(), Cidr::parse("10.1.0.0/16").unwrap());
+        assert!(wide.covers(&narrow) && !narrow.covers(&wide) && narrow.covers(&narrow));
         let overlap = |a, b| Cidr::parse(a).unwrap().overlaps(&Cidr::parse(b).unwrap());
         assert!(overlap("10.0.0.0/8", "10.1.0.0/16") && overlap("10.1.0.0/16", "10.0.0.0/8"));
         assert!(!overlap("10.0.0.0/16", "10.1.0.0/16") && !overlap("0.0.0.0/0", "::/0"));

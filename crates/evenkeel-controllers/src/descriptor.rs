@@ -3,9 +3,10 @@
 //! A new controller is a folder, and a line in [`descriptors`].
 
 use crate::{
-    apps, autoscaling, batch, bootstrap, certificates, core,
+    apps, autoscaling, batch, bootstrap, certificates, core, discovery,
     monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
+    networking,
     options::Options,
     policy, rbac,
 };
@@ -197,6 +198,9 @@ pub fn descriptors() -> Vec<Descriptor> {
         apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,
         policy::disruption_budget::DESCRIPTOR,
+        discovery::endpoints::DESCRIPTOR,
+        discovery::endpointslice::DESCRIPTOR,
+        discovery::endpointslice_mirroring::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
         autoscaling::horizontal::DESCRIPTOR,
         batch::job::DESCRIPTOR,
@@ -211,6 +215,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         apps::replicationcontroller::DESCRIPTOR,
         core::resource_quota::DESCRIPTOR,
         core::root_ca::DESCRIPTOR,
+        networking::service_cidr::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
         core::service_account_token::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,

@@ -1,6 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, autoscaling, batch, certificates, core, policy};
+use crate::{apps, autoscaling, batch, certificates, core, discovery, policy};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -44,6 +44,12 @@ pub struct Options {
     pub deployment: apps::deployment::Options,
     /// Of the controller of disruption budgets.
     pub disruption_budget: policy::disruption_budget::Options,
+    /// Of the controller of Endpoints.
+    pub endpoints: discovery::endpoints::Options,
+    /// Of the controller of EndpointSlices.
+    pub endpointslice: discovery::endpointslice::Options,
+    /// Of the controller of mirrored slices.
+    pub endpointslice_mirroring: discovery::endpointslice_mirroring::Options,
     /// Of the garbage collector.
     pub garbage_collector: core::garbage_collector::Options,
     /// Of the autoscaler.
@@ -86,6 +92,9 @@ impl Options {
             daemonset: apps::daemonset::Options::read(flags),
             deployment: apps::deployment::Options::read(flags),
             disruption_budget: policy::disruption_budget::Options::read(flags),
+            endpoints: discovery::endpoints::Options::read(flags),
+            endpointslice: discovery::endpointslice::Options::read(flags),
+            endpointslice_mirroring: discovery::endpointslice_mirroring::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
             horizontal: autoscaling::horizontal::Options::read(flags),
             job: batch::job::Options::read(flags),

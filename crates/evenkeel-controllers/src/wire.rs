@@ -89,20 +89,20 @@ pub(crate) fn owners_patch(owners: &[OwnerReference]) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kept<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    uid: &'a str,
-    resource_version: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) resource_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    generate_name: &'a str,
+    pub(crate) generate_name: &'a str,
     #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
-    labels: &'a StrMap,
+    pub(crate) labels: &'a StrMap,
     #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
-    annotations: &'a StrMap,
+    pub(crate) annotations: &'a StrMap,
     #[serde(serialize_with = "owners", skip_serializing_if = "<[_]>::is_empty")]
-    owner_references: &'a [OwnerReference],
+    pub(crate) owner_references: &'a [OwnerReference],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    finalizers: &'a [Box<str>],
+    pub(crate) finalizers: &'a [Box<str>],
 }
 
 impl<'a> Kept<'a> {

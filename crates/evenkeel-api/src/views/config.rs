@@ -25,20 +25,29 @@ view!(ServiceAccount, "", "v1", "ServiceAccount", "serviceaccounts", true);
 
 message! {
     /// An object.
+    #[derive(serde::Serialize, Hash)]
+    #[serde(rename_all = "camelCase")]
     pub struct ObjectReference("k8s.io.api.core.v1.ObjectReference") {
         /// Its kind.
+        #[serde(skip_serializing_if = "str::is_empty")]
         kind: Box<str> = 1 "kind",
         /// Its namespace.
+        #[serde(skip_serializing_if = "str::is_empty")]
         namespace: Box<str> = 2 "namespace",
         /// Its name.
+        #[serde(skip_serializing_if = "str::is_empty")]
         name: Box<str> = 3 "name",
         /// Its uid.
+        #[serde(skip_serializing_if = "str::is_empty")]
         uid: Box<str> = 4 "uid",
         /// Its version.
+        #[serde(skip_serializing_if = "str::is_empty")]
         api_version: Box<str> = 5 "apiVersion",
         /// Which version of it.
+        #[serde(skip_serializing_if = "str::is_empty")]
         resource_version: Box<str> = 6 "resourceVersion",
         /// Which part of it.
+        #[serde(skip_serializing_if = "str::is_empty")]
         field_path: Box<str> = 7 "fieldPath",
     }
 }

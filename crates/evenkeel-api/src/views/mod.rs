@@ -13,6 +13,8 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
+mod endpoint_slice;
+mod endpoints;
 mod job;
 mod lease;
 mod metadata;
@@ -26,6 +28,7 @@ mod replication_controller;
 mod resource_claim;
 mod resource_quota;
 mod service;
+mod service_cidr;
 mod stateful_set;
 mod volume;
 
@@ -64,6 +67,10 @@ pub use deployment::{
 pub use disruption::{
     MetaCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
+pub use endpoint_slice::{
+    Endpoint, EndpointConditions, EndpointHints, EndpointSlice, ForNode, ForZone, SlicePort,
+};
+pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
 pub use job::{
     Job, JobCondition, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
@@ -104,6 +111,7 @@ pub use service::{
     ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServicePort,
     ServiceSpec, ServiceStatus, SessionAffinityConfig,
 };
+pub use service_cidr::{ServiceCidr, ServiceCidrSpec, ServiceCidrStatus};
 pub use stateful_set::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetCondition, StatefulSetOrdinals,
     StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetStatus,

@@ -43,6 +43,15 @@ impl Enqueue {
         }
     }
 
+    /// As [`Enqueue::add`], but what happens within `period` after the first event that names the key is one pass.
+    pub fn add_within(&self, key: Key, period: Duration) {
+        if period.is_zero() {
+            self.add(key);
+        } else {
+            self.add_after(key, period);
+        }
+    }
+
     /// The key is to be reconciled after this time; of several the earliest counts.
     pub fn add_after(&self, key: Key, delay: Duration) {
         self.queue.add_after_with(key, delay, self.priority);

@@ -1,0 +1,116 @@
+//! EndpointSlices: which addresses a service has, in pieces.
+
+use super::config::ObjectReference;
+use crate::Meta;
+use crate::decode::{message, view};
+use serde::Serialize;
+
+message! {
+    /// Some of the addresses of a service.
+    pub struct EndpointSlice("k8s.io.api.discovery.v1.EndpointSlice") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The addresses.
+        endpoints: Box<[Endpoint]> = 2 "endpoints",
+        /// Ports of all of them.
+        ports: Box<[SlicePort]> = 3 "ports",
+        /// `IPv4`, `IPv6` or `FQDN`.
+        address_type: Box<str> = 4 "addressType",
+    }
+}
+
+view!(EndpointSlice, "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
+
+message! {
+    /// Something that answers.
+    #[derive(Serialize, Hash)]
+    #[serde(rename_all = "camelCase")]
+    pub struct Endpoint("k8s.io.api.discovery.v1.Endpoint") {
+        /// Its addresses.
+        addresses: Box<[Box<str>]> = 1 "addresses",
+        /// How it is.
+        conditions: EndpointConditions = 2 "conditions",
+        /// Its name within the service's domain.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        hostname: Box<str> = 3 "hostname",
+        /// What it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        target_ref: Option<Box<ObjectReference>> = 4 "targetRef",
+        /// The node it is on.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        node_name: Box<str> = 6 "nodeName",
+        /// The zone it is in.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        zone: Box<str> = 7 "zone",
+        /// Who should use it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hints: Option<EndpointHints> = 8 "hints",
+    }
+}
+
+message! {
+    /// How an endpoint is; what is not said is unknown.
+    #[derive(Serialize, Hash, Copy)]
+    #[serde(rename_all = "camelCase")]
+    pub struct EndpointConditions("k8s.io.api.discovery.v1.EndpointConditions") {
+        /// It should be used.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ready: Option<bool> = 1 "ready",
+        /// It answers, be it on its way out or not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        serving: Option<bool> = 2 "serving",
+        /// It is on its way out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        terminating: Option<bool> = 3 "terminating",
+    }
+}
+
+message! {
+    /// Who should use an endpoint.
+    #[derive(Serialize, Hash)]
+    #[serde(rename_all = "camelCase")]
+    pub struct EndpointHints("k8s.io.api.discovery.v1.EndpointHints") {
+        /// Callers in these zones.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        for_zones: Box<[ForZone]> = 1 "forZones",
+        /// Callers on these nodes.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        for_nodes: Box<[ForNode]> = 2 "forNodes",
+    }
+}
+
+message! {
+    /// A zone.
+    #[derive(Serialize, Hash)]
+    pub struct ForZone("k8s.io.api.discovery.v1.ForZone") {
+        /// Its name.
+        name: Box<str> = 1 "name",
+    }
+}
+
+message! {
+    /// A node.
+    #[derive(Serialize, Hash)]
+    pub struct ForNode("k8s.io.api.discovery.v1.ForNode") {
+        /// Its name.
+        name: Box<str> = 1 "name",
+    }
+}
+
+message! {
+    /// A port of a slice.
+    #[derive(Serialize, Hash)]
+    #[serde(rename_all = "camelCase")]
+    pub struct SlicePort("k8s.io.api.discovery.v1.EndpointPort") {
+        /// Its name in the service.
+        name: Box<str> = 1 "name",
+        /// `TCP`, `UDP` or `SCTP`.
+        protocol: Box<str> = 2 "protocol",
+        /// Its number; none for all.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<i32> = 3 "port",
+        /// What is spoken over it.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        app_protocol: Box<str> = 4 "appProtocol",
+    }
+}

@@ -1,0 +1,73 @@
+//! Endpoints: the older record of which addresses a service has.
+
+use super::config::ObjectReference;
+use crate::Meta;
+use crate::decode::{message, view};
+use serde::Serialize;
+
+message! {
+    /// The addresses of a service.
+    pub struct Endpoints("k8s.io.api.core.v1.Endpoints") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The addresses, by which ports they have.
+        subsets: Box<[EndpointSubset]> = 2 "subsets",
+    }
+}
+
+view!(Endpoints, "", "v1", "Endpoints", "endpoints", true);
+
+message! {
+    /// Addresses with the same ports.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct EndpointSubset("k8s.io.api.core.v1.EndpointSubset") {
+        /// Those that are ready.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        addresses: Box<[EndpointAddress]> = 1 "addresses",
+        /// Those that are not.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        not_ready_addresses: Box<[EndpointAddress]> = 2 "notReadyAddresses",
+        /// Their ports.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        ports: Box<[EndpointPort]> = 3 "ports",
+    }
+}
+
+message! {
+    /// An address.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct EndpointAddress("k8s.io.api.core.v1.EndpointAddress") {
+        /// The address.
+        ip: Box<str> = 1 "ip",
+        /// Its name within the service's domain.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        hostname: Box<str> = 3 "hostname",
+        /// The node it is on.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        node_name: Box<str> = 4 "nodeName",
+        /// What has it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        target_ref: Option<Box<ObjectReference>> = 2 "targetRef",
+    }
+}
+
+message! {
+    /// A port.
+    #[derive(Serialize, Hash)]
+    #[serde(rename_all = "camelCase")]
+    pub struct EndpointPort("k8s.io.api.core.v1.EndpointPort") {
+        /// Its name in the service.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        name: Box<str> = 1 "name",
+        /// Its number.
+        port: i32 = 2 "port",
+        /// `TCP`, `UDP` or `SCTP`.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        protocol: Box<str> = 3 "protocol",
+        /// What is spoken over it.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        app_protocol: Box<str> = 4 "appProtocol",
+    }
+}

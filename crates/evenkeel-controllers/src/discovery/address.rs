@@ -1,0 +1,134 @@
+//! Addresses and their families.
+
+use evenkeel_api::views::Service;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// An IP family, in the words of both `spec.ipFamilies` and a slice's `addressType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// Both, in the order in which they are looked at.
+    pub(super) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Its name in the API.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// The family of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::BOTH.into_iter().find(|family| family.name() == name)
+    }
+
+    /// The family of an address.
+    pub(super) fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+/// An address as Go reads it (`ParseIPSloppy`): leading zeros of a part are borne, and an IPv4 address in IPv6's clothes is
+/// an IPv4 address.
+pub(super) fn parse(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
+    }
+    let mut parts = text.split('.');
+    let mut octets = [0; 4];
+    for octet in &mut octets {
+        *octet = number(parts.next()?)?;
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets).into())
+}
+
+fn number(text: &str) -> Option<u8> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits
+        .then(|| text.trim_start_matches('0'))
+        .map(|text| if text.is_empty() { "0" } else { text })?
+        .parse()
+        .ok()
+}
+
+/// Whether a Service has a cluster IP.
+pub(super) fn has_cluster_ip(service: &Service) -> bool {
+    !matches!(&*service.spec.cluster_ip, "" | "None")
+}
+
+/// The families that a Service has slices of. A server of old does not say: then it is the cluster IP's family, or both for a
+/// headless Service.
+pub(super) fn families(service: &Service) -> Vec<Family> {
+    let said = &service.spec.ip_families;
+    let known = |family: &Family| said.iter().any(|name| **name == *family.name());
+    let families: Vec<Family> = Family::BOTH.into_iter().filter(known).collect();
+    match cluster_ip_family(service) {
+        _ if !families.is_empty() => families,
+        Some(family) => vec![family],
+        None => Family::BOTH.to_vec(),
+    }
+}
+
+/// The one family of a Service's Endpoints: the first it names, else its cluster IP's; `None` if a pod's address decides.
+pub(super) fn first_family(service: &Service) -> Option<Family> {
+    let first = service.spec.ip_families.first();
+    match first {
+        // What is not IPv6 is IPv4.
+        Some(name) => Some(Family::named(name).unwrap_or(Family::V4)),
+        None => cluster_ip_family(service),
+    }
+}
+
+fn cluster_ip_family(service: &Service) -> Option<Family> {
+    let ip = || parse(&service.spec.cluster_ip);
+    has_cluster_ip(service).then(|| ip().map_or(Family::V4, Family::of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_go_reads_them() {
+        let table = [
+            ("10.0.0.1", Some("10.0.0.1")),
+            ("010.000.0.01", Some("10.0.0.1")),
+            ("::ffff:10.0.0.1", Some("10.0.0.1")),
+            ("FD00:0:0::1", Some("fd00::1")),
+            ("10.0.0", None),
+            ("10.0.0.1.2", None),
+            ("10.0.0.256", None),
+            ("10..0.1", None),
+            ("host", None),
+            ("", None),
+        ];
+        for (text, want) in table {
+            assert_eq!(parse(text).map(|ip| ip.to_string()).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn families_are_guessed_where_they_are_not_said() {
+        let service = |families: &[&str], ip: &str| {
+            let mut service = Service::default();
+            service.spec.ip_families = families.iter().map(|name| (*name).into()).collect();
+            service.spec.cluster_ip = ip.into();
+            service
+        };
+        let table = [
+            (service(&["IPv6", "IPv4"], "fd00::1"), vec![Family::V4, Family::V6], Some(Family::V6)),
+            (service(&["IPv4"], "None"), vec![Family::V4], Some(Family::V4)),
+            (service(&[], "fd00::1"), vec![Family::V6], Some(Family::V6)),
+            (service(&[], "10.0.0.1"), vec![Family::V4], Some(Family::V4)),
+            (service(&[], "None"), vec![Family::V4, Family::V6], None),
+        ];
+        for (service, all, first) in table {
+            assert_eq!((families(&service), first_family(&service)), (all, first), "{service:?}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The one form of a set of subsets: addresses of the same ports together, each once, all in order.
+//!
+//! Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
+
+use super::{order, pod::same_reference};
+use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
+use std::collections::{BTreeMap, HashMap};
+
+/// An address with its ports.
+pub(super) struct Offer<'a> {
+    pub(super) address: EndpointAddress,
+    pub(super) ready: bool,
+    pub(super) ports: &'a [EndpointPort],
+}
+
+/// Addresses, by their places in order, and whether each is ready.
+type Group = Vec<(usize, bool)>;
+
+/// Subsets of what is offered. Of an address that one object offers twice for a port, unready counts.
+pub(super) fn pack(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]> {
+    offers.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
+    let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(offers.len());
+    let mut by_port: HashMap<Option<&EndpointPort>, Group> = HashMap::new();
+    for Offer { address, ready, ports } in offers {
+        if addresses.last().is_none_or(|last| place(last) != place(&address)) {
+            addresses.push(address);
+        }
+        let at = addresses.len() - 1;
+        let none = [None];
+        let ports = ports.iter().map(Some).chain(none.into_iter().filter(|_| ports.is_empty()));
+        for port in ports {
+            let group = by_port.entry(port).or_default();
+            match group.last_mut() {
+                Some((last, was)) if *last == at => *was &= ready,
+                _ => group.push((at, ready)),
+            }
+        }
+    }
+    let mut by_group: BTreeMap<Group, Vec<EndpointPort>> = BTreeMap::new();
+    for (port, group) in by_port {
+        by_group.entry(group).or_default().extend(port.cloned());
+    }
+    let mut subsets: Vec<EndpointSubset> =
+        by_group.into_iter().map(|(group, ports)| subset(&addresses, &group, ports)).collect();
+    order::subsets(&mut subsets);
+    subsets.into()
+}
+
+/// The same of subsets that somebody else wrote.
+pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
+    let offers = subsets.iter().flat_map(|subset| {
+        let all = |addresses: &'_ [EndpointAddress], ready| {
+            let offer = |address: &EndpointAddress| Offer {
+                address: address.clone(),
+                ready,
+                ports: &subset.ports,
+            };
+            addresses.iter().map(offer).collect::<Vec<_>>()
+        };
+        all(&subset.addresses, true).into_iter().chain(all(&subset.not_ready_addresses, false))
+    });
+    pack(offers.collect())
+}
+
+/// What tells addresses apart, in order: pods on a node's own network have one address, but are different pods.
+fn place(address: &EndpointAddress) -> (&str, &str) {
+    (&address.ip, address.target_ref.as_ref().map_or("", |target| &target.uid))
+}
+
+fn subset(
+    addresses: &[EndpointAddress],
+    group: &Group,
+    mut ports: Vec<EndpointPort>,
+) -> EndpointSubset {
+    order::ports(&mut ports);
+    let those = |wanted: bool| {
+        let some = group.iter().filter(|(_, ready)| *ready == wanted);
+        some.map(|(at, _)| addresses[*at].clone()).collect()
+    };
+    EndpointSubset {
+        addresses: those(true),
+        not_ready_addresses: those(false),
+        ports: ports.into(),
+    }
+}
+
+/// Whether two sets of subsets are the same, but for the versions of the objects that they refer to.
+pub(super) fn same(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| {
+            a.ports == b.ports
+                && same_addresses(&a.addresses, &b.addresses)
+                && same_addresses(&a.not_ready_addresses, &b.not_ready_addresses)
+        })
+}
+
+fn same_addresses(a: &[EndpointAddress], b: &[EndpointAddress]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| {
+            a.ip == b.ip
+                && a.hostname == b.hostname
+                && a.node_name == b.node_name
+                && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_api::views::Endpoints;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn subsets(json: Value) -> Box<[EndpointSubset]> {
+        object::<Endpoints>(&json!({ "subsets": json })).subsets
+    }
+
+    #[test]
+    fn addresses_with_the_same_ports_are_together() {
+        let http = json!({"name": "http", "port": 80, "protocol": "TCP"});
+        let dns = json!({"name": "dns", "port": 53, "protocol": "UDP"});
+        let given = subsets(json!([
+            {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "ports": [http]},
+            {"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [dns]},
+            {"notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [http]},
+            {"ports": [{"port": 1}]},
+        ]));
+        let want = subsets(json!([
+            {"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [http, dns]},
+        ]));
+        let packed = repack(&given);
+        assert_eq!(packed.len(), 1, "{packed:#?}");
+        assert!(same(&packed, &want) || same(&packed, &repack(&want)), "{packed:#?}");
+        let portless = subsets(json!([{"addresses": [{"ip": "10.0.0.1"}]}]));
+        assert_eq!(repack(&portless), portless);
+    }
+
+    fn some() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
+        let few = || proptest::collection::vec(0u8..4, 0..4);
+        proptest::collection::vec((few(), few(), few()), 0..4)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn packing_is_done_once_and_whatever_the_order(parts in some()) {
+            let part = |(ready, not, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
+                "addresses": ready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
+                "notReadyAddresses": not.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
+                "ports": ports.iter().map(|n| json!({"port": 80 + i32::from(*n), "protocol": "TCP"})).collect::<Vec<_>>(),
+            });
+            let one = repack(&subsets(parts.iter().map(part).collect()));
+            let other = repack(&subsets(parts.iter().rev().map(part).collect()));
+            prop_assert_eq!(&one, &other);
+            prop_assert_eq!(&repack(&one), &one);
+        }
+    }
+}

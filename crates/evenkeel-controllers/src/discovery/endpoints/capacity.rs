@@ -1,0 +1,77 @@
+//! Endpoints have a thousand addresses at most: who needs more reads slices.
+
+use evenkeel_api::views::{EndpointAddress, EndpointSubset};
+
+/// The most addresses.
+pub(super) const MOST: usize = 1000;
+/// Says that addresses were left out.
+pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// What it says.
+pub(super) const TRUNCATED: &str = "truncated";
+
+/// Leaves out what is too many, if anything, and says whether it did. Ready addresses come first; of those that cannot all
+/// stay, each subset keeps its share, rounded up as long as there is room.
+pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
+    let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
+    let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
+    if ready + unready <= MOST {
+        return false;
+    }
+    if ready > MOST {
+        subsets.iter_mut().for_each(|subset| subset.not_ready_addresses = Box::default());
+        share(subsets.iter_mut().map(|subset| &mut subset.addresses), ready, MOST);
+    } else {
+        let subsets = subsets.iter_mut().map(|subset| &mut subset.not_ready_addresses);
+        share(subsets, unready, MOST - ready);
+    }
+    true
+}
+
+/// Lets `room` of all the addresses stay.
+fn share<'a>(lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>, all: usize, room: usize) {
+    let mut left = room;
+    for list in lists {
+        let stay = (list.len() * room).div_ceil(all).min(left).min(list.len());
+        left -= stay;
+        if stay < list.len() {
+            let mut addresses = std::mem::take(list).into_vec();
+            addresses.truncate(stay);
+            *list = addresses.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subset(ready: usize, unready: usize) -> EndpointSubset {
+        let some = |n| vec![EndpointAddress::default(); n].into();
+        EndpointSubset {
+            addresses: some(ready),
+            not_ready_addresses: some(unready),
+            ports: Box::default(),
+        }
+    }
+
+    #[test]
+    fn ready_addresses_come_first_and_subsets_share() {
+        type Sizes = &'static [(usize, usize)];
+        let table: [(Sizes, bool, Sizes); 6] = [
+            (&[(1000, 0)], false, &[(1000, 0)]),
+            (&[(0, 0)], false, &[(0, 0)]),
+            (&[(1000, 1)], true, &[(1000, 0)]),
+            (&[(400, 900)], true, &[(400, 600)]),
+            (&[(900, 7), (900, 7), (1, 0)], true, &[(500, 0), (500, 0), (0, 0)]),
+            (&[(100, 300), (100, 1100)], true, &[(100, 172), (100, 628)]),
+        ];
+        for (before, is_cut, after) in table {
+            let mut subsets: Vec<_> =
+                before.iter().map(|(ready, not)| subset(*ready, *not)).collect();
+            assert_eq!(truncate(&mut subsets), is_cut, "{before:?}");
+            let sizes: Vec<_> =
+                subsets.iter().map(|s| (s.addresses.len(), s.not_ready_addresses.len())).collect();
+            assert_eq!(sizes, after, "{before:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Keeps one Endpoints object for each Service with a selector: the addresses of its pods, a thousand at most.
+//!
+//! Upstream: `pkg/controller/endpoint`.
+
+mod capacity;
+mod options;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+pub(super) use plan::{elects, is_served};
+
+use super::{
+    selected::Selected,
+    trigger::{Known, Times},
+};
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Endpoints, Pod, Service},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use plan::Seen;
+use std::sync::Arc;
+
+/// The controller of Endpoints.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "endpoints-controller",
+    aliases: &["endpoint"],
+    queue: "endpoint",
+    client: "endpoint-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+/// As upstream's `maxRetries`.
+pub(super) const MAX_RETRIES: u32 = 15;
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let options = context.options.endpoints;
+    let caches = &context.env.caches;
+    let (pods, services) = (caches.of::<Pod>(), caches.of::<Service>());
+    let endpoints = caches.of::<Endpoints>();
+    let selected = Selected::of(&pods, &services);
+    let planner = Controller {
+        services: services.clone(),
+        endpoints: endpoints.clone(),
+        selected: selected.clone(),
+        known: Known::default(),
+    };
+    let of_endpoints = services.clone();
+    let builder = context
+        .builder(&DESCRIPTOR, &services)
+        .workers(options.concurrent_syncs)
+        .max_retries(MAX_RETRIES)
+        .watches(&pods, move |event, enqueue| {
+            for key in selected.concerned(event) {
+                enqueue.add_within(key, options.batch_period);
+            }
+        })
+        .watches(&endpoints, move |event, enqueue| {
+            if is_looked_at(event, &of_endpoints) {
+                enqueue.add(Key::of(&event.object().meta));
+            }
+        });
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+/// Whether an event of Endpoints calls for a look at their Service: when they are gone; at the start, for they may have been
+/// left behind by a Service that is gone; and when they were made for a Service that went meanwhile.
+fn is_looked_at(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
+    match event {
+        CacheEvent::Deleted(_) => true,
+        CacheEvent::Added { object, initial: true } => !plan::elects(object),
+        CacheEvent::Added { object, .. } => {
+            plan::is_own(object)
+                && services.get(&object.meta.namespace, &object.meta.name).is_none()
+        }
+        CacheEvent::Updated { .. } => false,
+    }
+}
+
+struct Controller {
+    services: Cache<Service>,
+    endpoints: Cache<Endpoints>,
+    selected: Selected,
+    known: Known,
+}
+
+impl Planner for Controller {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let service = self.services.get(&key.namespace, &key.name);
+        let endpoints = self.endpoints.get(&key.namespace, &key.name);
+        let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
+        let served = service.as_ref().filter(|service| plan::is_served(service));
+        let times = served.map(|service| Arc::new(Times::of(service, &pods)));
+        let before = self.known.get(key);
+        Some(Seen { key: key.clone(), service, pods, endpoints, times, before })
+    }
+
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+        match &seen.times {
+            Some(times) => self.known.begin(&seen.key, times),
+            None => self.known.forget(&seen.key),
+        }
+        plan::plan(seen)
+    }
+
+    fn preview(&self, seen: &Seen, _: Timestamp) -> Plan {
+        plan::plan(seen)
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        self.known.end(&seen.key, outcomes.first_error().is_none());
+        Plan::nothing()
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        plan::describe(seen)
+    }
+}

@@ -1,0 +1,29 @@
+//! What the controller can be told.
+
+use crate::options::Flags;
+use std::time::Duration;
+
+/// Options of the controller of Endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many Services are worked on at the same time; `--concurrent-endpoint-syncs`.
+    pub concurrent_syncs: usize,
+    /// What happens to a Service's pods within this time is one pass; `--endpoint-updates-batch-period`.
+    pub batch_period: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { concurrent_syncs: 5, batch_period: Duration::ZERO }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self {
+            concurrent_syncs: flags.workers("concurrent-endpoint-syncs"),
+            batch_period: flags.duration("endpoint-updates-batch-period"),
+        }
+    }
+}

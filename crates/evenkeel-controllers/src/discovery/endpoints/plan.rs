@@ -1,0 +1,251 @@
+//! What the Endpoints of a Service are.
+
+use super::{
+    super::{
+        address::{self, Family},
+        canonical::{self, Offer},
+        pod,
+        slice::HEADLESS,
+        trigger::{Times, annotated},
+    },
+    capacity::{self, OVER_CAPACITY, TRUNCATED},
+};
+use crate::{
+    pods,
+    wire::{self, Kept},
+    words,
+};
+use evenkeel_api::{
+    StrMap, View,
+    views::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service},
+};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Create, Delete, Key, Note, Plan, Target, Update},
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Says whose the Endpoints are.
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// Who that is.
+const MANAGER: &str = "endpoint-controller";
+/// On Endpoints that are not addresses but a lock.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) key: Key,
+    /// `None` when it is gone.
+    pub(super) service: Option<Arc<Service>>,
+    /// The pods that it selects.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) endpoints: Option<Arc<Endpoints>>,
+    /// Times of changes as they are now.
+    pub(super) times: Option<Arc<Times>>,
+    /// As the last pass saw them.
+    pub(super) before: Option<Arc<Times>>,
+}
+
+/// Whether Endpoints are the record of an election, which no Service stands behind.
+pub(in crate::discovery) fn elects(endpoints: &Endpoints) -> bool {
+    endpoints.meta.annotations.contains(LEADER)
+}
+
+/// Whether this controller keeps the Endpoints.
+pub(super) fn is_own(endpoints: &Endpoints) -> bool {
+    endpoints.meta.labels.get(MANAGED_BY) == Some(MANAGER)
+}
+
+/// Whether a Service's pods are looked for. One without a selector has addresses of somebody else's; one that is but a name for
+/// another (`ExternalName`) has none.
+pub(in crate::discovery) fn is_served(service: &Service) -> bool {
+    &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
+}
+
+/// Makes, changes or deletes the Endpoints.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(service) = &seen.service else {
+        if let Some(endpoints) = &seen.endpoints {
+            plan.push(Delete::new(wire::target(&**endpoints)));
+        }
+        return plan;
+    };
+    if !is_served(service) {
+        return plan;
+    }
+    let mut subsets = subsets(service, &seen.pods);
+    let is_cut = capacity::truncate(&mut subsets);
+    let labels = labels(service);
+    match &seen.endpoints {
+        Some(endpoints) if is_so(endpoints, &subsets, is_cut, service) => {}
+        Some(endpoints) => plan.push(change(endpoints, seen, &labels, subsets, is_cut)),
+        None => plan.push(make(seen, &labels, subsets, is_cut)),
+    }
+    plan
+}
+
+/// The addresses of a Service's pods, in their one form.
+fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
+    let family = address::first_family(service);
+    // Most pods have the same ports as the one before.
+    let mut lists: Vec<Vec<EndpointPort>> = Vec::new();
+    let mut offers = Vec::with_capacity(pods.len());
+    for pod in pods.iter().filter(|pod| is_published(service, pod)) {
+        let Some(ports) = ports(service, pod) else { continue };
+        let Some(address) = address_of(service, pod, family) else { continue };
+        let at = lists.iter().position(|list| *list == ports).unwrap_or_else(|| {
+            lists.push(ports);
+            lists.len() - 1
+        });
+        let ready = service.spec.publish_not_ready_addresses || pods::is_ready(pod);
+        offers.push((address, ready, at));
+    }
+    let offer = |(address, ready, at): (_, _, usize)| Offer { address, ready, ports: &*lists[at] };
+    canonical::pack(offers.into_iter().map(offer).collect())
+}
+
+/// A pod on its way out is left out, unless the Service wants to know of pods that are not ready, too.
+fn is_published(service: &Service, pod: &Pod) -> bool {
+    pod::has_address(pod) && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
+}
+
+/// The pod's ports for the Service; `None` if it has none of them. A headless Service need not have ports.
+fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
+    if service.spec.ports.is_empty() {
+        return (&*service.spec.cluster_ip == "None").then(Vec::new);
+    }
+    let of = |port: &evenkeel_api::views::ServicePort| {
+        Some(EndpointPort {
+            name: port.name.clone(),
+            port: pod::port(pod, port)?,
+            protocol: pod::protocol(&port.protocol).into(),
+            app_protocol: port.app_protocol.clone(),
+        })
+    };
+    let ports: Vec<EndpointPort> = service.spec.ports.iter().filter_map(of).collect();
+    Some(ports).filter(|ports| !ports.is_empty())
+}
+
+/// The pod's first address of the Service's family.
+fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
+    let own = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
+    let family = family.unwrap_or_else(own);
+    let mut ips = pod.status.pod_ips.iter().filter_map(|ip| address::parse(&ip.ip));
+    let ip = ips.find(|ip| Family::of(*ip) == family)?;
+    Some(EndpointAddress {
+        ip: ip.to_string().into(),
+        hostname: pod::hostname(pod, service).into(),
+        node_name: pod.spec.node_name.clone(),
+        target_ref: Some(pod::reference(pod)),
+    })
+}
+
+/// The Service's labels, and what the Endpoints are.
+fn labels(service: &Service) -> StrMap {
+    let own = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
+    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
+    own.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
+}
+
+/// Whether the Endpoints are as they should be. Subsets that somebody put in another order are the same, and whether the
+/// label of headless Services is right is not asked: a Service stays what it is.
+fn is_so(
+    endpoints: &Endpoints,
+    subsets: &[EndpointSubset],
+    is_cut: bool,
+    service: &Service,
+) -> bool {
+    let says = endpoints.meta.annotations.get(OVER_CAPACITY);
+    is_own(endpoints)
+        && says == is_cut.then_some(TRUNCATED)
+        && plain(&endpoints.meta.labels).eq(plain(&service.meta.labels))
+        && (canonical::same(&endpoints.subsets, subsets)
+            || canonical::same(&canonical::repack(&endpoints.subsets), subsets))
+}
+
+fn plain(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+    labels.iter().filter(|(key, _)| ![HEADLESS, MANAGED_BY].contains(key))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<M> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: M,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    subsets: Box<[EndpointSubset]>,
+}
+
+impl<M> Body<M> {
+    fn new(metadata: M, subsets: Box<[EndpointSubset]>) -> Self {
+        Self { api_version: "v1", kind: "Endpoints", metadata, subsets }
+    }
+}
+
+/// Annotations as they become: when the change happened, and whether addresses are left out.
+fn annotations(present: &StrMap, seen: &Seen, is_cut: bool) -> StrMap {
+    let trigger = seen.times.as_ref().and_then(|times| times.trigger(seen.before.as_deref()));
+    let kept = annotated(present, trigger);
+    let others = kept.iter().filter(|(key, _)| *key != OVER_CAPACITY);
+    others.chain(is_cut.then_some((OVER_CAPACITY, TRUNCATED))).collect()
+}
+
+fn make(seen: &Seen, labels: &StrMap, subsets: Box<[EndpointSubset]>, is_cut: bool) -> Create {
+    #[derive(Serialize)]
+    struct New<'a> {
+        name: &'a str,
+        namespace: &'a str,
+        #[serde(serialize_with = "wire::map")]
+        labels: &'a StrMap,
+        #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
+        annotations: &'a StrMap,
+    }
+    let (Key { namespace, name }, kind) = (&seen.key, Endpoints::kind());
+    let annotations = annotations(&StrMap::default(), seen, is_cut);
+    let metadata = New { name, namespace, labels, annotations: &annotations };
+    let message = format!("Failed to create endpoint for service {namespace}/{name}: {{error}}");
+    let about = Target::new(kind.clone(), namespace, name, "");
+    Create {
+        failed: Some(Note::warning(about, "FailedToCreateEndpoint", message)),
+        ..Create::new(kind, namespace, wire::json(&Body::new(metadata, subsets)))
+    }
+}
+
+fn change(
+    endpoints: &Endpoints,
+    seen: &Seen,
+    labels: &StrMap,
+    subsets: Box<[EndpointSubset]>,
+    is_cut: bool,
+) -> Update {
+    let annotations = annotations(&endpoints.meta.annotations, seen, is_cut);
+    let metadata = Kept { labels, ..Kept::with_annotations(&endpoints.meta, &annotations) };
+    let message = format!("Failed to update endpoint {}: {{error}}", seen.key);
+    let about = wire::target(endpoints);
+    Update {
+        failed: Some(Note::warning(about.clone(), "FailedToUpdateEndpoint", message)),
+        ..Update::new(about, wire::json(&Body::new(metadata, subsets)))
+    }
+}
+
+/// What is seen, in words.
+pub(super) fn describe(seen: &Seen) -> Description {
+    let mut told = Description::new();
+    let Some(service) = &seen.service else {
+        told.fact("the Service", "gone");
+        return told;
+    };
+    let subsets = subsets(service, &seen.pods);
+    let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
+    let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
+    told.fact("selects", words::count(words::signed(seen.pods.len()), "pod"));
+    told.fact("addresses", format!("{ready} ready, {unready} not"));
+    if let Some(endpoints) = &seen.endpoints {
+        told.child(&wire::target(&**endpoints));
+    }
+    told
+}

@@ -1,0 +1,124 @@
+//! What the controller counts, under upstream's names.
+
+use super::plan::{self, Decision, Seen};
+use crate::discovery::sums::Sums;
+use evenkeel_runtime::{
+    metrics::{self, DEFAULT_SECONDS},
+    plan::{Key, Outcomes},
+};
+use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Counters and gauges.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    added: Histogram,
+    removed: Histogram,
+    sums: Sums,
+    changes: IntCounterVec,
+    changed: HistogramVec,
+    syncs: IntCounterVec,
+    distributions: IntGaugeVec,
+    by_service: Mutex<HashMap<Key, Box<str>>>,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let sizes = metrics::exponential(2.0, 2.0, 15);
+        let per_sync = |name, help| metrics::histogram(registry, name, help, &sizes);
+        Self {
+            added: per_sync(
+                "endpoint_slice_controller_endpoints_added_per_sync",
+                "Number of endpoints added on each Service sync",
+            ),
+            removed: per_sync(
+                "endpoint_slice_controller_endpoints_removed_per_sync",
+                "Number of endpoints removed on each Service sync",
+            ),
+            sums: Sums::new(
+                registry,
+                [
+                    "endpoint_slice_controller_endpoints_desired",
+                    "endpoint_slice_controller_num_endpoint_slices",
+                    "endpoint_slice_controller_desired_endpoint_slices",
+                ],
+            ),
+            changes: metrics::counters(
+                registry,
+                "endpoint_slice_controller_changes",
+                "Number of EndpointSlice changes",
+                &["operation"],
+            ),
+            changed: metrics::histograms(
+                registry,
+                "endpoint_slice_controller_endpointslices_changed_per_sync",
+                "Number of EndpointSlices changed on each Service sync",
+                DEFAULT_SECONDS,
+                &["topology", "traffic_distribution"],
+            ),
+            syncs: metrics::counters(
+                registry,
+                "endpoint_slice_controller_syncs",
+                "Number of EndpointSlice syncs",
+                &["result"],
+            ),
+            distributions: metrics::int_gauges(
+                registry,
+                "endpoint_slice_controller_services_count_by_traffic_distribution",
+                "Number of Services using some specific trafficDistribution",
+                &["traffic_distribution"],
+            ),
+            by_service: Mutex::default(),
+        }
+    }
+
+    /// Counts a pass.
+    pub(super) fn passed(&self, seen: &Seen, decision: &Decision, outcomes: &Outcomes) {
+        let well = outcomes.first_error().is_none() && !decision.incomplete;
+        self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
+        let writes = outcomes.0.iter().skip(decision.n_events());
+        for (operation, outcome) in decision.operations.iter().zip(writes) {
+            self.changes
+                .with_label_values(&[operation.name()])
+                .inc_by(u64::from(outcome.succeeded));
+        }
+        let labels = plan::metric_labels(&seen.service);
+        for [added, removed, changed] in &decision.counts {
+            self.added.observe(*added as f64);
+            self.removed.observe(*removed as f64);
+            self.changed.with_label_values(&labels).observe(*changed as f64);
+        }
+        self.sums.set(&seen.key, Some(decision.share));
+        self.distribute(&seen.key, labels[1]);
+    }
+
+    /// A Service is gone.
+    pub(super) fn gone(&self, key: &Key) {
+        self.sums.set(key, None);
+        self.distribute(key, "");
+    }
+
+    fn distribute(&self, key: &Key, now: &str) {
+        let mut by_service = self.lock();
+        let before = by_service.get(key).map_or("", |before| before);
+        if before == now {
+            return;
+        }
+        if !before.is_empty() {
+            self.distributions.with_label_values(&[before]).dec();
+        }
+        if now.is_empty() {
+            by_service.remove(key);
+        } else {
+            self.distributions.with_label_values(&[now]).inc();
+            by_service.insert(key.clone(), now.into());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<str>>> {
+        self.by_service.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,273 @@
+//! Keeps EndpointSlices for each Service with a selector: its pods as endpoints, a hundred to a slice, for each family.
+//!
+//! Upstream: `pkg/controller/endpointslice` and `staging/src/k8s.io/endpointslice`.
+
+mod desired;
+mod hints;
+mod metrics;
+mod options;
+pub(super) mod pack;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod zones;
+
+pub use options::Options;
+
+use super::{
+    endpoints::{MAX_RETRIES, is_served},
+    pod,
+    selected::Selected,
+    slice::{ByService, OwnWrites},
+    trigger::{Known, Times},
+};
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{EndpointSlice, Node, Pod, Service},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+    queue::Backoff,
+};
+use hints::{Hinted, Mode};
+use metrics::Metrics;
+use plan::{Decision, MANAGER, Seen};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use zones::Zones;
+
+/// The label that says a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The controller of EndpointSlices.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "endpointslice-controller",
+    aliases: &["endpointslice"],
+    queue: "endpoint_slice",
+    client: "endpointslice-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+/// Waits of a Service whose pass failed.
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1000), overall: true };
+
+/// What somebody else does to a Service's slices within this time is one pass (upstream's
+/// `endpointSliceChangeMinSyncDelay`).
+const SLICES_SETTLE: Duration = Duration::from_secs(1);
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let options = context.options.endpointslice;
+    let caches = &context.env.caches;
+    let (pods, services, nodes) = (caches.of::<Pod>(), caches.of::<Service>(), caches.of::<Node>());
+    let slices = caches.of::<EndpointSlice>();
+    let shared = Arc::new(Shared {
+        selected: Selected::of(&pods, &services),
+        slices: ByService::of(&slices, MANAGER),
+        nodes: nodes.clone(),
+        own: OwnWrites::default(),
+        zones: Mutex::default(),
+        hinted: Mutex::default(),
+    });
+    let planner = Controller {
+        services: services.clone(),
+        shared: Arc::clone(&shared),
+        known: Known::default(),
+        passing: Mutex::default(),
+        metrics: Metrics::new(&context.registry),
+        max: options.max_endpoints,
+    };
+    let on_node = pods.index("node", |pod, key| {
+        if !pod.spec.node_name.is_empty() {
+            key(&pod.spec.node_name);
+        }
+    });
+    let (of_pods, of_slices, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
+    let builder = context
+        .builder(&DESCRIPTOR, &services)
+        .event_source("endpoint-slice-controller")
+        .workers(options.concurrent_syncs)
+        .max_retries(MAX_RETRIES)
+        .backoff(BACKOFF)
+        .watches(&pods, move |event, enqueue| {
+            for key in of_pods.selected.concerned(event) {
+                enqueue.add_within(key, options.batch_period);
+            }
+        })
+        .watches(&slices, move |event, enqueue| {
+            for key in of_slices.slices.concerned(event, &of_slices.own) {
+                enqueue.add_after(key, options.batch_period.max(SLICES_SETTLE));
+            }
+        })
+        .watches(&nodes, move |event, enqueue| {
+            of_nodes.see_node(event).into_iter().for_each(|key| enqueue.add(key));
+            if is_placed_anew(event) {
+                for pod in on_node
+                    .get(&event.object().meta.name)
+                    .iter()
+                    .filter(|pod| pod::has_address(pod))
+                {
+                    of_nodes.selected.services_of(pod).into_iter().for_each(|key| enqueue.add(key));
+                }
+            }
+        });
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+/// Whether endpoints on a node may be in another zone now, or were left out for want of the node.
+fn is_placed_anew(event: &CacheEvent<Node>) -> bool {
+    match event {
+        CacheEvent::Added { initial, .. } => !initial,
+        CacheEvent::Updated { old, new } => old.meta.labels.get(ZONE) != new.meta.labels.get(ZONE),
+        CacheEvent::Deleted(_) => false,
+    }
+}
+
+/// What events and passes look at.
+struct Shared {
+    selected: Selected,
+    slices: ByService,
+    nodes: Cache<Node>,
+    own: OwnWrites,
+    zones: Mutex<Zones>,
+    /// Services with hints by the annotation.
+    hinted: Mutex<HashMap<Key, Hinted>>,
+}
+
+impl Shared {
+    /// The Services whose hints leave a zone with too little, now that a node has changed.
+    fn see_node(&self, event: &CacheEvent<Node>) -> Vec<Key> {
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = zones.see(event);
+        let hinted = self.hinted();
+        if !changed || hinted.is_empty() {
+            return Vec::new();
+        }
+        let ratios = zones.ratios();
+        let overloaded =
+            hinted.iter().filter(|(_, hinted)| hinted.is_overloaded(ratios.as_deref()));
+        let mut keys: Vec<Key> = overloaded.map(|(key, _)| key.clone()).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn hinted(&self) -> MutexGuard<'_, HashMap<Key, Hinted>> {
+        self.hinted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, key: &Key, hinted: Hinted) {
+        if hinted == Hinted::default() {
+            self.hinted().remove(key);
+        } else {
+            self.hinted().insert(key.clone(), hinted);
+        }
+    }
+}
+
+struct Controller {
+    services: Cache<Service>,
+    shared: Arc<Shared>,
+    known: Known,
+    /// Passes under way.
+    passing: Mutex<HashMap<Key, Decision>>,
+    metrics: Metrics,
+    max: usize,
+}
+
+/// A key, and what there is at it; nothing when the Service is gone or has no slices of ours.
+struct Looked {
+    key: Key,
+    exists: bool,
+    seen: Option<Seen>,
+}
+
+impl Controller {
+    fn see(&self, key: &Key, service: Arc<Service>) -> Seen {
+        let (shared, pods) = (&self.shared, self.shared.selected.pods(&service));
+        let times = Arc::new(Times::of(&service, &pods));
+        let node = |pod: &Pod| {
+            let name = Some(&pod.spec.node_name).filter(|name| !name.is_empty())?;
+            shared.nodes.get("", name)
+        };
+        let mut slices = shared.slices.get(key);
+        slices.retain(|slice| !slice.meta.deleting());
+        let asks = hints::mode(&service) == Mode::Topology;
+        let ratios = || shared.zones.lock().unwrap_or_else(PoisonError::into_inner).ratios();
+        Seen {
+            key: key.clone(),
+            pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
+            slices,
+            times,
+            before: self.known.get(key),
+            ratios: if asks { ratios() } else { None },
+            hinted: shared.hinted().get(key).cloned().unwrap_or_default(),
+            max: self.max,
+            service,
+        }
+    }
+
+    fn passing(&self) -> MutexGuard<'_, HashMap<Key, Decision>> {
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Planner for Controller {
+    type Seen = Looked;
+
+    fn observe(&self, key: &Key) -> Option<Looked> {
+        let service = self.services.get(&key.namespace, &key.name);
+        let exists = service.is_some();
+        let seen =
+            service.filter(|service| is_served(service)).map(|service| self.see(key, service));
+        Some(Looked { key: key.clone(), exists, seen })
+    }
+
+    fn plan(&self, looked: &Looked, _: Timestamp) -> Plan {
+        let Some(seen) = &looked.seen else {
+            return Plan::nothing();
+        };
+        let decision = plan::decide(seen);
+        self.shared.own.expect(&looked.key, &decision.marks);
+        self.shared.remember(&looked.key, decision.hinted.clone());
+        self.known.begin(&looked.key, &seen.times);
+        let plan = decision.plan();
+        self.passing().insert(looked.key.clone(), decision);
+        plan
+    }
+
+    fn preview(&self, looked: &Looked, _: Timestamp) -> Plan {
+        looked.seen.as_ref().map(|seen| plan::decide(seen).plan()).unwrap_or_default()
+    }
+
+    fn status(&self, looked: &Looked, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        let passed = self.passing().remove(&looked.key);
+        match (&looked.seen, passed) {
+            (Some(seen), Some(decision)) => {
+                self.known.end(&looked.key, outcomes.first_error().is_none());
+                self.metrics.passed(seen, &decision, outcomes);
+            }
+            // Slices of a Service that is gone are the garbage collector's.
+            (None, _) if !looked.exists => {
+                self.known.forget(&looked.key);
+                self.shared.own.forget(&looked.key);
+                self.shared.remember(&looked.key, Hinted::default());
+                self.metrics.gone(&looked.key);
+            }
+            _ => {}
+        }
+        Plan::nothing()
+    }
+
+    fn describe(&self, looked: &Looked, _: Timestamp) -> Description {
+        looked.seen.as_ref().map(plan::describe).unwrap_or_default()
+    }
+}

@@ -1,0 +1,145 @@
+//! Which endpoint is in which slice: slices change as little as can be, and none is made while there is room.
+//!
+//! Upstream: `reconcileByPortMapping` in `endpointslice/reconciler.go`.
+
+use super::super::pod::same_reference;
+use evenkeel_api::views::{Endpoint, EndpointSlice};
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
+
+/// A slice as it will be.
+#[derive(Debug)]
+pub(in crate::discovery) struct Piece<'a> {
+    /// As it is; `None` for one that is yet to be made.
+    pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
+    /// Its endpoints, by their places among those desired.
+    pub(in crate::discovery) members: Vec<usize>,
+    /// Whether that is anything new.
+    pub(in crate::discovery) written: bool,
+}
+
+/// The slices of one set of ports.
+#[derive(Debug, Default)]
+pub(in crate::discovery) struct Packed<'a> {
+    pub(in crate::discovery) pieces: Vec<Piece<'a>>,
+    /// Slices that lost all they had.
+    pub(in crate::discovery) deleted: Vec<&'a EndpointSlice>,
+    /// How many endpoints were in no slice.
+    pub(in crate::discovery) added: usize,
+    /// How many endpoints are in a slice and change there.
+    pub(in crate::discovery) updated: usize,
+    /// How many endpoints went.
+    pub(in crate::discovery) removed: usize,
+}
+
+/// Puts `desired` into slices of at most `max`. Endpoints that are in a slice stay in it. The others go to slices that change
+/// anyway, the fullest first; what is left then to the one unchanged slice that it fits into best, or into new ones.
+/// `relabel` says which slices change for their labels' sake.
+pub(in crate::discovery) fn pack<'a>(
+    existing: &[&'a EndpointSlice],
+    desired: &[Endpoint],
+    max: usize,
+    relabel: impl Fn(&EndpointSlice) -> bool,
+) -> Packed<'a> {
+    let mut packed = Packed::default();
+    let mut left: HashMap<Identity<'_>, usize> =
+        desired.iter().enumerate().map(|(at, endpoint)| (identity(endpoint), at)).collect();
+    for slice in existing {
+        let (members, changed) = keep(slice, desired, &mut left);
+        let gone = slice.endpoints.len() - members.len();
+        packed.updated += changed;
+        packed.removed += gone;
+        if gone > 0 && members.is_empty() {
+            packed.deleted.push(slice);
+        } else {
+            let written = changed > 0 || gone > 0 || relabel(slice);
+            packed.pieces.push(Piece { existing: Some(slice), members, written });
+        }
+    }
+    packed.added = left.len();
+    let mut left: Vec<usize> = left.into_values().collect();
+    // From the end, so that the first come first.
+    left.sort_unstable_by_key(|at| Reverse(*at));
+    fill_written(&mut packed.pieces, &mut left, max);
+    fill_rest(&mut packed.pieces, &mut left, max);
+    packed
+}
+
+/// What makes two endpoints the same, however they are: address, host name, pod.
+type Identity<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
+
+fn identity(endpoint: &Endpoint) -> Identity<'_> {
+    let address = match &*endpoint.addresses {
+        [one] => Cow::Borrowed(&**one),
+        several => {
+            let mut sorted = several.to_vec();
+            sorted.sort_unstable();
+            Cow::Owned(sorted.join(","))
+        }
+    };
+    let target = endpoint.target_ref.as_deref();
+    let (namespace, name) = target.map_or(("", ""), |target| (&target.namespace, &target.name));
+    (address, &endpoint.hostname, namespace, name)
+}
+
+/// Which of a slice's endpoints stay, and how many of them change.
+fn keep<'a>(
+    slice: &'a EndpointSlice,
+    desired: &[Endpoint],
+    left: &mut HashMap<Identity<'a>, usize>,
+) -> (Vec<usize>, usize) {
+    let (mut members, mut changed) = (Vec::with_capacity(slice.endpoints.len()), 0);
+    for endpoint in &slice.endpoints {
+        if let Some(at) = left.remove(&identity(endpoint)) {
+            changed += usize::from(!same(&desired[at], endpoint));
+            members.push(at);
+        }
+    }
+    (members, changed)
+}
+
+/// Whether two endpoints of the same identity are the same otherwise, but for hints.
+fn same(a: &Endpoint, b: &Endpoint) -> bool {
+    a.node_name == b.node_name
+        && a.zone == b.zone
+        && a.conditions == b.conditions
+        && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
+}
+
+fn fill_written(pieces: &mut [Piece<'_>], left: &mut Vec<usize>, max: usize) {
+    let mut written: Vec<&mut Piece<'_>> =
+        pieces.iter_mut().filter(|piece| piece.written).collect();
+    written.sort_by_key(|piece| Reverse(piece.members.len()));
+    for piece in written {
+        fill(piece, left, max);
+    }
+}
+
+fn fill(piece: &mut Piece<'_>, left: &mut Vec<usize>, max: usize) {
+    let room = max.saturating_sub(piece.members.len()).min(left.len());
+    piece.members.extend(left.drain(left.len() - room..).rev());
+}
+
+fn fill_rest(pieces: &mut Vec<Piece<'_>>, left: &mut Vec<usize>, max: usize) {
+    while !left.is_empty() {
+        let n = left.len();
+        let fits = |piece: &&mut Piece<'_>| !piece.written && piece.members.len() + n <= max;
+        // Of slices with as much room the first by name.
+        let best = pieces
+            .iter_mut()
+            .filter(fits)
+            .filter(|_| n < max)
+            .rev()
+            .max_by_key(|piece| piece.members.len());
+        match best {
+            Some(piece) => {
+                piece.written = true;
+                fill(piece, left, max);
+            }
+            None => {
+                let mut piece = Piece { existing: None, members: Vec::new(), written: true };
+                fill(&mut piece, left, max);
+                pieces.push(piece);
+            }
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! What the slices of a Service are.
+//!
+//! Upstream: `endpointslice/reconciler.go`.
+
+use super::{
+    desired::{self, Placed},
+    hints::{self, Hinted, Layout, Mode, Told},
+    pack::{self, Piece},
+    zones::Ratios,
+};
+use crate::{
+    discovery::{
+        address::{self, Family},
+        slice::{self, Content, HEADLESS, MANAGED_BY, Operation, SERVICE_NAME, Write},
+        sums::Share,
+        trigger::{Times, annotated},
+    },
+    wire::{self, Kept},
+    words,
+};
+use evenkeel_api::{
+    OwnerReference, StrMap,
+    time::Timestamp,
+    views::{Endpoint, EndpointSlice, Service, SlicePort},
+};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Action, BURST_LIMIT, Create, Delete, Key, Note, Plan, Target, Update},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Who keeps these slices.
+pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+/// Labels that slices have of their own; a Service's are not carried over.
+const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+
+/// What is looked at of a Service that has slices.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) key: Key,
+    pub(super) service: Arc<Service>,
+    /// The pods that it selects.
+    pub(super) pods: Vec<Placed>,
+    /// Its slices, but for those being deleted.
+    pub(super) slices: Vec<Arc<EndpointSlice>>,
+    /// Times of changes as they are now.
+    pub(super) times: Arc<Times>,
+    /// As the last pass saw them.
+    pub(super) before: Option<Arc<Times>>,
+    /// The zones' shares, where known and asked for.
+    pub(super) ratios: Option<Arc<Ratios>>,
+    /// What is remembered of its hints.
+    pub(super) hinted: Hinted,
+    /// The most endpoints of a slice.
+    pub(super) max: usize,
+}
+
+/// What a pass does, and what is to be remembered and counted of it.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    /// What the user is told; before any write, so that it is told whatever becomes of those.
+    events: Vec<Action>,
+    writes: Vec<Action>,
+    /// What each write does.
+    pub(super) operations: Vec<Operation>,
+    /// There is more to write than one plan may.
+    more: bool,
+    /// The numbers that its writes are known by.
+    pub(super) marks: Vec<u64>,
+    pub(super) hinted: Hinted,
+    pub(super) share: Share,
+    /// For each family: endpoints added and removed, slices written.
+    pub(super) counts: Vec<[usize; 3]>,
+    /// A pod was left out that should not be.
+    pub(super) incomplete: bool,
+}
+
+/// What is the same for all slices of a Service.
+struct Common<'a> {
+    key: &'a Key,
+    labels: StrMap,
+    owner: OwnerReference,
+    about: Target,
+    trigger: Option<Timestamp>,
+    deleting: bool,
+}
+
+impl<'a> Common<'a> {
+    fn of(seen: &'a Seen) -> Self {
+        let about = wire::target(&*seen.service);
+        Self {
+            key: &seen.key,
+            labels: labels(&seen.service),
+            owner: wire::controller_reference(&about),
+            about,
+            trigger: seen.times.trigger(seen.before.as_deref()),
+            deleting: seen.service.meta.deleting(),
+        }
+    }
+}
+
+/// Brings the slices of each family into line; those of a family that the Service has not are deleted.
+pub(super) fn decide(seen: &Seen) -> Decision {
+    let (common, families) = (Common::of(seen), address::families(&seen.service));
+    let mut decision = Decision { hinted: seen.hinted.clone(), ..Decision::default() };
+    let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
+    let slices = || seen.slices.iter().map(|slice| &**slice);
+    for family in Family::BOTH.into_iter().filter(|family| !families.contains(family)) {
+        if slices().any(|slice| is_of(&slice, family)) {
+            decision.hinted.remove(family);
+        }
+    }
+    for family in &families {
+        let existing: Vec<&EndpointSlice> =
+            slices().filter(|slice| is_of(slice, *family)).collect();
+        reconcile(seen, &common, *family, &existing, &mut decision);
+    }
+    for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
+        decision.add(slice::delete(slice), &common);
+    }
+    if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
+        decision.incomplete = true;
+        decision.events.push(failure(&common, &missing));
+    }
+    decision
+}
+
+/// The slices of one family.
+fn reconcile(
+    seen: &Seen,
+    common: &Common<'_>,
+    family: Family,
+    existing: &[&EndpointSlice],
+    decision: &mut Decision,
+) {
+    let mut family = Slices::pack(seen, common, family, existing);
+    let mode = hints::mode(&seen.service);
+    let told = hints::apply(
+        mode,
+        &mut family.layout,
+        family.family,
+        seen.ratios.as_deref(),
+        &mut decision.hinted,
+    );
+    decision.share += family.share(seen.max);
+    let mut writes = family.creates(common);
+    writes.extend(family.updates(common));
+    writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
+    decision.counts.push([family.added, family.removed, writes.len()]);
+    writes.into_iter().for_each(|write| decision.add(write, common));
+    decision.events.extend(told.map(|told| event(common, told)));
+}
+
+/// The slices of one family as they will be.
+struct Slices<'a> {
+    family: Family,
+    layout: Layout<'a>,
+    /// Each piece's ports.
+    ports: Vec<Vec<SlicePort>>,
+    /// A slice that is to be deleted and is written anew instead, for pieces that are yet to be made.
+    recycled: Vec<Option<&'a EndpointSlice>>,
+    deleted: Vec<&'a EndpointSlice>,
+    added: usize,
+    removed: usize,
+    /// How many endpoints each set of ports has.
+    sizes: Vec<usize>,
+}
+
+impl<'a> Slices<'a> {
+    fn pack(
+        seen: &Seen,
+        common: &Common<'_>,
+        family: Family,
+        existing: &[&'a EndpointSlice],
+    ) -> Self {
+        let layout = Layout { desired: Vec::new(), pieces: Vec::new() };
+        let mut all = Self {
+            family,
+            layout,
+            ports: Vec::new(),
+            recycled: Vec::new(),
+            deleted: Vec::new(),
+            added: 0,
+            removed: 0,
+            sizes: Vec::new(),
+        };
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            existing.iter().partition(|slice| is_owned(slice, &seen.service));
+        all.deleted = foreign;
+        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| in_order(&slice.ports)).collect();
+        let groups = desired::groups(&seen.service, &seen.pods, family);
+        let is_grouped = |ports: &Vec<SlicePort>| groups.iter().any(|group| group.ports == *ports);
+        let ungrouped = own.iter().zip(&keys).filter(|(_, ports)| !is_grouped(ports));
+        all.deleted.extend(ungrouped.map(|(slice, _)| *slice));
+        for group in groups {
+            let of = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
+            let of: Vec<&EndpointSlice> = of.map(|(slice, _)| *slice).collect();
+            all.add(group, &of, seen.max, &common.labels);
+        }
+        all.ensure_one(&seen.service, &common.labels);
+        all.recycle(&seen.service);
+        all
+    }
+
+    fn add(
+        &mut self,
+        group: desired::Group,
+        existing: &[&'a EndpointSlice],
+        max: usize,
+        labels: &StrMap,
+    ) {
+        let relabel = |slice: &EndpointSlice| !plain(&slice.meta.labels).eq(plain(labels));
+        let packed = pack::pack(existing, &group.endpoints, max, relabel);
+        self.added += packed.added;
+        self.removed += packed.removed;
+        self.deleted.extend(packed.deleted);
+        self.sizes.push(group.endpoints.len());
+        let offset = self.layout.desired.len();
+        self.layout.desired.extend(group.endpoints);
+        for mut piece in packed.pieces {
+            piece.members.iter_mut().for_each(|at| *at += offset);
+            self.layout.pieces.push(piece);
+            self.ports.push(group.ports.clone());
+        }
+    }
+
+    /// A Service without endpoints has one empty slice.
+    fn ensure_one(&mut self, service: &Service, labels: &StrMap) {
+        if !self.layout.pieces.is_empty() {
+            return;
+        }
+        let present = match &self.deleted[..] {
+            [one] if is_owned(one, service) && is_placeholder(one, labels) => Some(*one),
+            _ => None,
+        };
+        if present.is_some() {
+            self.deleted.clear();
+        }
+        let written = present.is_none();
+        self.layout.pieces.push(Piece { existing: present, members: Vec::new(), written });
+        self.ports.push(Vec::new());
+    }
+
+    /// Rather than deleting a slice and making another, the one is written over.
+    fn recycle(&mut self, service: &Service) {
+        self.recycled = vec![None; self.layout.pieces.len()];
+        let new = (0..self.layout.pieces.len())
+            .rev()
+            .filter(|at| self.layout.pieces[*at].existing.is_none());
+        let (mut usable, others): (Vec<_>, Vec<_>) =
+            self.deleted.iter().partition(|slice| is_owned(slice, service));
+        usable.reverse();
+        for at in new {
+            self.recycled[at] = usable.pop();
+        }
+        usable.reverse();
+        self.deleted = others;
+        self.deleted.extend(usable);
+    }
+
+    fn share(&self, max: usize) -> Share {
+        let ideal: usize = self.sizes.iter().map(|size| size.div_ceil(max)).sum();
+        let endpoints = self.sizes.iter().sum();
+        Share { endpoints, slices: self.layout.pieces.len(), ideal: ideal.max(1) }
+    }
+
+    fn endpoints(&self, at: usize) -> Vec<Endpoint> {
+        self.layout.pieces[at].members.iter().map(|at| self.layout.desired[*at].clone()).collect()
+    }
+
+    fn content<'b>(
+        &'b self,
+        at: usize,
+        endpoints: &'b [Endpoint],
+        labels: &'b StrMap,
+    ) -> Content<'b> {
+        Content { address_type: self.family.name(), ports: &self.ports[at], endpoints, labels }
+    }
+
+    /// None is made for a Service that is being deleted: its slices are being collected.
+    fn creates(&self, common: &Common<'_>) -> Vec<Write> {
+        let pieces = &self.layout.pieces;
+        let is_new = |at: &usize| pieces[*at].existing.is_none() && self.recycled[*at].is_none();
+        let annotations = annotated(&StrMap::default(), common.trigger);
+        (0..pieces.len())
+            .filter(|at| is_new(at) && !common.deleting)
+            .map(|at| {
+                let endpoints = self.endpoints(at);
+                let content = self.content(at, &endpoints, &common.labels);
+                slice::create(common.key, &common.owner, &annotations, &content)
+            })
+            .collect()
+    }
+
+    fn updates(&self, common: &Common<'_>) -> Vec<Write> {
+        let pieces = self.layout.pieces.iter().zip(&self.recycled).enumerate();
+        let written = pieces.filter(|(_, (piece, _))| piece.written);
+        written
+            .filter_map(|(at, (piece, recycled))| {
+                let slice = piece.existing.or(*recycled)?;
+                // One that is written over keeps nothing that was noted on it.
+                let kept = if piece.existing.is_some() {
+                    &slice.meta.annotations
+                } else {
+                    &StrMap::default()
+                };
+                let annotations = annotated(kept, common.trigger);
+                let endpoints = self.endpoints(at);
+                let content = self.content(at, &endpoints, &common.labels);
+                let metadata = Kept {
+                    labels: &common.labels,
+                    ..Kept::with_annotations(&slice.meta, &annotations)
+                };
+                Some(slice::update(slice, metadata, &content))
+            })
+            .collect()
+    }
+}
+
+impl Decision {
+    fn add(&mut self, write: Write, common: &Common<'_>) {
+        if self.operations.len() as u64 >= BURST_LIMIT {
+            self.more = true;
+            return;
+        }
+        self.operations.push(write.operation);
+        self.marks.push(write.mark);
+        self.writes.push(told_of(write.action, common));
+    }
+
+    /// How many events come before the writes.
+    pub(super) fn n_events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The events and writes; what is more follows at once.
+    pub(super) fn plan(&self) -> Plan {
+        let actions = self.events.iter().chain(&self.writes).cloned().collect();
+        Plan { actions, requeue: self.more.then_some(Duration::from_millis(1)) }
+    }
+}
+
+/// The action with an event for when it fails.
+fn told_of(action: Action, common: &Common<'_>) -> Action {
+    let key = common.key;
+    let note = |what: String| {
+        Some(failed(
+            common,
+            &format!("failed to {what} EndpointSlice for Service {key}: {{error}}"),
+        ))
+    };
+    match action {
+        Action::Create(create) => Create { failed: note("create".to_owned()), ..create }.into(),
+        Action::Update(update) => {
+            let failed = note(format!("update {}", update.target.name));
+            Update { failed, ..update }.into()
+        }
+        Action::Delete(delete) => {
+            let failed = note(format!("delete {}", delete.target.name));
+            Delete { failed, ..delete }.into()
+        }
+        other => other,
+    }
+}
+
+fn failed(common: &Common<'_>, why: &str) -> Note {
+    let message = format!("Error updating Endpoint Slices for Service {}: {why}", common.key);
+    Note::warning(common.about.clone(), "FailedToUpdateEndpointSlices", message)
+}
+
+fn failure(common: &Common<'_>, why: &str) -> Action {
+    failed(common, why).into()
+}
+
+fn event(common: &Common<'_>, (warning, reason, message): Told) -> Action {
+    Note { regarding: common.about.clone(), warning, reason, message }.into()
+}
+
+/// The Service's labels, and the slice's own.
+fn labels(service: &Service) -> StrMap {
+    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
+    let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
+    plain(&service.meta.labels).chain(headless).chain(own).collect()
+}
+
+fn plain(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+    labels.iter().filter(|(key, _)| !RESERVED.contains(key))
+}
+
+fn in_order(ports: &[SlicePort]) -> Vec<SlicePort> {
+    let mut ports = ports.to_vec();
+    crate::discovery::order::slice_ports(&mut ports);
+    ports
+}
+
+/// Whether a slice is this Service's, and not one's that had its name before.
+fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
+    let is_service =
+        |owner: &OwnerReference| &*owner.kind == "Service" && &*owner.api_version == "v1";
+    slice.meta.owners.iter().any(|owner| is_service(owner) && owner.uid == service.meta.uid)
+}
+
+/// Whether a slice is what a Service without endpoints has.
+fn is_placeholder(slice: &EndpointSlice, labels: &StrMap) -> bool {
+    slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.labels == *labels
+}
+
+/// How slices are counted by how callers choose: `topology` and `traffic_distribution`.
+pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
+    match hints::mode(service) {
+        Mode::Topology => ["Auto", ""],
+        Mode::Close { .. } => ["Disabled", &service.spec.traffic_distribution],
+        Mode::Anywhere => ["Disabled", ""],
+    }
+}
+
+/// What is seen, in words.
+pub(super) fn describe(seen: &Seen) -> Description {
+    let mut told = Description::new();
+    told.fact("selects", words::count(words::signed(seen.pods.len()), "pod"));
+    for family in address::families(&seen.service) {
+        let groups = desired::groups(&seen.service, &seen.pods, family);
+        let all = || groups.iter().flat_map(|group| &group.endpoints);
+        let ready = all().filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
+        told.fact(
+            &format!("{} endpoints", family.name()),
+            format!("{}, {ready} ready", all().count()),
+        );
+    }
+    if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
+        told.waits(missing);
+    }
+    for slice in &seen.slices {
+        told.child(&wire::target(&**slice));
+    }
+    told
+}

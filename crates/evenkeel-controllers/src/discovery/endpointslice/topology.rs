@@ -1,0 +1,217 @@
+//! Hints by the CPU of zones: each zone gets as many endpoints as it has callers, taken to be in proportion to its CPU. Asked for
+//! by the annotation `service.kubernetes.io/topology-mode` (KEP-2433).
+//!
+//! Upstream: `endpointslice/topologycache`.
+
+use super::{
+    hints::{Layout, zone_hint},
+    zones::Ratios,
+};
+use std::collections::BTreeMap;
+
+/// By how much a zone's endpoints may be overloaded.
+const OVERLOAD: f64 = 0.2;
+
+/// How many endpoints each zone is given.
+pub(super) type Counts = BTreeMap<Box<str>, usize>;
+
+/// What a zone should be given, and may at most.
+#[derive(Debug, Clone, Copy)]
+struct Allocation {
+    maximum: usize,
+    desired: f64,
+}
+
+/// Sets the hints of all that is written, and of slices whose hints will not do. What each zone is given then; or why hints are
+/// of no use, and nothing is changed.
+pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
+    let allocations = allocations(layout.ready(), ratios)?;
+    let (mut given, wrong) = unchanged(layout, &allocations);
+    let others = wrong.iter().flat_map(|at| layout.pieces[*at].members.iter().copied());
+    let members = layout.written().chain(others).filter(|at| layout.is_ready(*at));
+    let members: Vec<usize> = members.collect();
+    if members.iter().any(|at| layout.desired[*at].zone.is_empty()) {
+        return Err("One or more endpoints do not have a zone specified".to_owned());
+    }
+    if members.is_empty() && given.is_empty() {
+        return Err("No hints allocated for zones".to_owned());
+    }
+    for at in wrong {
+        layout.pieces[at].written = true;
+    }
+    for at in &members {
+        let zone = layout.desired[*at].zone.clone();
+        layout.desired[*at].hints = zone_hint(&zone);
+        *given.entry(zone).or_default() += 1;
+    }
+    let (mut giving, mut receiving) = exchange(&allocations, &given);
+    for at in members {
+        let zone = layout.desired[at].zone.clone();
+        let Some(left) = giving.get_mut(&zone).filter(|left| **left > 0) else { continue };
+        let Some((receiver, wanted)) = receiving.iter_mut().find(|(_, wanted)| **wanted > 0) else {
+            break;
+        };
+        layout.desired[at].hints = zone_hint(receiver);
+        *left -= 1;
+        *wanted -= 1;
+        *given.entry(receiver.clone()).or_default() += 1;
+        given.entry(zone).and_modify(|n| *n -= 1);
+    }
+    Ok(given)
+}
+
+/// What each zone should be given of so many endpoints, if none is overloaded then.
+fn allocations(
+    endpoints: usize,
+    ratios: Option<&Ratios>,
+) -> Result<BTreeMap<Box<str>, Allocation>, String> {
+    let ratios = ratios.ok_or(
+        "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
+    )?;
+    let counted = |words: &str| format!("{words} ({endpoints} endpoints, {} zones)", ratios.len());
+    if ratios.len() > endpoints {
+        return Err(counted("Insufficient number of endpoints"));
+    }
+    let minimum = |ratio: f64| (ratio * endpoints as f64 / (1.0 + OVERLOAD)).ceil() as usize;
+    let total: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
+    let spare = endpoints.checked_sub(total).ok_or_else(|| {
+        counted("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
+    })?;
+    let allocation = |(zone, ratio): (&Box<str>, &f64)| {
+        let minimum = minimum(*ratio);
+        let desired = (ratio * endpoints as f64).max(minimum as f64);
+        (zone.clone(), Allocation { maximum: minimum + spare, desired })
+    };
+    Ok(ratios.iter().map(allocation).collect())
+}
+
+/// What unchanged slices give to zones, and those whose hints will not do.
+fn unchanged(
+    layout: &Layout<'_>,
+    allocations: &BTreeMap<Box<str>, Allocation>,
+) -> (Counts, Vec<usize>) {
+    let (mut given, mut wrong) = (Counts::new(), Vec::new());
+    for at in (0..layout.pieces.len()).filter(|at| !layout.pieces[*at].written) {
+        match hinted(layout, at, &given, allocations) {
+            Some(hints) => {
+                hints.into_iter().for_each(|(zone, n)| *given.entry(zone).or_default() += n)
+            }
+            None => wrong.push(at),
+        }
+    }
+    (given, wrong)
+}
+
+/// What a slice gives to zones; `None` if an endpoint has no hint, or one for a zone that needs none or has too many.
+fn hinted(
+    layout: &Layout<'_>,
+    at: usize,
+    given: &Counts,
+    allocations: &BTreeMap<Box<str>, Allocation>,
+) -> Option<Counts> {
+    let mut counts = Counts::new();
+    for (endpoint, present) in layout.present(at) {
+        if endpoint.conditions.ready != Some(true) {
+            continue;
+        }
+        let zones = present
+            .hints
+            .as_ref()
+            .map(|hints| &hints.for_zones)
+            .filter(|zones| !zones.is_empty())?;
+        for zone in zones {
+            allocations.get(&zone.name)?;
+            *counts.entry(zone.name.clone()).or_default() += 1;
+        }
+    }
+    let too_many = |(zone, n): (&Box<str>, &usize)| {
+        let already = given.get(zone).copied().unwrap_or_default();
+        allocations.get(zone).is_none_or(|allocation| n + already > allocation.maximum)
+    };
+    (!counts.iter().any(too_many)).then_some(counts)
+}
+
+/// How many endpoints zones give away, and how many others get: whole endpoints, from who has most to who lacks most.
+fn exchange(allocations: &BTreeMap<Box<str>, Allocation>, given: &Counts) -> (Counts, Counts) {
+    let over = |zone: &Box<str>, allocation: &Allocation| {
+        given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
+    };
+    let of = |sign: f64| -> BTreeMap<&Box<str>, f64> {
+        let all =
+            allocations.iter().map(|(zone, allocation)| (zone, sign * over(zone, allocation)));
+        all.filter(|(_, n)| *n > 0.0).collect()
+    };
+    let (mut has, mut lacks) = (of(1.0), of(-1.0));
+    let (mut giving, mut receiving) = (Counts::new(), Counts::new());
+    while let (Some((giver, over)), Some((receiver, under))) = (most(&has), most(&lacks)) {
+        if (over < 1.0 && under < 1.0) || over < 0.5 || under < 0.5 {
+            break;
+        }
+        *giving.entry(giver.clone()).or_default() += 1;
+        *receiving.entry(receiver.clone()).or_default() += 1;
+        has.entry(giver).and_modify(|n| *n -= 1.0);
+        lacks.entry(receiver).and_modify(|n| *n -= 1.0);
+    }
+    (giving, receiving)
+}
+
+fn most<'a>(zones: &BTreeMap<&'a Box<str>, f64>) -> Option<(&'a Box<str>, f64)> {
+    let all = zones.iter().map(|(zone, n)| (*zone, *n));
+    all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Whether what zones were given leaves one of them with too little by now.
+pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
+    let Some(ratios) = ratios else { return !given.is_empty() };
+    let total: usize = given.values().sum();
+    let too_few = |(zone, ratio): (&Box<str>, &f64)| {
+        let minimum = (total as f64 * ratio / (1.0 + OVERLOAD)).ceil() as usize;
+        given.get(zone).is_none_or(|n| *n < minimum)
+    };
+    !given.is_empty() && ratios.iter().any(too_few)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratios(shares: &[(&str, f64)]) -> Ratios {
+        shares.iter().map(|(zone, share)| ((*zone).into(), *share)).collect()
+    }
+
+    #[test]
+    fn allocations_are_in_proportion_to_cpu() {
+        let even = ratios(&[("a", 0.5), ("b", 0.5)]);
+        let of = |endpoints, ratios: Option<&Ratios>| {
+            let all = allocations(endpoints, ratios)?;
+            Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+        };
+        assert_eq!(of(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
+        assert_eq!(of(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
+        assert_eq!(of(20, Some(&even)), Ok(vec![(11, 10.0), (11, 10.0)]));
+        let refused = |endpoints, ratios: Option<&Ratios>| of(endpoints, ratios).unwrap_err();
+        assert_eq!(
+            refused(1, Some(&even)),
+            "Insufficient number of endpoints (1 endpoints, 2 zones)"
+        );
+        assert!(refused(4, None).starts_with("Insufficient Node information"));
+        let uneven = ratios(&[("a", 0.7), ("b", 0.2), ("c", 0.1)]);
+        assert_eq!(
+            refused(3, Some(&uneven)),
+            "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (3 endpoints, 3 zones)"
+        );
+    }
+
+    #[test]
+    fn zones_with_too_little_are_found() {
+        let even = ratios(&[("a", 0.5), ("b", 0.5)]);
+        let given = |shares: &[(&str, usize)]| -> Counts {
+            shares.iter().map(|(zone, n)| ((*zone).into(), *n)).collect()
+        };
+        assert!(!is_overloaded(&given(&[("a", 5), ("b", 5)]), Some(&even)));
+        assert!(is_overloaded(&given(&[("a", 8), ("b", 2)]), Some(&even)));
+        assert!(is_overloaded(&given(&[("a", 8)]), Some(&even)), "a zone with none");
+        assert!(is_overloaded(&given(&[("a", 8)]), None), "nothing is known any more");
+        assert!(!is_overloaded(&Counts::new(), None));
+    }
+}

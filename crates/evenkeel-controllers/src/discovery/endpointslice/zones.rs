@@ -1,0 +1,151 @@
+//! How much of the cluster's CPU is in each zone: counted as nodes come and go.
+
+use evenkeel_api::{condition, quantity::Quantity, views::Node};
+use evenkeel_runtime::cache::CacheEvent;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Nodes with one of these labels serve the control plane: callers are not there.
+const EXCLUDED: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+
+/// Each zone's share of all CPU, where all is known and there are several zones.
+pub(super) type Ratios = BTreeMap<Box<str>, f64>;
+
+/// What nodes add to their zones.
+#[derive(Debug, Default)]
+pub(super) struct Zones {
+    /// Thousandths of a CPU, and how many nodes.
+    cpu: BTreeMap<Box<str>, (i64, usize)>,
+    /// Nodes that do not say their zone or their CPU. While there are any, nothing is known.
+    unknown: usize,
+    ratios: Option<Option<Arc<Ratios>>>,
+}
+
+/// What one node adds.
+#[derive(Debug, PartialEq, Eq)]
+enum Share<'a> {
+    Nothing,
+    Unknown,
+    Cpu(&'a str, i64),
+}
+
+fn share(node: &Node) -> Share<'_> {
+    let labels = &node.meta.labels;
+    if EXCLUDED.iter().any(|label| labels.contains(label)) || !is_ready(node) {
+        return Share::Nothing;
+    }
+    let cpu = node.status.allocatable.get("cpu").copied().map_or(0, Quantity::milli_value);
+    match labels.get(super::ZONE) {
+        Some(zone) if !zone.is_empty() && cpu > 0 => Share::Cpu(zone, cpu),
+        _ => Share::Unknown,
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    condition::is_true(&node.status.conditions, "Ready")
+}
+
+impl Zones {
+    /// Counts a node anew, and says whether that may make a difference to somebody.
+    pub(super) fn see(&mut self, event: &CacheEvent<Node>) -> bool {
+        let (old, new) = match event {
+            CacheEvent::Added { object, .. } => (Share::Nothing, share(object)),
+            CacheEvent::Updated { old, new } => (share(old), share(new)),
+            CacheEvent::Deleted(node) => (share(node), Share::Nothing),
+        };
+        if old == new {
+            return false;
+        }
+        self.add(&new);
+        self.take(&old);
+        self.ratios = None;
+        true
+    }
+
+    fn add(&mut self, share: &Share<'_>) {
+        match *share {
+            Share::Nothing => {}
+            Share::Unknown => self.unknown += 1,
+            Share::Cpu(zone, cpu) => {
+                let (sum, nodes) = self.cpu.entry(zone.into()).or_default();
+                *sum += cpu;
+                *nodes += 1;
+            }
+        }
+    }
+
+    fn take(&mut self, share: &Share<'_>) {
+        match *share {
+            Share::Nothing => {}
+            Share::Unknown => self.unknown -= 1,
+            Share::Cpu(zone, cpu) => {
+                if let Some((sum, nodes)) = self.cpu.get_mut(zone) {
+                    *sum -= cpu;
+                    *nodes -= 1;
+                    if *nodes == 0 {
+                        self.cpu.remove(zone);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The zones' shares; `None` where too little is known, or there is but one zone.
+    pub(super) fn ratios(&mut self) -> Option<Arc<Ratios>> {
+        if let Some(known) = &self.ratios {
+            return known.clone();
+        }
+        let total: i64 = self.cpu.values().map(|(cpu, _)| cpu).sum();
+        let known = self.unknown == 0 && self.cpu.len() > 1;
+        let ratio = |(zone, (cpu, _)): (&Box<str>, &(i64, usize))| {
+            (zone.clone(), *cpu as f64 / total as f64)
+        };
+        let ratios = known.then(|| Arc::new(self.cpu.iter().map(ratio).collect()));
+        self.ratios = Some(ratios.clone());
+        ratios
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use serde_json::json;
+
+    fn node(zone: &str, cpu: &str, ready: &str) -> Arc<Node> {
+        Arc::new(object(&json!({
+            "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": zone}},
+            "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": ready}]},
+        })))
+    }
+
+    fn added(object: Arc<Node>) -> CacheEvent<Node> {
+        CacheEvent::Added { object, initial: true }
+    }
+
+    #[test]
+    fn shares_follow_the_nodes() {
+        let mut zones = Zones::default();
+        let shares = |zones: &mut Zones| {
+            zones.ratios().map(|all| {
+                all.iter().map(|(zone, share)| format!("{zone} {share}")).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(shares(&mut zones), None);
+        zones.see(&added(node("a", "3", "True")));
+        assert_eq!(shares(&mut zones), None, "one zone");
+        zones.see(&added(node("b", "500m", "True")));
+        zones.see(&added(node("b", "500m", "True")));
+        let both = Some(vec!["a 0.75".to_owned(), "b 0.25".to_owned()]);
+        assert_eq!(shares(&mut zones), both);
+        assert!(!zones.see(&added(node("c", "1", "False"))), "not ready");
+        zones.see(&added(node("", "1", "True")));
+        assert_eq!(shares(&mut zones), None, "a node without a zone");
+        let gone =
+            CacheEvent::Updated { old: node("", "1", "True"), new: node("", "1", "Unknown") };
+        assert!(zones.see(&gone));
+        assert_eq!(shares(&mut zones), both);
+        zones.see(&CacheEvent::Deleted(node("a", "3", "True")));
+        assert_eq!(shares(&mut zones), None, "one zone again");
+    }
+}

@@ -1,0 +1,32 @@
+//! What the controller can be told.
+
+use crate::options::Flags;
+use std::time::Duration;
+
+/// Options of the controller of mirrored slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many Endpoints are worked on at the same time; `--mirroring-concurrent-service-endpoint-syncs`.
+    pub concurrent_syncs: usize,
+    /// What others do to slices within this time is one pass; `--mirroring-endpointslice-updates-batch-period`.
+    pub batch_period: Duration,
+    /// The most addresses of a subset that are mirrored; `--mirroring-max-endpoints-per-subset`.
+    pub max_endpoints: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { concurrent_syncs: 5, batch_period: Duration::ZERO, max_endpoints: 1000 }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self {
+            concurrent_syncs: flags.workers("mirroring-concurrent-service-endpoint-syncs"),
+            batch_period: flags.duration("mirroring-endpointslice-updates-batch-period"),
+            max_endpoints: flags.workers("mirroring-max-endpoints-per-subset"),
+        }
+    }
+}

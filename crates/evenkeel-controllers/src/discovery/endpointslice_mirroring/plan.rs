@@ -1,0 +1,345 @@
+//! What the mirrored slices of Endpoints are: one for each set of ports and each family.
+//!
+//! Upstream: `pkg/controller/endpointslicemirroring/reconciler.go`.
+
+use crate::{
+    discovery::{
+        address::{self, Family},
+        canonical, endpoints,
+        endpointslice::pack,
+        order,
+        slice::{self, Content, MANAGED_BY, Operation, SERVICE_NAME, Write},
+        sums::Share,
+        trigger::TRIGGER_TIME,
+    },
+    wire::{self, Kept},
+};
+use evenkeel_api::{
+    OwnerReference, StrMap,
+    views::{
+        Endpoint, EndpointAddress, EndpointConditions, EndpointSlice, EndpointSubset, Endpoints,
+        Service, SlicePort,
+    },
+};
+use evenkeel_runtime::plan::{Action, Delete, Key, Note, OnError, Plan};
+use std::sync::Arc;
+
+/// Who keeps these slices.
+pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+/// The label of Endpoints that are not to be mirrored.
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation in which kubectl keeps what was applied.
+const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) key: Key,
+    pub(super) endpoints: Option<Arc<Endpoints>>,
+    pub(super) service: Option<Arc<Service>>,
+    /// The mirrored slices.
+    pub(super) slices: Vec<Arc<EndpointSlice>>,
+    /// The most addresses of a subset.
+    pub(super) max: usize,
+}
+
+/// What a pass does, and what is to be remembered and counted of it.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    events: Vec<Action>,
+    writes: Vec<Action>,
+    /// What each write does.
+    pub(super) operations: Vec<Operation>,
+    /// The numbers that its writes are known by.
+    pub(super) marks: Vec<u64>,
+    /// What is counted; nothing where nothing is mirrored.
+    pub(super) counts: Option<Counts>,
+}
+
+/// What is counted of a pass.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) added: usize,
+    pub(super) updated: usize,
+    pub(super) removed: usize,
+    pub(super) skipped: usize,
+    pub(super) share: Share,
+}
+
+impl Decision {
+    fn add(&mut self, write: Write) {
+        self.operations.push(write.operation);
+        self.marks.push(write.mark);
+        self.writes.push(write.action);
+    }
+
+    /// How many events come before the writes.
+    pub(super) fn n_events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The events and writes.
+    pub(super) fn plan(&self) -> Plan {
+        Plan { actions: self.events.iter().chain(&self.writes).cloned().collect(), requeue: None }
+    }
+}
+
+/// Whether Endpoints are addresses, and not to be passed over.
+pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
+    endpoints.meta.labels.get(SKIP) != Some("true") && !endpoints::elects(endpoints)
+}
+
+/// Mirrors the Endpoints if their Service has no selector; else nothing is to be left of what was mirrored.
+pub(super) fn decide(seen: &Seen) -> Decision {
+    let endpoints = seen.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
+    let selectorless =
+        seen.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
+    match endpoints.filter(|_| selectorless) {
+        Some(endpoints) => mirror(seen, endpoints),
+        None => clear(seen),
+    }
+}
+
+fn clear(seen: &Seen) -> Decision {
+    let mut decision = Decision::default();
+    for slice in seen.slices.iter().filter(|slice| !slice.meta.deleting()) {
+        let Write { operation, action, mark } = slice::delete(slice);
+        let action = match action {
+            // One that cannot be deleted does not hold up the others.
+            Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
+            other => other,
+        };
+        decision.add(Write { operation, action, mark });
+    }
+    decision
+}
+
+/// The endpoints of one set of ports and one family.
+#[derive(Debug)]
+struct Group {
+    ports: Vec<SlicePort>,
+    family: Family,
+    endpoints: Vec<Endpoint>,
+}
+
+fn mirror(seen: &Seen, endpoints: &Endpoints) -> Decision {
+    let mut decision = Decision::default();
+    let (groups, invalid, skipped) = groups(&endpoints.subsets, seen.max);
+    let about = wire::target(endpoints);
+    let told = |reason, message| Action::from(Note::warning(about.clone(), reason, message));
+    if invalid > 0 {
+        let message =
+            format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+        decision.events.push(told("InvalidIPAddress", message));
+    }
+    if skipped > invalid {
+        let message = format!(
+            "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
+            seen.max
+        );
+        decision.events.push(told("TooManyAddressesToMirror", message));
+    }
+    let mut counts = Counts { skipped, ..Counts::default() };
+    let common = Common::of(&seen.key, endpoints);
+    let (mut created, mut updated, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest: Vec<&EndpointSlice> = seen.slices.iter().map(|slice| &**slice).collect();
+    for group in &groups {
+        let existing = take(&mut rest, group);
+        let (first, others) = existing
+            .split_first()
+            .map_or((None, &[][..]), |(first, others)| (Some(*first), others));
+        counts.share += Share {
+            endpoints: group.endpoints.len(),
+            slices: usize::from(!group.endpoints.is_empty()),
+            ideal: group.endpoints.len().div_ceil(seen.max.max(1)),
+        };
+        if group.endpoints.is_empty() {
+            counts.removed += existing.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            deleted.extend(existing);
+            continue;
+        }
+        deleted.extend(others);
+        match first {
+            None => {
+                counts.added += group.endpoints.len();
+                created.push(group);
+            }
+            Some(slice) => {
+                let same = compare(slice, &group.endpoints, &mut counts);
+                if !(same && common.is_on(slice)) {
+                    updated.push((slice, group));
+                }
+            }
+        }
+    }
+    deleted.append(&mut rest);
+    recycle(&mut created, &mut updated, &mut deleted);
+    if !endpoints.meta.deleting() {
+        created.into_iter().for_each(|group| decision.add(common.create(group)));
+    }
+    updated.into_iter().for_each(|(slice, group)| decision.add(common.update(slice, group)));
+    deleted.into_iter().for_each(|slice| decision.add(slice::delete(slice)));
+    counts.share.ideal = counts.share.ideal.max(1);
+    decision.counts = Some(counts);
+    decision
+}
+
+/// The endpoints of all subsets in their one form, how many addresses are none, and how many are left out. Of each subset
+/// there are at most `max`, ready ones first.
+fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) {
+    let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
+    for subset in &canonical::repack(subsets) {
+        let ports = ports(subset);
+        let at = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
+            let group = |family| Group { ports: ports.clone(), family, endpoints: Vec::new() };
+            groups.extend(Family::BOTH.map(group));
+            groups.len() - 2
+        });
+        let ready = subset.addresses.iter().map(|address| (address, true));
+        let all = ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false)));
+        let mut added = 0;
+        for (address, ready) in all {
+            if added >= max {
+                break;
+            }
+            match address::parse(&address.ip) {
+                Some(ip) => {
+                    let family = Family::of(ip);
+                    groups[at + family as usize].endpoints.push(endpoint(
+                        address,
+                        &ip.to_string(),
+                        ready,
+                    ));
+                    added += 1;
+                }
+                None => invalid += 1,
+            }
+        }
+        skipped += subset.addresses.len() + subset.not_ready_addresses.len() - added;
+    }
+    (groups, invalid, skipped)
+}
+
+fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
+    let of = |port: &evenkeel_api::views::EndpointPort| SlicePort {
+        name: port.name.clone(),
+        protocol: port.protocol.clone(),
+        port: Some(port.port),
+        app_protocol: port.app_protocol.clone(),
+    };
+    let mut ports: Vec<SlicePort> = subset.ports.iter().map(of).collect();
+    order::slice_ports(&mut ports);
+    ports
+}
+
+/// An address as an endpoint. Nobody knows whether it is on its way out, or in which zone.
+fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: Box::new([ip.into()]),
+        conditions: EndpointConditions { ready: Some(ready), serving: None, terminating: None },
+        hostname: address.hostname.clone(),
+        target_ref: address.target_ref.clone(),
+        node_name: address.node_name.clone(),
+        ..Endpoint::default()
+    }
+}
+
+/// Takes the slices of a group out of `slices`.
+fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a EndpointSlice> {
+    let is_of = |slice: &EndpointSlice| {
+        let mut ports = slice.ports.to_vec();
+        order::slice_ports(&mut ports);
+        *slice.address_type == *group.family.name() && ports == group.ports
+    };
+    let (taken, rest) = slices.iter().partition(|slice| is_of(slice));
+    *slices = rest;
+    taken
+}
+
+/// Whether a slice has just these endpoints; what differs is counted.
+fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
+    let packed = pack::pack(&[slice], desired, usize::MAX, |_| false);
+    let is_so = packed.pieces.iter().all(|piece| !piece.written) && packed.deleted.is_empty();
+    counts.updated += packed.updated;
+    counts.added += packed.added;
+    counts.removed += packed.removed;
+    is_so
+}
+
+/// Rather than deleting a slice and making another of its family, the one is written over.
+fn recycle<'a, 'b>(
+    created: &mut Vec<&'b Group>,
+    updated: &mut Vec<(&'a EndpointSlice, &'b Group)>,
+    deleted: &mut Vec<&'a EndpointSlice>,
+) {
+    created.retain(|group| {
+        let usable = deleted.iter().position(|slice| *slice.address_type == *group.family.name());
+        usable.map(|at| updated.push((deleted.remove(at), group))).is_none()
+    });
+}
+
+/// What is the same for all slices of the Endpoints.
+struct Common<'a> {
+    key: &'a Key,
+    labels: StrMap,
+    annotations: StrMap,
+    owner: OwnerReference,
+}
+
+impl<'a> Common<'a> {
+    /// Labels and annotations are the Endpoints' own, but for what is said of the Endpoints themselves.
+    fn of(key: &'a Key, endpoints: &Endpoints) -> Self {
+        let own = [(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)];
+        let labels = endpoints
+            .meta
+            .labels
+            .iter()
+            .filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY].contains(key));
+        let annotations = endpoints.meta.annotations.iter();
+        Self {
+            key,
+            labels: labels.chain(own).collect(),
+            annotations: annotations
+                .filter(|(key, _)| ![TRIGGER_TIME, APPLIED].contains(key))
+                .collect(),
+            owner: wire::controller_reference(&wire::target(endpoints)),
+        }
+    }
+
+    /// Whether a slice says all this already. One of Endpoints that had the name before is theirs still.
+    fn is_on(&self, slice: &EndpointSlice) -> bool {
+        let meta = &slice.meta;
+        let anothers = |owner: &OwnerReference| {
+            &*owner.kind == "Endpoints"
+                && owner.name == self.owner.name
+                && owner.uid != self.owner.uid
+        };
+        meta.labels == self.labels
+            && meta.annotations == self.annotations
+            && !meta.owners.iter().any(anothers)
+    }
+
+    fn content<'b>(&'b self, group: &'b Group) -> Content<'b> {
+        Content {
+            address_type: group.family.name(),
+            ports: &group.ports,
+            endpoints: &group.endpoints,
+            labels: &self.labels,
+        }
+    }
+
+    fn create(&self, group: &Group) -> Write {
+        slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
+    }
+
+    /// A slice that is written over is made anew in all but its name.
+    fn update(&self, slice: &EndpointSlice, group: &Group) -> Write {
+        let metadata = Kept {
+            generate_name: "",
+            labels: &self.labels,
+            owner_references: std::slice::from_ref(&self.owner),
+            ..Kept::with_annotations(&slice.meta, &self.annotations)
+        };
+        slice::update(slice, metadata, &self.content(group))
+    }
+}

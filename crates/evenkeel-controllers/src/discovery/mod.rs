@@ -1,0 +1,16 @@
+//! Which addresses Services have: Endpoints, EndpointSlices, and slices that mirror Endpoints that somebody else wrote.
+//!
+//! What the first two decide alike about a pod is in [`pod`], which pods and Services belong together in [`selected`].
+
+pub mod endpoints;
+pub mod endpointslice;
+pub mod endpointslice_mirroring;
+
+mod address;
+mod canonical;
+mod order;
+mod pod;
+mod selected;
+mod slice;
+mod sums;
+mod trigger;

@@ -1,0 +1,173 @@
+//! The order of ports and subsets: by a hash of how Go prints them, so that ours stand in the same places as upstream's.
+//!
+//! Upstream: `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`; the text is that of `k8s.io/utils/dump`.
+
+use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
+use std::fmt::{self, Write};
+
+/// FNV-1a of 128 bits over what is written to it.
+struct Fnv128a(u128);
+
+impl Fnv128a {
+    fn of(text: fmt::Arguments<'_>) -> u128 {
+        let mut hash = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        // Writing to a number cannot fail.
+        let _ = hash.write_fmt(text);
+        hash.0
+    }
+}
+
+impl Write for Fnv128a {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 =
+                (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+        Ok(())
+    }
+}
+
+/// A text as Go prints a pointer's target, where empty is none.
+fn or_nil(text: &str) -> &str {
+    if text.is_empty() { "<nil>" } else { text }
+}
+
+/// Puts ports of a slice in order.
+pub(super) fn slice_ports(ports: &mut [SlicePort]) {
+    if ports.len() > 1 {
+        ports.sort_by_cached_key(slice_port);
+    }
+}
+
+fn slice_port(port: &SlicePort) -> u128 {
+    let number = port.port.map(|number| number.to_string());
+    Fnv128a::of(format_args!(
+        "(v1.EndpointPort){{Name:(*string){} Protocol:(*v1.Protocol){} Port:(*int32){} AppProtocol:(*string){}}}",
+        port.name,
+        port.protocol,
+        number.as_deref().unwrap_or("<nil>"),
+        or_nil(&port.app_protocol)
+    ))
+}
+
+/// Puts ports of Endpoints in order.
+pub(super) fn ports(ports: &mut [EndpointPort]) {
+    if ports.len() > 1 {
+        ports.sort_by_cached_key(|port| {
+            Fnv128a::of(format_args!("(v1.EndpointPort){}", Port(port)))
+        });
+    }
+}
+
+/// Puts subsets in order.
+pub(super) fn subsets(subsets: &mut [EndpointSubset]) {
+    if subsets.len() > 1 {
+        subsets.sort_by_cached_key(subset);
+    }
+}
+
+fn subset(subset: &EndpointSubset) -> u128 {
+    Fnv128a::of(format_args!(
+        "(v1.EndpointSubset){{Addresses:([]v1.EndpointAddress){} NotReadyAddresses:([]v1.EndpointAddress){} Ports:([]v1.EndpointPort){}}}",
+        List(&subset.addresses, |address, f| write!(f, "{}", Address(address))),
+        List(&subset.not_ready_addresses, |address, f| write!(f, "{}", Address(address))),
+        List(&subset.ports, |port, f| write!(f, "{}", Port(port))),
+    ))
+}
+
+struct Port<'a>(&'a EndpointPort);
+
+impl fmt::Display for Port<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EndpointPort { name, port, protocol, app_protocol } = self.0;
+        let app_protocol = or_nil(app_protocol);
+        write!(
+            f,
+            "{{Name:(string){name} Port:(int32){port} Protocol:(v1.Protocol){protocol} AppProtocol:(*string){app_protocol}}}"
+        )
+    }
+}
+
+struct Address<'a>(&'a EndpointAddress);
+
+impl fmt::Display for Address<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EndpointAddress { ip, hostname, node_name, target_ref } = self.0;
+        let node_name = or_nil(node_name);
+        write!(
+            f,
+            "{{IP:(string){ip} Hostname:(string){hostname} NodeName:(*string){node_name} TargetRef:(*v1.ObjectReference)"
+        )?;
+        match target_ref {
+            None => f.write_str("<nil>}"),
+            Some(target) => write!(
+                f,
+                "{{Kind:(string){} Namespace:(string){} Name:(string){} UID:(types.UID){} APIVersion:(string){} ResourceVersion:(string){} FieldPath:(string){}}}}}",
+                target.kind,
+                target.namespace,
+                target.name,
+                target.uid,
+                target.api_version,
+                target.resource_version,
+                target.field_path
+            ),
+        }
+    }
+}
+
+/// A list as Go prints it; an empty one of those here was never made.
+struct List<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
+
+impl<T> fmt::Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("<nil>");
+        }
+        for (n, item) in self.0.iter().enumerate() {
+            f.write_str(if n == 0 { "[" } else { " " })?;
+            (self.1)(item, f)?;
+        }
+        f.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_api::views::{EndpointSlice, Endpoints};
+    use serde_json::json;
+
+    /// What upstream's code makes of the same values.
+    #[test]
+    fn hashes_are_upstreams() {
+        let slice: EndpointSlice = object(&json!({"ports": [
+            {"name": "http", "protocol": "TCP", "port": 80},
+            {"name": "", "protocol": "TCP", "port": 80, "appProtocol": "example.test/x"},
+        ]}));
+        assert_eq!(
+            slice.ports.iter().map(slice_port).collect::<Vec<_>>(),
+            [0xb6c4_d325_122a_5ba6_f795_b0bb_ffce_bb6f, 0xb67b_d7a4_c4f9_2448_9a96_e0d6_1ec3_a2b1]
+        );
+        let endpoints: Endpoints = object(&json!({"subsets": [
+            {
+                "addresses": [
+                    {"ip": "10.0.0.1", "nodeName": "n1", "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}},
+                    {"ip": "10.0.0.2", "hostname": "h"},
+                ],
+                "ports": [
+                    {"name": "http", "port": 80, "protocol": "TCP"},
+                    {"name": "b", "port": 81, "protocol": "UDP", "appProtocol": "example.test/x"},
+                ],
+            },
+            {"notReadyAddresses": [{"ip": "10.0.0.1"}]},
+        ]}));
+        assert_eq!(
+            endpoints.subsets.iter().map(subset).collect::<Vec<_>>(),
+            [0xe503_7c19_60b3_a7c4_cc33_1685_5966_3470, 0x4d4f_4604_c1a5_1c97_597e_6c7a_75c1_04c9]
+        );
+        let mut swapped = endpoints.subsets.clone();
+        subsets(&mut swapped);
+        assert_eq!(swapped[0], endpoints.subsets[1]);
+    }
+}

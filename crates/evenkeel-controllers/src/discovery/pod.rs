@@ -1,0 +1,160 @@
+//! What Endpoints and slices both decide about a pod.
+
+use crate::pods;
+use evenkeel_api::{
+    int_or_string::IntOrString,
+    views::{Container, ObjectReference, Pod, Service, ServicePort},
+};
+
+/// What of a pod's change matters to Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing.
+    Nothing,
+    /// How it is; the same Services select it.
+    Itself,
+    /// Which Services select it.
+    Labels,
+    /// Both.
+    Both,
+}
+
+/// What of a pod's change matters: that it ends or is being deleted, its readiness, its addresses, its labels. Its name
+/// never changes, nor its node once it has an address.
+pub(super) fn change(old: &Pod, new: &Pod) -> Change {
+    if old.meta.resource_version == new.meta.resource_version {
+        return Change::Nothing;
+    }
+    let of = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
+    let itself = of(old) != of(new) || old.status.pod_ips != new.status.pod_ips;
+    match (itself, old.meta.labels != new.meta.labels) {
+        (false, false) => Change::Nothing,
+        (true, false) => Change::Itself,
+        (false, true) => Change::Labels,
+        (true, true) => Change::Both,
+    }
+}
+
+/// Whether a pod has an address and has not ended.
+pub(super) fn has_address(pod: &Pod) -> bool {
+    !pods::is_terminal(pod) && !(pod.status.pod_ip.is_empty() && pod.status.pod_ips.is_empty())
+}
+
+/// The host name by which the Service's domain knows the pod, empty for none.
+pub(super) fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
+    if pod.spec.subdomain == service.meta.name { &pod.spec.hostname } else { "" }
+}
+
+/// What an endpoint points at.
+pub(super) fn reference(pod: &Pod) -> Box<ObjectReference> {
+    Box::new(ObjectReference {
+        kind: "Pod".into(),
+        namespace: pod.meta.namespace.clone(),
+        name: pod.meta.name.clone(),
+        uid: pod.meta.uid.clone(),
+        ..ObjectReference::default()
+    })
+}
+
+/// Whether two references are to the same object, whatever version of it was seen.
+pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectReference>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => {
+            a.kind == b.kind
+                && a.namespace == b.namespace
+                && a.name == b.name
+                && a.uid == b.uid
+                && a.api_version == b.api_version
+                && a.field_path == b.field_path
+        }
+        _ => false,
+    }
+}
+
+/// The pod's port that a Service's port leads to: a number as it stands, a name as one of its containers has it (a side-car
+/// among the init containers counts, too); `None` if none has.
+pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
+    let name = match &port.target_port {
+        IntOrString::Int(number) => return Some(*number),
+        IntOrString::String(name) => name,
+    };
+    let sidecars = pod.spec.init_containers.iter().filter(|c| is_sidecar(c));
+    let mut ports = pod.spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
+    let found = ports.find(|candidate| {
+        candidate.name == *name && protocol(&candidate.protocol) == protocol(&port.protocol)
+    });
+    found.map(|found| found.container_port)
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    &*container.restart_policy == "Always"
+}
+
+/// A protocol; TCP where none is said.
+pub(super) fn protocol(said: &str) -> &str {
+    if said.is_empty() { "TCP" } else { said }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, label, object, pod};
+    use serde_json::json;
+
+    #[test]
+    fn ports_are_found_by_number_and_by_name() {
+        let pod: Pod = object(&json!({"spec": {
+            "containers": [
+                {"name": "a", "ports": [{"name": "http", "containerPort": 8080}, {"name": "dns", "containerPort": 5353, "protocol": "UDP"}]},
+                {"name": "b", "ports": [{"name": "http", "containerPort": 9090}]},
+            ],
+            "initContainers": [
+                {"name": "once", "ports": [{"name": "early", "containerPort": 1}]},
+                {"name": "side", "restartPolicy": "Always", "ports": [{"name": "metrics", "containerPort": 7070}]},
+            ],
+        }}));
+        let table = [
+            (json!({"port": 80, "targetPort": 8081}), Some(8081)),
+            (json!({"port": 80, "targetPort": "http", "protocol": "TCP"}), Some(8080)),
+            (json!({"port": 80, "targetPort": "dns", "protocol": "UDP"}), Some(5353)),
+            (json!({"port": 80, "targetPort": "dns", "protocol": "TCP"}), None),
+            (json!({"port": 80, "targetPort": "metrics", "protocol": "TCP"}), Some(7070)),
+            (json!({"port": 80, "targetPort": "early", "protocol": "TCP"}), None),
+            (json!({"port": 80, "targetPort": "none", "protocol": "TCP"}), None),
+        ];
+        for (json, want) in table {
+            let service: Service = object(&json!({"spec": {"ports": [json]}}));
+            assert_eq!(port(&pod, &service.spec.ports[0]), want, "{:?}", service.spec.ports[0]);
+        }
+    }
+
+    #[test]
+    fn only_what_matters_is_a_change() {
+        let old = pod("a", Some(T0));
+        let table: [(&str, fn(&mut Pod), Change); 7] = [
+            ("a resync", |_| {}, Change::Nothing),
+            ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
+            ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),
+            ("deletion", |pod| pod.meta.deletion = Some(at(1)), Change::Itself),
+            ("its end", |pod| pod.status.phase = "Failed".into(), Change::Itself),
+            ("labels", |pod| pod.meta.labels = label("app", "db"), Change::Labels),
+            (
+                "labels and readiness",
+                |pod| {
+                    pod.meta.labels = label("app", "db");
+                    pod.status.conditions = Box::default();
+                },
+                Change::Both,
+            ),
+        ];
+        for (what, edit, want) in table {
+            let mut new = old.clone();
+            edit(&mut new);
+            if what != "a resync" {
+                new.meta.resource_version = "2".into();
+            }
+            assert_eq!(change(&old, &new), want, "{what}");
+        }
+    }
+}

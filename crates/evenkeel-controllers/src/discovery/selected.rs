@@ -1,0 +1,113 @@
+//! Which pods a Service selects, and which Services select a pod: by indexes, so that neither is found by looking at all.
+
+use super::pod::{Change, change};
+use evenkeel_api::{
+    StrMap,
+    views::{Pod, Service},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    plan::Key,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Services and pods by what selects and what is selected.
+#[derive(Debug, Clone)]
+pub(super) struct Selected {
+    pods: Index<Pod>,
+    services: Index<Service>,
+}
+
+impl Selected {
+    /// Declares the indexes, once for each cache.
+    pub(super) fn of(pods: &Cache<Pod>, services: &Cache<Service>) -> Self {
+        let pods = pods.index("label", |pod, key| {
+            let mut place = String::new();
+            for (name, value) in pod.meta.labels.iter() {
+                key(at(&mut place, &pod.meta.namespace, name, value));
+            }
+        });
+        // One label is enough to find a Service by: the others are compared.
+        let services = services.index("selector", |service, key| {
+            if let Some((name, value)) = service.spec.selector.iter().next() {
+                key(at(&mut String::new(), &service.meta.namespace, name, value));
+            }
+        });
+        Self { pods, services }
+    }
+
+    /// The pods that a Service selects, by name; none without a selector.
+    pub(super) fn pods(&self, service: &Service) -> Vec<Arc<Pod>> {
+        let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
+        let keys = selector
+            .iter()
+            .map(|(name, value)| at(&mut String::new(), namespace, name, value).to_owned());
+        // The label that the fewest pods have.
+        let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
+        let mut found = Vec::new();
+        self.pods.for_each(&key, |pod| {
+            if selects(selector, &pod.meta.labels) {
+                found.push(Arc::clone(pod));
+            }
+        });
+        found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        found
+    }
+
+    /// The names of the Services that select a pod of these labels.
+    fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Box<str>> {
+        let (mut found, mut place) = (BTreeSet::new(), String::new());
+        for (name, value) in labels.iter() {
+            self.services.for_each(at(&mut place, namespace, name, value), |service| {
+                if selects(&service.spec.selector, labels) {
+                    found.insert(service.meta.name.clone());
+                }
+            });
+        }
+        found
+    }
+
+    /// The Services that a pod's event concerns. What was there before a controller started concerns none: its Services
+    /// were there before as well, and are looked at for themselves.
+    pub(super) fn concerned(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
+        let pod = event.object();
+        let now = || self.services(&pod.meta.namespace, &pod.meta.labels);
+        let names = match event {
+            CacheEvent::Added { initial: true, .. } => return Vec::new(),
+            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => now(),
+            CacheEvent::Updated { old, new } => match change(old, new) {
+                Change::Nothing => return Vec::new(),
+                Change::Itself => now(),
+                Change::Labels => {
+                    let before = self.services(&old.meta.namespace, &old.meta.labels);
+                    now().symmetric_difference(&before).cloned().collect()
+                }
+                Change::Both => {
+                    let before = self.services(&old.meta.namespace, &old.meta.labels);
+                    now().union(&before).cloned().collect()
+                }
+            },
+        };
+        names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
+    }
+
+    /// The Services that select a pod as it is.
+    pub(super) fn services_of(&self, pod: &Pod) -> Vec<Key> {
+        let names = self.services(&pod.meta.namespace, &pod.meta.labels);
+        names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
+    }
+}
+
+/// A place in the indexes: a namespace and a label.
+fn at<'a>(place: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
+    place.clear();
+    for part in [namespace, " ", name, "=", value] {
+        place.push_str(part);
+    }
+    place
+}
+
+/// Whether every label that is asked for is there. An empty selector selects nothing.
+fn selects(selector: &StrMap, labels: &StrMap) -> bool {
+    !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
+}

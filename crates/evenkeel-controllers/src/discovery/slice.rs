@@ -1,0 +1,260 @@
+//! What both controllers of EndpointSlices do alike: find a Service's slices, write them, and know their own writes again.
+
+use crate::wire::{self, Kept};
+use bytes::Bytes;
+use evenkeel_api::{
+    OwnerReference, StrMap,
+    views::{Endpoint, EndpointSlice, SlicePort},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    plan::{Action, Create, Delete, Key, OnError, Update},
+};
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The label that says whose slice it is.
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label that says who keeps it.
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The label of what belongs to a Service without a cluster IP.
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// The Service (or the Endpoints) that a slice belongs to.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
+    Some(Key::new(&slice.meta.namespace, name))
+}
+
+/// Slices by the Service that they belong to.
+#[derive(Debug, Clone)]
+pub(super) struct ByService {
+    slices: Index<EndpointSlice>,
+    manager: &'static str,
+}
+
+impl ByService {
+    /// Those that `manager` keeps. Declares the index, once for the cache.
+    pub(super) fn of(slices: &Cache<EndpointSlice>, manager: &'static str) -> Self {
+        let slices = slices.index("service", |slice, key| {
+            if let Some(service) = service_of(slice) {
+                key(&service.to_string());
+            }
+        });
+        Self { slices, manager }
+    }
+
+    /// The slices of a Service, by name.
+    pub(super) fn get(&self, service: &Key) -> Vec<Arc<EndpointSlice>> {
+        let mut found = self.slices.get(&service.to_string());
+        found.retain(|slice| self.keeps(slice));
+        found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        found
+    }
+
+    /// Whether the slice is one of the manager's.
+    pub(super) fn keeps(&self, slice: &EndpointSlice) -> bool {
+        slice.meta.labels.get(MANAGED_BY) == Some(self.manager)
+    }
+
+    /// The Services that a slice's event concerns: of one that changed hands, or that somebody else wrote or deleted.
+    pub(super) fn concerned(&self, event: &CacheEvent<EndpointSlice>, own: &OwnWrites) -> Vec<Key> {
+        let (slice, service) = (event.object(), service_of(event.object()));
+        let changed = match event {
+            // What was there at the start is looked at with its Service.
+            CacheEvent::Added { initial: true, .. } => false,
+            CacheEvent::Updated { old, new }
+                if old.meta.resource_version == new.meta.resource_version =>
+            {
+                false
+            }
+            CacheEvent::Updated { old, .. } if service_of(old) != service => {
+                return service.into_iter().chain(service_of(old)).collect();
+            }
+            CacheEvent::Updated { old, .. } if self.keeps(old) != self.keeps(slice) => true,
+            CacheEvent::Added { .. } | CacheEvent::Updated { .. } => {
+                self.keeps(slice) && !own.has(service.as_ref(), fingerprint(&Content::of(slice)))
+            }
+            CacheEvent::Deleted(_) => {
+                self.keeps(slice) && !own.has(service.as_ref(), deletion(&slice.meta.name))
+            }
+        };
+        service.into_iter().filter(|_| changed).collect()
+    }
+}
+
+/// A slice as it should be, but for its name and annotations.
+#[derive(Debug, Hash)]
+pub(super) struct Content<'a> {
+    pub(super) address_type: &'a str,
+    pub(super) ports: &'a [SlicePort],
+    pub(super) endpoints: &'a [Endpoint],
+    pub(super) labels: &'a StrMap,
+}
+
+impl<'a> Content<'a> {
+    /// Of a slice that is there.
+    pub(super) fn of(slice: &'a EndpointSlice) -> Self {
+        Self {
+            address_type: &slice.address_type,
+            ports: &slice.ports,
+            endpoints: &slice.endpoints,
+            labels: &slice.meta.labels,
+        }
+    }
+}
+
+/// A number that stands for a slice's content.
+pub(super) fn fingerprint(content: &Content<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn deletion(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    ("deleted", name).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the last pass over each Service wrote, so that its events are not taken for somebody else's (upstream tells them
+/// apart by generations, `endpointslice/util/endpointslice_tracker.go`). That caches show own writes before the next pass
+/// is the shell's care.
+#[derive(Debug, Default)]
+pub(super) struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
+
+impl OwnWrites {
+    /// A pass writes these.
+    pub(super) fn expect(&self, key: &Key, writes: &[u64]) {
+        if !writes.is_empty() {
+            self.lock().insert(key.clone(), writes.into());
+        }
+    }
+
+    /// Nothing more is expected of this key.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn has(&self, key: Option<&Key>, write: u64) -> bool {
+        key.is_some_and(|key| self.lock().get(key).is_some_and(|writes| writes.contains(&write)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<[u64]>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is done to a slice, in the words of the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// A write, with the number that its event is known by. What fails ends the pass, as upstream has it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Write {
+    pub(super) operation: Operation,
+    pub(super) action: Action,
+    pub(super) mark: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a, M> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: M,
+    address_type: &'a str,
+    endpoints: &'a [Endpoint],
+    ports: &'a [SlicePort],
+}
+
+fn body(metadata: impl Serialize, content: &Content<'_>) -> Bytes {
+    let Content { address_type, ports, endpoints, .. } = *content;
+    wire::json(&Body {
+        api_version: "discovery.k8s.io/v1",
+        kind: "EndpointSlice",
+        metadata,
+        address_type,
+        endpoints,
+        ports,
+    })
+}
+
+/// Makes a slice for the Service (or the Endpoints) of this key, which `owner` refers to.
+pub(super) fn create(
+    key: &Key,
+    owner: &OwnerReference,
+    annotations: &StrMap,
+    content: &Content<'_>,
+) -> Write {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct New<'a> {
+        generate_name: String,
+        namespace: &'a str,
+        #[serde(serialize_with = "wire::map")]
+        labels: &'a StrMap,
+        #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
+        annotations: &'a StrMap,
+        #[serde(serialize_with = "wire::owners")]
+        owner_references: &'a [OwnerReference],
+    }
+    let metadata = New {
+        generate_name: prefix(&key.name),
+        namespace: &key.namespace,
+        labels: content.labels,
+        annotations,
+        owner_references: std::slice::from_ref(owner),
+    };
+    let kind = <EndpointSlice as evenkeel_api::View>::kind();
+    let create = Create::new(kind, &key.namespace, body(metadata, content));
+    Write {
+        operation: Operation::Create,
+        action: Create { on_error: OnError::SkipRest, ..create }.into(),
+        mark: fingerprint(content),
+    }
+}
+
+/// Names begin with the Service's, and a dash where there is room for it.
+fn prefix(name: &str) -> String {
+    const LONGEST: usize = 253;
+    if name.len() < LONGEST { format!("{name}-") } else { name.to_owned() }
+}
+
+/// Gives a slice new content, and `metadata` besides the labels, if it is still the one that was seen.
+pub(super) fn update(slice: &EndpointSlice, metadata: Kept<'_>, content: &Content<'_>) -> Write {
+    let update = Update::new(wire::target(slice), body(metadata, content));
+    Write {
+        operation: Operation::Update,
+        action: Update { on_error: OnError::SkipRest, ..update }.into(),
+        mark: fingerprint(content),
+    }
+}
+
+/// Deletes a slice.
+pub(super) fn delete(slice: &EndpointSlice) -> Write {
+    let delete = Delete::new(wire::target(slice));
+    Write {
+        operation: Operation::Delete,
+        action: Delete { on_error: OnError::SkipRest, ..delete }.into(),
+        mark: deletion(&slice.meta.name),
+    }
+}

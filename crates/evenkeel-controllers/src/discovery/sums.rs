@@ -1,0 +1,95 @@
+//! Gauges over all Services: how many endpoints there are, in how many slices, and how many slices would do.
+
+use evenkeel_runtime::{metrics, plan::Key};
+use prometheus::{Gauge, Registry};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// What one Service adds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Endpoints.
+    pub(super) endpoints: usize,
+    /// Slices as they will be.
+    pub(super) slices: usize,
+    /// Slices if all were full.
+    pub(super) ideal: usize,
+}
+
+impl std::ops::AddAssign for Share {
+    fn add_assign(&mut self, other: Self) {
+        self.endpoints += other.endpoints;
+        self.slices += other.slices;
+        self.ideal += other.ideal;
+    }
+}
+
+/// Gauges, and what each Service adds to them.
+#[derive(Debug)]
+pub(super) struct Sums {
+    endpoints: Gauge,
+    slices: Gauge,
+    ideal: Gauge,
+    shares: Mutex<(Share, HashMap<Key, Share>)>,
+}
+
+impl Sums {
+    /// Gauges of these names.
+    pub(super) fn new(registry: &Registry, [endpoints, slices, ideal]: [&'static str; 3]) -> Self {
+        Self {
+            endpoints: metrics::gauge(registry, endpoints, "Number of endpoints desired"),
+            slices: metrics::gauge(registry, slices, "Number of EndpointSlices"),
+            ideal: metrics::gauge(
+                registry,
+                ideal,
+                "Number of EndpointSlices that would exist with perfect endpoint allocation",
+            ),
+            shares: Mutex::default(),
+        }
+    }
+
+    /// A Service adds this now; `None` when it is gone.
+    pub(super) fn set(&self, key: &Key, share: Option<Share>) {
+        let mut shares = self.lock();
+        let (sum, all) = &mut *shares;
+        let before = match share {
+            Some(share) => {
+                *sum += share;
+                all.insert(key.clone(), share)
+            }
+            None => all.remove(key),
+        };
+        let before = before.unwrap_or_default();
+        sum.endpoints -= before.endpoints;
+        sum.slices -= before.slices;
+        sum.ideal -= before.ideal;
+        self.endpoints.set(sum.endpoints as f64);
+        self.slices.set(sum.slices as f64);
+        self.ideal.set(sum.ideal as f64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Share, HashMap<Key, Share>)> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_taken_back() {
+        let sums = Sums::new(&Registry::new(), ["endpoints", "slices", "ideal"]);
+        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        sums.set(&a, Some(Share { endpoints: 150, slices: 3, ideal: 2 }));
+        sums.set(&b, Some(Share { endpoints: 1, slices: 1, ideal: 1 }));
+        sums.set(&a, Some(Share { endpoints: 50, slices: 2, ideal: 1 }));
+        let shown = || [sums.endpoints.get(), sums.slices.get(), sums.ideal.get()];
+        assert_eq!(shown(), [51.0, 3.0, 2.0]);
+        sums.set(&a, None);
+        sums.set(&a, None);
+        assert_eq!(shown(), [1.0, 1.0, 1.0]);
+    }
+}

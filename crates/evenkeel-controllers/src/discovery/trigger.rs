@@ -1,0 +1,152 @@
+//! When the change happened that a write follows: `endpoints.kubernetes.io/last-change-trigger-time`, from which the latency
+//! of network programming is measured.
+//!
+//! Upstream: `endpointslice/util/trigger_time_tracker.go`.
+
+use evenkeel_api::{
+    StrMap,
+    time::Timestamp,
+    views::{Pod, Service},
+};
+use evenkeel_runtime::plan::Key;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The annotation.
+pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// The times that a pass saw: when the Service was made, and when each pod's readiness last changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    service: i64,
+    /// By hash of the pod's name, for there are many. Times in the API are whole seconds.
+    pods: Box<[(u64, i64)]>,
+}
+
+impl Times {
+    /// Of a Service and its pods.
+    pub(super) fn of(service: &Service, pods: &[Arc<Pod>]) -> Self {
+        let mut times: Vec<(u64, i64)> =
+            pods.iter().filter_map(|pod| Some((name(pod), readiness(pod)?))).collect();
+        times.sort_unstable();
+        let service = service.meta.creation.map_or(i64::MIN, Timestamp::as_second);
+        Self { service, pods: times.into() }
+    }
+
+    /// The time of the change that happened between `before` and this: the earliest time that is new. Of a Service that was
+    /// not seen before, when it was made. `None` when no time is new: what changed has no time.
+    pub(super) fn trigger(&self, before: Option<&Self>) -> Option<Timestamp> {
+        let Some(before) = before else { return time(self.service) };
+        let is_new = |(pod, time): &&(u64, i64)| {
+            let known = before.pods.binary_search_by_key(pod, |(pod, _)| *pod);
+            known.is_ok_and(|at| *time > before.pods[at].1) || known.is_err()
+        };
+        let pods = self.pods.iter().filter(is_new).map(|(_, time)| *time);
+        let service = Some(self.service).filter(|time| *time > before.service);
+        pods.chain(service).min().and_then(time)
+    }
+}
+
+fn name(pod: &Pod) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pod.meta.name.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn readiness(pod: &Pod) -> Option<i64> {
+    let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    condition.last_transition_time.map(Timestamp::as_second)
+}
+
+fn time(seconds: i64) -> Option<Timestamp> {
+    Timestamp::from_second(seconds).ok().filter(|_| seconds != i64::MIN)
+}
+
+/// Annotations with the time of the change, or without any when it has none.
+pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> StrMap {
+    match trigger {
+        Some(time) => annotations.with(TRIGGER_TIME, &time.to_string()),
+        None => annotations.iter().filter(|(key, _)| *key != TRIGGER_TIME).collect(),
+    }
+}
+
+/// What the last pass over each Service saw.
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<HashMap<Key, Passes>>);
+
+#[derive(Debug, Default)]
+struct Passes {
+    last: Option<Arc<Times>>,
+    under_way: Option<Arc<Times>>,
+}
+
+impl Known {
+    /// The times that the last pass saw.
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<Times>> {
+        self.lock().get(key)?.last.clone()
+    }
+
+    /// A pass begins that sees these.
+    pub(super) fn begin(&self, key: &Key, times: &Arc<Times>) {
+        self.lock().entry(key.clone()).or_default().under_way = Some(Arc::clone(times));
+    }
+
+    /// The pass has ended. If it failed, the next still has the time of the change that it writes.
+    pub(super) fn end(&self, key: &Key, well: bool) {
+        if let Some(passes) = self.lock().get_mut(key)
+            && let Some(times) = passes.under_way.take()
+            && well
+        {
+            passes.last = Some(times);
+        }
+    }
+
+    /// The Service is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Passes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, meta, pod};
+
+    fn times(pods: &[(&str, i64)]) -> Times {
+        let service = Service { meta: meta("web"), ..Service::default() };
+        let pods: Vec<Arc<Pod>> =
+            pods.iter().map(|(name, seconds)| Arc::new(pod(name, Some(at(*seconds))))).collect();
+        Times::of(&service, &pods)
+    }
+
+    #[test]
+    fn the_earliest_new_time_counts() {
+        let table: [(&str, Option<&[(&str, i64)]>, &[(&str, i64)], Option<i64>); 6] = [
+            ("an unknown Service", None, &[("a", 5)], Some(0)),
+            ("nothing new", Some(&[("a", 5)]), &[("a", 5)], None),
+            ("a pod went", Some(&[("a", 5), ("b", 6)]), &[("a", 5)], None),
+            ("a pod came", Some(&[("a", 5)]), &[("a", 5), ("b", 3)], Some(3)),
+            ("two changed", Some(&[("a", 5), ("b", 6)]), &[("a", 9), ("b", 8)], Some(8)),
+            ("time goes back", Some(&[("a", 5)]), &[("a", 4)], None),
+        ];
+        for (what, before, now, want) in table {
+            let before = before.map(times);
+            assert_eq!(times(now).trigger(before.as_ref()), want.map(at), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_annotation_is_set_and_taken_away() {
+        let others: StrMap = [("a", "b")].into_iter().collect();
+        let with = annotated(&others, Some(T0));
+        assert_eq!(with.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
+        assert_eq!(annotated(&with, None), others);
+    }
+}

@@ -1,0 +1,122 @@
+//! Holds back a ServiceCIDR that is being deleted while cluster IPs depend on it, and says whether it is in use.
+//!
+//! Upstream: `pkg/controller/servicecidrs` (KEP-1880).
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    Kind,
+    cidr::Cidr,
+    time::Timestamp,
+    views::{Metadata, ServiceCidr},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use plan::Seen;
+use std::{net::IpAddr, sync::Arc};
+
+/// The controller of ServiceCIDRs.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "service-cidr-controller",
+    queue: "ipaddresses",
+    client: "service-cidrs-controller",
+    gates: &["MultiCIDRServiceAllocator"],
+    start,
+    ..Descriptor::ORDINARY
+};
+
+/// Workers of upstream's controller; no flag changes them.
+const WORKERS: usize = 5;
+/// As upstream's.
+const MAX_RETRIES: u32 = 15;
+/// Addresses that are given out. Only what their metadata says is read.
+const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(ADDRESSES));
+    let (of_cidrs, of_addresses) = (cidrs.clone(), cidrs.clone());
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
+            let cidr = event.object();
+            enqueue.add(Key::of(&cidr.meta));
+            // One more may be what another waits for.
+            if let CacheEvent::Added { initial: false, .. } = event {
+                for other in of_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
+                    enqueue.add(Key::of(&other.meta));
+                }
+            }
+        })
+        .event_source("service-cidr-controller")
+        .workers(WORKERS)
+        .max_retries(MAX_RETRIES)
+        .watches(&addresses, move |event, enqueue| {
+            if matches!(event, CacheEvent::Updated { .. } | CacheEvent::Added { initial: true, .. })
+            {
+                return;
+            }
+            // A range that is not being deleted does not care.
+            let Some(ip) = plan::allocated(event.object()) else { return };
+            for cidr in of_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
+                if plan::contains(cidr, ip) {
+                    enqueue.add(Key::of(&cidr.meta));
+                }
+            }
+        });
+    context.run(builder.planned(ServiceCidrs { cidrs, addresses }));
+    Ok(())
+}
+
+struct ServiceCidrs {
+    cidrs: Cache<ServiceCidr>,
+    addresses: Cache<Metadata>,
+}
+
+impl ServiceCidrs {
+    /// An address that only this range is for, if it is being deleted and its addresses are in no other.
+    fn orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
+        if !cidr.meta.deleting() || plan::is_covered(cidr, others) {
+            return None;
+        }
+        let covered = |ip: IpAddr| others.iter().any(|other| plan::contains(other, ip));
+        let all = self.addresses.list();
+        let mut ips = all.iter().filter_map(|address| plan::allocated(address));
+        ips.find(|ip| plan::contains(cidr, *ip) && !covered(*ip))
+    }
+}
+
+impl Planner for ServiceCidrs {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let cidr = self.cidrs.get("", &key.name)?;
+        let mut others = self.cidrs.list();
+        others.retain(|other| other.meta.name != cidr.meta.name);
+        let orphan = self.orphan(&cidr, &others);
+        Some(Seen { cidr, orphan })
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, now)
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact("ranges", seen.cidr.spec.cidrs.join(", "));
+        if let Some(ip) = seen.orphan {
+            told.waits(format!("{ip} is in use, and in no other ServiceCIDR"));
+        }
+        told
+    }
+}
+
+/// The ranges of a ServiceCIDR that can be read.
+fn ranges(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {
+    cidr.spec.cidrs.iter().filter_map(|range| Cidr::parse(range))
+}

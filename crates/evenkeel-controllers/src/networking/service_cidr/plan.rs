@@ -1,0 +1,124 @@
+//! When a ServiceCIDR is ready, and when it may go.
+
+use super::ranges;
+use crate::wire;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{MetaCondition, Metadata, ServiceCidr},
+};
+use evenkeel_runtime::plan::{Note, Patch, PatchForm, Plan};
+use serde_json::json;
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+/// Holds back a ServiceCIDR that is being deleted.
+pub(super) const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+/// In whose name conditions are set.
+const MANAGER: &str = "service-cidr-controller";
+/// The label that says who gave an address out.
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+/// Who gives out cluster IPs.
+const ALLOCATOR: &str = "ipallocator.k8s.io";
+/// So long those who give out addresses may not know yet that the range goes.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) cidr: Arc<ServiceCidr>,
+    /// An address in use that would be in no range any more.
+    pub(super) orphan: Option<IpAddr>,
+}
+
+/// The address that an object stands for, if it was given out for a Service.
+pub(super) fn allocated(address: &Metadata) -> Option<IpAddr> {
+    let meta = &address.meta;
+    (meta.labels.get(MANAGED_BY) == Some(ALLOCATOR)).then(|| meta.name.parse().ok()).flatten()
+}
+
+/// Whether an address is in one of the ranges.
+pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
+    ranges(cidr).any(|range| range.contains(ip))
+}
+
+/// Whether two have addresses in common.
+pub(super) fn overlap(one: &ServiceCidr, other: &ServiceCidr) -> bool {
+    ranges(one).any(|range| ranges(other).any(|other| range.overlaps(&other)))
+}
+
+/// Whether each of the ranges is in one of the others'.
+pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
+    let all = || others.iter().flat_map(|other| ranges(other));
+    ranges(cidr).all(|range| all().any(|other| other.covers(&range)))
+}
+
+/// One that is wanted gets a finalizer, and is ready. One that is being deleted loses the finalizer when no address depends on
+/// it, and those who give addresses out have had time to hear of it.
+pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let (cidr, mut plan) = (&*seen.cidr, Plan::nothing());
+    let held = cidr.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
+    match cidr.meta.deletion {
+        None => {
+            if !held {
+                plan.push(finalizers(cidr, "finalizers"));
+            }
+            let ready = ("True", "", "Kubernetes Service CIDR is ready");
+            let message = "The ServiceCIDR Status can not be set to Ready=True";
+            let note = Note::warning(wire::target(cidr), "KubernetesServiceCIDRError", message);
+            plan.actions.extend(
+                condition(cidr, ready, now)
+                    .map(|patch| Patch { failed: Some(note), ..patch }.into()),
+            );
+        }
+        Some(_) if seen.orphan.is_some() => {
+            let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+            let waits = ("False", "Terminating", message);
+            plan.actions.extend(condition(cidr, waits, now).map(Into::into));
+        }
+        Some(since) => {
+            let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+            match GRACE.checked_sub(passed).filter(|left| !left.is_zero()) {
+                Some(left) => plan.requeue_after(left),
+                None if held => plan.push(finalizers(cidr, "$deleteFromPrimitiveList/finalizers")),
+                None => {}
+            }
+        }
+    }
+    plan
+}
+
+fn finalizers(cidr: &ServiceCidr, field: &str) -> Patch {
+    let body = json!({"metadata": {field: [FINALIZER]}});
+    Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
+}
+
+/// Sets the condition `Ready` to this status, reason and message, if it is not so.
+fn condition(
+    cidr: &ServiceCidr,
+    (status, reason, message): (&str, &str, &str),
+    now: Timestamp,
+) -> Option<Patch> {
+    let is_so = |present: &MetaCondition| {
+        &*present.type_ == "Ready"
+            && *present.status == *status
+            && *present.reason == *reason
+            && *present.message == *message
+    };
+    if cidr.status.conditions.iter().any(is_so) {
+        return None;
+    }
+    let condition = json!({
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": wire::whole_second(now).to_string(),
+    });
+    let body = json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": cidr.meta.name},
+        "status": {"conditions": [condition]},
+    });
+    let patch = Patch::new(wire::target(cidr), PatchForm::Apply(MANAGER), body.to_string());
+    Some(Patch { subresource: "status", ..patch })
+}
