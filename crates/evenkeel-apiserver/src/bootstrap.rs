@@ -1,11 +1,13 @@
 //! The objects that a new server has: namespaces, roles, priority classes, flow control, the service `kubernetes`.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::api::{Api, key, seconds};
+use crate::kinds::cluster_ips;
 use crate::patch::{self, Writer};
 use crate::resource::{Path, ResourceType, parse_path};
 use crate::status::StatusError;
@@ -13,8 +15,8 @@ use crate::store::{Encoded, Expect, Facets, WriteError};
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
-/// Makes those that are missing. What users changed stays.
-pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
+/// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
+pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
     let objects: BTreeMap<String, Vec<Value>> =
@@ -32,9 +34,19 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str) -> Result<(), StatusError>
     if let Some(configmaps) = rows.get("v1", "configmaps") {
         put(api, configmaps, authentication(ca), &now)?;
     }
-    if let Some(services) = rows.get("v1", "services") {
-        put(api, services, kubernetes(), &now)?;
+    if let Some(cidrs) = rows.get("networking.k8s.io/v1", "servicecidrs") {
+        put(api, cidrs, service_cidr(&now), &now)?;
     }
+    if let Some(services) = rows.get("v1", "services") {
+        put(api, services, kubernetes(at.port()), &now)?;
+    }
+    if let Some(endpoints) = rows.get("v1", "endpoints") {
+        put(api, endpoints, endpoints_of(at), &now)?;
+    }
+    if let Some(slices) = rows.get("discovery.k8s.io/v1", "endpointslices") {
+        put(api, slices, slice_of(at), &now)?;
+    }
+    cluster_ips::show_all(api)?;
     Ok(api.store.settle().await?)
 }
 
@@ -47,7 +59,8 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
     Ok(api.store.settle().await?)
 }
 
-fn put(
+/// Makes an object in the server's own name, if there is none of its name.
+pub(crate) fn put(
     api: &Arc<Api>,
     resource: &Arc<ResourceType>,
     mut object: Value,
@@ -86,7 +99,8 @@ fn authentication(ca: &str) -> Value {
     })
 }
 
-fn kubernetes() -> Value {
+/// The server as a Service, with the first address of the first range.
+fn kubernetes(port: u16) -> Value {
     json!({
         "metadata": {
             "name": "kubernetes",
@@ -99,10 +113,54 @@ fn kubernetes() -> Value {
             "internalTrafficPolicy": "Cluster",
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
             "sessionAffinity": "None",
             "type": "ClusterIP",
         },
         "status": {"loadBalancer": {}},
+    })
+}
+
+/// The range that cluster IPs are given out of, until somebody adds another.
+fn service_cidr(now: &str) -> Value {
+    json!({
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": ["10.96.0.0/16"]},
+        "status": {"conditions": [{
+            "type": "Ready",
+            "status": "True",
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+            "lastTransitionTime": now,
+        }]},
+    })
+}
+
+/// The server's own addresses: no controller keeps them, and none is to mirror them.
+fn endpoints_of(at: SocketAddr) -> Value {
+    json!({
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{
+            "addresses": [{"ip": at.ip().to_string()}],
+            "ports": [{"name": "https", "port": at.port(), "protocol": "TCP"}],
+        }],
+    })
+}
+
+fn slice_of(at: SocketAddr) -> Value {
+    json!({
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "generation": 1,
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": if at.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [at.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": at.port(), "protocol": "TCP"}],
     })
 }

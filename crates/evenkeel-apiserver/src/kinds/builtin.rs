@@ -7,14 +7,14 @@ use super::{
     KindHooks, admission, autoscaling, binding, defaults, eviction, pods, proxies, scale, services,
     strategy, warnings,
 };
-use crate::api::{Answer, Call, Context};
+use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Hooks of one built-in kind.
 pub(crate) struct Builtin {
@@ -219,9 +219,15 @@ impl KindHooks for Builtin {
         })
     }
 
-    fn aborted(&self, object: &Value, old: Option<&Value>) {
+    fn aborted(&self, api: &Arc<Api>, object: &Value, old: Option<&Value>) {
         if let Some(allocator) = &self.services {
-            allocator.aborted(object, old);
+            allocator.aborted(api, object, old);
+        }
+    }
+
+    fn replaced(&self, api: &Arc<Api>, object: &Value, old: &Value) {
+        if let Some(allocator) = &self.services {
+            allocator.replaced(api, object, old);
         }
     }
 
@@ -229,9 +235,9 @@ impl KindHooks for Builtin {
         self.services.is_some()
     }
 
-    fn removed(&self, object: &Value) {
+    fn removed(&self, api: &Arc<Api>, object: &Value) {
         if let Some(allocator) = &self.services {
-            allocator.removed(object);
+            allocator.removed(api, object);
         }
     }
 

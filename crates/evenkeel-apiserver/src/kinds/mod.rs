@@ -5,6 +5,7 @@ mod amount;
 mod autoscaling;
 mod binding;
 mod builtin;
+pub(crate) mod cluster_ips;
 mod conditions;
 mod defaults;
 mod eviction;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::api::{Answer, Call, Context};
+use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
 
@@ -202,15 +203,18 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 
     /// The write that [`prepare_create`](Self::prepare_create) or [`prepare_update`](Self::prepare_update) got ready did
     /// not happen (or was a dry run): what they took (addresses, ports) is given back.
-    fn aborted(&self, _object: &Value, _old: Option<&Value>) {}
+    fn aborted(&self, _api: &Arc<Api>, _object: &Value, _old: Option<&Value>) {}
 
-    /// Whether [`removed`](Self::removed) and [`restored`](Self::restored) are to be called.
+    /// The object has taken the place of its older form: what only that had is given back.
+    fn replaced(&self, _api: &Arc<Api>, _object: &Value, _old: &Value) {}
+
+    /// Whether [`removed`](Self::removed), [`replaced`](Self::replaced) and [`restored`](Self::restored) are to be called.
     fn keeps_account(&self) -> bool {
         false
     }
 
     /// The object has left the store.
-    fn removed(&self, _object: &Value) {}
+    fn removed(&self, _api: &Arc<Api>, _object: &Value) {}
 
     /// The object was in the store when the server started.
     fn restored(&self, _object: &Value) {}

@@ -1,5 +1,6 @@
-//! Cluster IPs and node ports of Services: kept in the Services themselves, with an account in memory of what is taken.
+//! Cluster IPs and node ports of Services: kept in the Services themselves, with an account in memory of who has what.
 
+use super::cluster_ips;
 use super::value::{self, at, int, list, set, text};
 use crate::api::{Api, Context};
 use crate::resource::GroupKind;
@@ -7,16 +8,12 @@ use crate::status::{FieldError, StatusError};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
-const NETWORK: u32 = 0x0a60_0000; // 10.96.0.0/16
-const NETWORK_SIZE: u32 = 1 << 16;
-/// Addresses below this are for those who ask for one by name; others are given out from above, while there are any.
-const RESERVED: u32 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-/// How many users there are of each: the same node port may serve two protocols of one Service.
-type Counts<K> = BTreeMap<K, u32>;
+/// Who has what: the same node port may serve two protocols of one Service.
+type Owners<K> = BTreeMap<K, String>;
 
 /// What is taken.
 #[derive(Default)]
@@ -24,29 +21,26 @@ pub(crate) struct Allocator(Mutex<Taken>);
 
 #[derive(Default)]
 struct Taken {
-    addresses: Counts<u32>,
-    ports: Counts<u16>,
+    addresses: Owners<IpAddr>,
+    ports: Owners<u16>,
 }
 
-fn take<K: Ord>(counts: &mut Counts<K>, key: K) {
-    *counts.entry(key).or_default() += 1;
-}
-
-fn give_back<K: Ord>(counts: &mut Counts<K>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
+fn give_back<K: Ord>(owners: &mut Owners<K>, key: &K, owner: &str) {
+    if owners.get(key).is_some_and(|present| present == owner) {
+        owners.remove(key);
     }
 }
 
+/// A Service's namespace and name.
+fn owner(service: &Value) -> String {
+    format!("{}/{}", text(service, "metadata.namespace"), text(service, "metadata.name"))
+}
+
 /// Cluster IPs of a Service (none for headless ones), and its node ports.
-fn held(service: &Value) -> (Vec<u32>, Vec<u16>) {
+fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let addresses = list(service, "spec.clusterIPs")
         .iter()
-        .filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok())
-        .map(u32::from)
+        .filter_map(|ip| ip.as_str()?.parse().ok())
         .collect();
     let port = |value: Option<i64>| {
         value.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
@@ -76,23 +70,30 @@ impl Allocator {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, service: &Value, change: impl Fn(&mut Taken, Vec<u32>, Vec<u16>)) {
-        let (addresses, ports) = held(service);
-        change(&mut self.taken(), addresses, ports);
-    }
-
     fn acquire(&self, service: &Value) {
-        self.count(service, |taken, addresses, ports| {
-            addresses.into_iter().for_each(|address| take(&mut taken.addresses, address));
-            ports.into_iter().for_each(|port| take(&mut taken.ports, port));
-        });
+        let ((addresses, ports), owner) = (held(service), owner(service));
+        let mut taken = self.taken();
+        for address in addresses {
+            taken.addresses.entry(address).or_insert_with(|| owner.clone());
+        }
+        for port in ports {
+            taken.ports.entry(port).or_insert_with(|| owner.clone());
+        }
     }
 
-    fn release(&self, service: &Value) {
-        self.count(service, |taken, addresses, ports| {
-            addresses.iter().for_each(|address| give_back(&mut taken.addresses, address));
-            ports.iter().for_each(|port| give_back(&mut taken.ports, port));
-        });
+    /// Gives back what `service` has, but for what `but` has.
+    fn release(&self, api: &Api, service: &Value, but: Option<&Value>) {
+        let ((addresses, ports), owner) = (held(service), owner(service));
+        let (kept_addresses, kept_ports) = but.map(held).unwrap_or_default();
+        let mut taken = self.taken();
+        for address in addresses.iter().filter(|address| !kept_addresses.contains(address)) {
+            give_back(&mut taken.addresses, address, &owner);
+            let (namespace, name) = owner.split_once('/').unwrap_or_default();
+            cluster_ips::hide(api, *address, namespace, name);
+        }
+        for port in ports.iter().filter(|port| !kept_ports.contains(port)) {
+            give_back(&mut taken.ports, port, &owner);
+        }
     }
 
     /// Gives a new Service what it needs.
@@ -132,10 +133,7 @@ impl Allocator {
         }
         node_ports(cx.api, &taken, service, &had.1, &mut errors);
         if errors.is_empty() {
-            let (addresses, ports) = held(service);
-            addresses.into_iter().for_each(|address| take(&mut taken.addresses, address));
-            ports.into_iter().for_each(|port| take(&mut taken.ports, port));
-            return Ok(());
+            return take(cx, &mut taken, service, &had.0);
         }
         drop(taken);
         let kind = GroupKind { group: "".into(), kind: "Service".into() };
@@ -143,19 +141,42 @@ impl Allocator {
     }
 
     /// The write did not happen.
-    pub(super) fn aborted(&self, service: &Value, _old: Option<&Value>) {
-        self.release(service);
+    pub(super) fn aborted(&self, api: &Api, service: &Value, old: Option<&Value>) {
+        self.release(api, service, old);
     }
 
-    /// The Service (or an older form of it) is gone.
-    pub(super) fn removed(&self, service: &Value) {
-        self.release(service);
+    /// The write happened.
+    pub(super) fn replaced(&self, api: &Api, service: &Value, old: &Value) {
+        self.release(api, old, Some(service));
+    }
+
+    /// The Service is gone.
+    pub(super) fn removed(&self, api: &Api, service: &Value) {
+        self.release(api, service, None);
     }
 
     /// The Service was there when the server started.
     pub(super) fn restored(&self, service: &Value) {
         self.acquire(service);
     }
+}
+
+/// Notes that the Service has its addresses and ports; new addresses are shown as IPAddresses.
+fn take(
+    cx: &Context<'_>,
+    taken: &mut Taken,
+    service: &Value,
+    had: &[IpAddr],
+) -> Result<(), StatusError> {
+    let ((addresses, ports), owner) = (held(service), format!("{}/{}", cx.namespace, cx.name));
+    for address in addresses {
+        if !cx.dry_run && !had.contains(&address) {
+            cluster_ips::show(cx.api, address, cx.namespace, cx.name)?;
+        }
+        taken.addresses.insert(address, owner.clone());
+    }
+    taken.ports.extend(ports.into_iter().map(|port| (port, owner.clone())));
+    Ok(())
 }
 
 /// Keeps `clusterIP` and `clusterIPs`, families and policy in step, and fills them in for one IPv4 network.
@@ -289,7 +310,7 @@ fn addresses(
     api: &Api,
     taken: &Taken,
     service: &mut Value,
-    had: &[u32],
+    had: &[IpAddr],
     errors: &mut Vec<FieldError>,
 ) {
     let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
@@ -305,33 +326,20 @@ fn addresses(
         return;
     }
     if !wanted.is_empty() {
-        let Ok(address) = wanted.parse::<Ipv4Addr>().map(u32::from) else {
-            return refuse(
-                &wanted,
-                "the provided network does not match the current range",
-                service,
-                errors,
-            );
-        };
-        let inside = address.wrapping_sub(NETWORK) < NETWORK_SIZE;
+        let Ok(address) = wanted.parse::<IpAddr>() else { return };
         if had.contains(&address) {
-        } else if !inside || address == NETWORK || address == NETWORK + NETWORK_SIZE - 1 {
-            let why = "the provided network does not match the current range";
+            return;
+        }
+        let taken = taken.addresses.contains_key(&address);
+        let why = taken.then_some("provided IP is already allocated");
+        if let Some(why) = cluster_ips::refusal(api, address).or(why) {
             refuse(&wanted, why, service, errors);
-        } else if taken.addresses.contains_key(&address) {
-            refuse(&wanted, "provided IP is already allocated", service, errors);
         }
         return;
     }
-    let from = api.random(|rng| rng.random_range(RESERVED..NETWORK_SIZE - 1));
-    let free = (from..NETWORK_SIZE - 1)
-        .chain(RESERVED..from)
-        .chain(1..RESERVED)
-        .map(|offset| NETWORK + offset)
-        .find(|address| !taken.addresses.contains_key(address));
-    match free {
+    match cluster_ips::free(api, |ip| !taken.addresses.contains_key(&ip)) {
         Some(address) => {
-            let ip = Ipv4Addr::from(address).to_string();
+            let ip = address.to_string();
             set(service, "spec.clusterIP", ip.as_str());
             set(service, "spec.clusterIPs", json!([ip]));
         }

@@ -6,6 +6,7 @@ mod service;
 mod tls;
 mod unchecked;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -54,9 +55,24 @@ pub struct Builder {
     authenticator: Authenticator,
     certificate: Option<(String, String)>,
     names: Vec<String>,
+    advertised: SocketAddr,
 }
 
+/// Where a server says that it is when nobody says otherwise: an address for documentation, since Endpoints cannot have that
+/// of the machine itself (`127.0.0.1`).
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
+
 impl Builder {
+    /// Where the server says that it is, in the Endpoints of the Service `kubernetes`. An address that is the machine's own, or
+    /// all of them, is no answer for others: then only the port is shown.
+    pub fn advertise(mut self, address: SocketAddr) -> Self {
+        self.advertised = address;
+        if address.ip().is_loopback() || address.ip().is_unspecified() {
+            self.advertised.set_ip(NOWHERE.ip());
+        }
+        self
+    }
+
     /// Keeps everything in this folder: what is acknowledged is on disk. Without, all is in memory.
     pub fn data_dir(mut self, folder: Option<PathBuf>) -> Self {
         self.data_dir = folder;
@@ -131,7 +147,7 @@ impl Builder {
         });
         restore(&api);
         keeper::load(&api);
-        bootstrap::install(&api, pki.ca_pem()).await?;
+        bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
         let changes = api.store.changes(&custom::SHELF.into());
         api.tasks.spawn("definitions", keeper::run(Arc::downgrade(&api), changes));
         Ok(Server { api, pki: Arc::new(pki) })
@@ -169,6 +185,7 @@ impl Server {
             authenticator: Authenticator::default(),
             certificate: None,
             names: Vec::new(),
+            advertised: NOWHERE,
         }
     }
 

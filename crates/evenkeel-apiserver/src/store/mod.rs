@@ -349,22 +349,30 @@ impl Store {
         key: &str,
         revision: u64,
     ) -> Result<Arc<Entry>, WriteError> {
-        let entry = {
-            let mut state = self.shared.write();
-            let state = &mut *state;
-            let Some(kept) = state.shelves.get_mut(shelf) else { return Err(WriteError::Mismatch) };
-            let old = match kept.objects.get(key) {
-                Some(old) if old.revision == revision => old.clone(),
-                _ => return Err(WriteError::Mismatch),
-            };
-            kept.objects.remove(key);
-            state.revision += 1;
-            let entry = Arc::new(old.at(state.revision, Change::Deleted));
-            kept.touched = state.revision;
-            self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), Some(old))));
-            entry
-        };
+        let entry = self.remove_lazily(shelf, key, revision)?;
         self.finish(entry.revision).await?;
+        Ok(entry)
+    }
+
+    /// Removes an object without waiting for the disk, as [`put_lazily`](Self::put_lazily) writes one.
+    pub(crate) fn remove_lazily(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        revision: u64,
+    ) -> Result<Arc<Entry>, WriteError> {
+        let mut state = self.shared.write();
+        let state = &mut *state;
+        let Some(kept) = state.shelves.get_mut(shelf) else { return Err(WriteError::Mismatch) };
+        let old = match kept.objects.get(key) {
+            Some(old) if old.revision == revision => old.clone(),
+            _ => return Err(WriteError::Mismatch),
+        };
+        kept.objects.remove(key);
+        state.revision += 1;
+        let entry = Arc::new(old.at(state.revision, Change::Deleted));
+        kept.touched = state.revision;
+        self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), Some(old))));
         Ok(entry)
     }
 

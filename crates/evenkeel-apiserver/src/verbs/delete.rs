@@ -163,7 +163,7 @@ async fn once(
             if step == Step::Remove {
                 version(&mut new, gone.revision);
             }
-            removed(stored, &new);
+            removed(api, stored, &new).await;
             Ok(Some(Deleted::Gone(new)))
         }
         // Gone while it was marked: another finished the deletion.

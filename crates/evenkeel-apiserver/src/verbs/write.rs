@@ -232,7 +232,7 @@ impl<'a> Write<'a> {
             match checked {
                 Ok(charge) => (hooks.warnings(&cx, &object, None), charge),
                 Err(error) => {
-                    hooks.aborted(&object, None);
+                    hooks.aborted(self.ask.api, &object, None);
                     return Err(error.into());
                 }
             }
@@ -240,7 +240,7 @@ impl<'a> Write<'a> {
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
-            hooks.aborted(&object, None);
+            hooks.aborted(self.ask.api, &object, None);
             if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
                 return Err(Lost::Race);
             }
@@ -251,7 +251,7 @@ impl<'a> Write<'a> {
         match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
             Ok(entry) => Ok(Written { object, entry: Some(entry), created: true }),
             Err(error) => {
-                hooks.aborted(&object, None);
+                hooks.aborted(self.ask.api, &object, None);
                 charge.give_back(self.ask.api, self.ask.now);
                 Err(error.into())
             }
@@ -337,7 +337,7 @@ impl<'a> Write<'a> {
             match checked {
                 Ok(charge) => (hooks.warnings(&cx, &new, Some(old)), charge),
                 Err(error) => {
-                    hooks.aborted(&new, Some(old));
+                    hooks.aborted(self.ask.api, &new, Some(old));
                     return Err(error.into());
                 }
             }
@@ -345,24 +345,30 @@ impl<'a> Write<'a> {
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
         if self.options.dry_run {
-            hooks.aborted(&new, Some(old));
+            hooks.aborted(self.ask.api, &new, Some(old));
             return Ok(Written { object: new, entry: None, created: false });
         }
         let store = &self.ask.api.store;
         if gone_with_update(&stored, &new, old) {
             store.remove(&stored.shelf, &entry.key, entry.revision).await?;
-            removed(&stored, old);
+            removed(self.ask.api, &stored, old).await;
             return Ok(Written { object: new, entry: None, created: false });
         }
         let encoded = Encoded::new(&current::to_storage(&stored, &new), facets(&stored, &new));
         if encoded.same_as(entry) {
-            hooks.aborted(&new, Some(old));
+            hooks.aborted(self.ask.api, &new, Some(old));
             return Ok(Written { object: new, entry: Some(entry.clone()), created: false });
         }
         match store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
-            Ok(entry) => Ok(Written { object: new, entry: Some(entry), created: false }),
+            Ok(entry) => {
+                if hooks.keeps_account() {
+                    hooks.replaced(self.ask.api, &new, old);
+                    store.settle().await?;
+                }
+                Ok(Written { object: new, entry: Some(entry), created: false })
+            }
             Err(error) => {
-                hooks.aborted(&new, Some(old));
+                hooks.aborted(self.ask.api, &new, Some(old));
                 charge.give_back(self.ask.api, self.ask.now);
                 Err(error.into())
             }
@@ -450,9 +456,13 @@ pub(super) fn facets(resource: &ResourceType, object: &Value) -> Facets {
 }
 
 /// Tells the hooks that an object has left the store.
-pub(super) fn removed(resource: &ResourceType, object: &Value) {
-    if resource.hooks.keeps_account() {
-        resource.hooks.removed(object);
+pub(super) async fn removed(api: &Arc<Api>, resource: &ResourceType, object: &Value) {
+    if !resource.hooks.keeps_account() {
+        return;
+    }
+    resource.hooks.removed(api, object);
+    if let Err(error) = api.store.settle().await {
+        tracing::error!(%error, "what an object had is not given back on disk");
     }
 }
 

@@ -13,4 +13,5 @@ mod repeat;
 mod replicas;
 mod rest;
 mod rollout;
+mod services;
 mod sets;

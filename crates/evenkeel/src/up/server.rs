@@ -31,7 +31,7 @@ pub(super) fn url(address: SocketAddr) -> String {
 
 /// Opens the store and makes the certificates.
 pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
-    let mut builder = Server::builder().data_dir(args.data_dir.clone());
+    let mut builder = Server::builder().data_dir(args.data_dir.clone()).advertise(address);
     if !address.ip().is_loopback() && !address.ip().is_unspecified() {
         builder = builder.name(address.ip().to_string());
     }

@@ -329,6 +329,8 @@ fn group(resource: &str) -> &'static str {
         "customresourcedefinitions" => "/apis/apiextensions.k8s.io/v1",
         "gizmos" | "widgets" => "/apis/e2e.evenkeel.dev/v1",
         "gadgets" => "/apis/quota.evenkeel.dev/v1",
+        "endpointslices" => "/apis/discovery.k8s.io/v1",
+        "ipaddresses" | "servicecidrs" => "/apis/networking.k8s.io/v1",
         _ => "/api/v1",
     }
 }

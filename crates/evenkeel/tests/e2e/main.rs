@@ -30,6 +30,7 @@ mod quotas;
 mod replicas;
 mod rollout;
 mod scheduling;
+mod services;
 mod statefulset;
 mod upstream;
 mod vanishing;
@@ -136,6 +137,12 @@ cases! {
         waits_for_min_ready_seconds,
     ];
     scheduling: [waits_for_a_node_that_fits];
+    services: [
+        know_their_pods,
+        are_mirrored_where_somebody_wrote_their_addresses,
+        hold_the_ranges_that_their_addresses_are_of,
+        include_the_server_itself,
+    ];
     statefulset: [
         comes_up_in_order_and_goes_back_so,
         is_updated_from_the_last_and_undone,

@@ -1,1 +1,266 @@
+//! The plan by tables, and that it settles.
 
+use super::plan::{Seen, plan};
+use crate::{
+    discovery::trigger::{TRIGGER_TIME, Times},
+    fixtures::{T0, object},
+};
+use evenkeel_api::views::{EndpointSubset, Endpoints, Pod, Service};
+use evenkeel_runtime::plan::{Action, Key};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn service(spec: &Value) -> Service {
+    let mut service = json!({
+        "metadata": {"name": "web", "namespace": "ns", "uid": "s", "labels": {"team": "a"}, "creationTimestamp": T0.to_string()},
+        "spec": {
+            "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}],
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        service["spec"][key] = value.clone();
+    }
+    object(&service)
+}
+
+fn pod_json(name: &str, ip: &str, ready: bool) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": "node", "containers": [{"name": "c", "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]}]},
+        "status": {
+            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }, "lastTransitionTime": T0.to_string()}],
+        },
+    })
+}
+
+fn seen(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Seen {
+    let pods: Vec<Arc<Pod>> = pods.iter().map(|pod| Arc::new(object(pod))).collect();
+    let times = Arc::new(Times::of(&service, &pods));
+    Seen {
+        key: Key::new("ns", "web"),
+        service: Some(Arc::new(service)),
+        pods,
+        endpoints: endpoints.map(Arc::new),
+        before: Some(Arc::clone(&times)),
+        times: Some(times),
+    }
+}
+
+/// What is there after the plan.
+fn after(seen: &Seen) -> Option<Endpoints> {
+    let mut endpoints = seen.endpoints.as_deref().cloned();
+    for action in plan(seen).actions {
+        let body = match action {
+            Action::Create(create) => create.body,
+            Action::Update(update) => update.body,
+            Action::Delete(_) => {
+                endpoints = None;
+                continue;
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut made: Endpoints = object(&serde_json::from_slice(&body).unwrap());
+        made.meta.uid = "e".into();
+        made.meta.resource_version = "2".into();
+        endpoints = Some(made);
+    }
+    endpoints
+}
+
+fn shown(subsets: &[EndpointSubset]) -> String {
+    let ips = |addresses: &[evenkeel_api::views::EndpointAddress]| {
+        addresses.iter().map(|address| &*address.ip).collect::<Vec<_>>().join(",")
+    };
+    let ports = |subset: &EndpointSubset| {
+        let mut all: Vec<String> = subset.ports.iter().map(|port| port.port.to_string()).collect();
+        all.sort_unstable();
+        all.join(",")
+    };
+    let one = |s: &EndpointSubset| {
+        format!("{}|{}:{}", ips(&s.addresses), ips(&s.not_ready_addresses), ports(s))
+    };
+    let mut all: Vec<String> = subsets.iter().map(one).collect();
+    all.sort_unstable();
+    all.join(" ")
+}
+
+#[test]
+fn subsets_say_who_is_ready_on_which_ports() {
+    let (a, b) = (pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true));
+    let with = |pod: &Value, path: &str, value: Value| {
+        let mut pod = pod.clone();
+        *pod.pointer_mut(path).unwrap() = value;
+        pod
+    };
+    let going = {
+        let mut pod = a.clone();
+        pod["metadata"]["deletionTimestamp"] = T0.to_string().into();
+        pod
+    };
+    let dual = with(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
+    let unready = pod_json("a", "10.0.0.2", false);
+    let headless = json!({"clusterIP": "None"});
+    let table: [(&str, Value, Vec<Value>, &str); 14] = [
+        ("two", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
+        ("one unready", json!({}), vec![unready.clone(), b.clone()], "10.0.0.1|10.0.0.2:8080"),
+        (
+            "published all the same",
+            json!({"publishNotReadyAddresses": true}),
+            vec![unready],
+            "10.0.0.2|:8080",
+        ),
+        ("on its way out", json!({}), vec![going.clone(), b.clone()], "10.0.0.1|:8080"),
+        (
+            "on its way out, published",
+            json!({"publishNotReadyAddresses": true}),
+            vec![going],
+            "10.0.0.2|:8080",
+        ),
+        ("ended", json!({}), vec![with(&a, "/status/phase", "Succeeded".into())], ""),
+        (
+            "another port",
+            json!({}),
+            vec![with(&a, "/spec/containers/0/ports/0/containerPort", 9090.into()), b.clone()],
+            "10.0.0.1|:8080 10.0.0.2|:9090",
+        ),
+        (
+            "no such port",
+            json!({}),
+            vec![with(&a, "/spec/containers/0/ports/0/name", "x".into()), b.clone()],
+            "10.0.0.1|:8080",
+        ),
+        ("no ports", json!({"ports": []}), vec![a.clone()], ""),
+        (
+            "headless without ports",
+            json!({"ports": [], "clusterIP": "None"}),
+            vec![a.clone(), b.clone()],
+            "10.0.0.1,10.0.0.2|:",
+        ),
+        ("headless", headless, vec![a.clone()], "10.0.0.2|:8080"),
+        (
+            "the other family",
+            json!({"ipFamilies": ["IPv6", "IPv4"]}),
+            vec![dual.clone(), b.clone()],
+            "fd00::2|:8080",
+        ),
+        (
+            "its own family",
+            json!({"ipFamilies": [], "clusterIP": ""}),
+            vec![dual],
+            "10.0.0.2|:8080",
+        ),
+        ("nobody", json!({}), vec![], ""),
+    ];
+    for (what, spec, pods, want) in table {
+        let made = after(&seen(service(&spec), &pods, None)).unwrap();
+        assert_eq!(shown(&made.subsets), want, "{what}");
+    }
+}
+
+#[test]
+fn metadata_says_whose_they_are_and_when_they_changed() {
+    let headless = service(&json!({"clusterIP": "None"}));
+    let mut seen = seen(headless, &[pod_json("a", "10.0.0.2", true)], None);
+    seen.before = None;
+    let made = after(&seen).unwrap();
+    let labels: Vec<_> = made.meta.labels.iter().collect();
+    assert_eq!(
+        labels,
+        [
+            ("endpoints.kubernetes.io/managed-by", "endpoint-controller"),
+            ("service.kubernetes.io/headless", ""),
+            ("team", "a")
+        ]
+    );
+    assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
+    // A change without a time takes the time of the last away.
+    seen.before = seen.times.clone();
+    seen.endpoints = Some(Arc::new(made));
+    seen.pods.clear();
+    assert!(after(&seen).unwrap().meta.annotations.is_empty());
+}
+
+#[test]
+fn some_services_have_none_of_ours() {
+    for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
+        assert!(
+            plan(&seen(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
+            "{spec}"
+        );
+    }
+    let mut gone = seen(
+        service(&json!({})),
+        &[],
+        Some(object(&json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}}))),
+    );
+    gone.service = None;
+    assert_eq!(after(&gone), None);
+    gone.endpoints = None;
+    assert!(plan(&gone).is_nothing());
+}
+
+#[test]
+fn what_somebody_else_put_in_another_order_is_left_alone() {
+    let pods = [pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true)];
+    let mut made = after(&seen(service(&json!({})), &pods, None)).unwrap();
+    made.subsets[0].addresses.reverse();
+    assert!(plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing());
+    made.meta.labels = made.meta.labels.with("team", "b");
+    assert!(!plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing(), "labels");
+    made.meta.labels = [("team", "a")].into_iter().collect();
+    assert!(!plan(&seen(service(&json!({})), &pods, Some(made))).is_nothing(), "whose they are");
+}
+
+#[test]
+fn a_thousand_is_enough() {
+    let pods: Vec<Value> = (0..1100)
+        .map(|n| pod_json(&format!("p{n}"), &format!("10.0.{}.{}", n / 256, n % 256), n % 2 == 0))
+        .collect();
+    let made = after(&seen(service(&json!({})), &pods, None)).unwrap();
+    assert_eq!(
+        made.meta.annotations.get("endpoints.kubernetes.io/over-capacity"),
+        Some("truncated")
+    );
+    assert_eq!(
+        (made.subsets[0].addresses.len(), made.subsets[0].not_ready_addresses.len()),
+        (550, 450)
+    );
+    assert!(
+        plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing(),
+        "once is enough"
+    );
+    let fewer = after(&seen(service(&json!({})), &pods[..1000], Some(made))).unwrap();
+    assert!(fewer.meta.annotations.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn one_plan_is_enough(first in pods(), second in pods()) {
+        let spec = json!({"ports": [
+            {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
+            {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
+        ]});
+        let made = after(&seen(service(&spec), &first, None));
+        let made = after(&seen(service(&spec), &second, made));
+        prop_assert!(plan(&seen(service(&spec), &second, made.clone())).is_nothing());
+        let anew = after(&seen(service(&spec), &second, None));
+        prop_assert_eq!(made.unwrap().subsets, anew.unwrap().subsets);
+    }
+}
+
+fn pods() -> impl Strategy<Value = Vec<Value>> {
+    let one = (0u8..12, any::<bool>(), prop_oneof![Just(8080), Just(9090)]);
+    proptest::collection::vec(one, 0..12).prop_map(|all| {
+        let mut pods: std::collections::BTreeMap<u8, Value> = std::collections::BTreeMap::new();
+        for (n, ready, port) in all {
+            let mut pod = pod_json(&format!("p{n}"), &format!("10.0.0.{n}"), ready);
+            pod["spec"]["containers"][0]["ports"][0]["containerPort"] = port.into();
+            pods.insert(n, pod);
+        }
+        pods.into_values().collect()
+    })
+}

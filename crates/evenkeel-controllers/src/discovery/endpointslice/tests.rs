@@ -1,1 +1,420 @@
+//! The plan by tables, and that slices stay packed and change little.
 
+use super::{
+    hints::Hinted,
+    plan::{Decision, Seen, decide},
+    zones::Ratios,
+};
+use crate::{
+    discovery::trigger::{TRIGGER_TIME, Times},
+    fixtures::{T0, object},
+};
+use evenkeel_api::views::{Endpoint, EndpointSlice, Node, Pod, Service};
+use evenkeel_runtime::plan::{Action, Key};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// A Service, its pods and slices.
+struct World {
+    service: Service,
+    pods: BTreeMap<String, Pod>,
+    slices: BTreeMap<String, EndpointSlice>,
+    /// No zone for a node that is not there.
+    nodes: BTreeMap<String, String>,
+    ratios: Option<Ratios>,
+    hinted: Hinted,
+    max: usize,
+    made: usize,
+}
+
+fn service(spec: &Value, annotations: &Value) -> Service {
+    let mut service = json!({
+        "metadata": {
+            "name": "web", "namespace": "ns", "uid": "s", "labels": {"team": "a"}, "annotations": annotations,
+            "creationTimestamp": T0.to_string(),
+        },
+        "spec": {
+            "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}],
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        service["spec"][key] = value.clone();
+    }
+    object(&service)
+}
+
+fn pod(name: &str, node: &str, ips: &[String], ready: bool) -> Pod {
+    let ips: Vec<Value> = ips.iter().map(|ip| json!({ "ip": ip })).collect();
+    object(&json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": node},
+        "status": {
+            "phase": "Running", "podIPs": ips,
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }, "lastTransitionTime": T0.to_string()}],
+        },
+    }))
+}
+
+impl World {
+    fn new(spec: &Value) -> Self {
+        Self {
+            service: service(spec, &json!({})),
+            pods: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            nodes: [("n-a".to_owned(), "a".to_owned()), ("n-b".to_owned(), "b".to_owned())].into(),
+            ratios: None,
+            hinted: Hinted::default(),
+            max: 10,
+            made: 0,
+        }
+    }
+
+    fn add(&mut self, n: usize) {
+        let node = if n.is_multiple_of(2) { "n-a" } else { "n-b" };
+        let ips = [format!("10.0.{}.{}", n / 256, n % 256), format!("fd00::{n:x}")];
+        let name = format!("p{n:03}");
+        self.pods.insert(name.clone(), pod(&name, node, &ips, true));
+    }
+
+    fn seen(&self) -> Seen {
+        let node = |pod: &Pod| {
+            let zone = self.nodes.get(&*pod.spec.node_name)?;
+            let labels = json!({"topology.kubernetes.io/zone": zone});
+            Some(Arc::new(object::<Node>(
+                &json!({"metadata": {"name": pod.spec.node_name, "labels": labels}}),
+            )))
+        };
+        let pods: Vec<Arc<Pod>> = self.pods.values().cloned().map(Arc::new).collect();
+        let times = Arc::new(Times::of(&self.service, &pods));
+        Seen {
+            key: Key::new("ns", "web"),
+            service: Arc::new(self.service.clone()),
+            pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
+            slices: self.slices.values().cloned().map(Arc::new).collect(),
+            before: Some(Arc::clone(&times)),
+            times,
+            ratios: self.ratios.clone().map(Arc::new),
+            hinted: self.hinted.clone(),
+            max: self.max,
+        }
+    }
+
+    /// Carries out what is decided; how many slices were made, changed and deleted, and the events.
+    fn pass(&mut self) -> ([usize; 3], Vec<String>) {
+        let decision = decide(&self.seen());
+        self.hinted = decision.hinted.clone();
+        self.carry_out(&decision)
+    }
+
+    fn carry_out(&mut self, decision: &Decision) -> ([usize; 3], Vec<String>) {
+        let (mut counts, mut events) = ([0; 3], Vec::new());
+        for action in decision.plan().actions {
+            match action {
+                Action::Create(create) => {
+                    counts[0] += 1;
+                    self.made += 1;
+                    let mut slice = parsed(&create.body);
+                    assert_eq!(&*slice.meta.generate_name, "web-");
+                    slice.meta.name = format!("web-{}", self.made).into();
+                    slice.meta.uid = slice.meta.name.clone();
+                    self.slices.insert(slice.meta.name.to_string(), slice);
+                }
+                Action::Update(update) => {
+                    counts[1] += 1;
+                    let slice = parsed(&update.body);
+                    let old =
+                        self.slices.insert(slice.meta.name.to_string(), slice.clone()).unwrap();
+                    assert_eq!(old.address_type, slice.address_type, "a slice keeps its family");
+                    assert_ne!(old, slice, "a write that changes nothing");
+                }
+                Action::Delete(delete) => {
+                    counts[2] += 1;
+                    self.slices.remove(&*delete.target.name).unwrap();
+                }
+                Action::Event(note) => events.push(format!("{} {}", note.reason, note.message)),
+                other => panic!("{other:?}"),
+            }
+        }
+        (counts, events)
+    }
+
+    fn sizes(&self, family: &str) -> Vec<usize> {
+        let of = self.slices.values().filter(|slice| &*slice.address_type == family);
+        let mut sizes: Vec<usize> = of.map(|slice| slice.endpoints.len()).collect();
+        sizes.sort_unstable();
+        sizes
+    }
+
+    fn endpoints(&self) -> Vec<&Endpoint> {
+        self.slices.values().flat_map(|slice| &slice.endpoints).collect()
+    }
+
+    fn hints(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for endpoint in self.endpoints() {
+            let hints = endpoint.hints.clone().unwrap_or_default();
+            let zones: Vec<&str> = hints.for_zones.iter().map(|zone| &*zone.name).collect();
+            let nodes: Vec<&str> = hints.for_nodes.iter().map(|node| &*node.name).collect();
+            *counts.entry(format!("{}/{}", zones.join(","), nodes.join(","))).or_default() += 1;
+        }
+        counts
+    }
+}
+
+fn parsed(body: &[u8]) -> EndpointSlice {
+    let mut slice: EndpointSlice = object(&serde_json::from_slice(body).unwrap());
+    slice.meta.resource_version = "1".into();
+    slice
+}
+
+#[test]
+fn a_service_without_pods_has_one_empty_slice() {
+    let mut world = World::new(&json!({}));
+    assert_eq!(world.pass().0, [1, 0, 0]);
+    assert_eq!(world.pass().0, [0, 0, 0], "it stays");
+    let slice = world.slices.values().next().unwrap();
+    assert!(slice.ports.is_empty());
+    let labels: Vec<_> = slice.meta.labels.iter().collect();
+    let manager = ("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io");
+    assert_eq!(labels, [manager, ("kubernetes.io/service-name", "web"), ("team", "a")]);
+    world.add(1);
+    assert_eq!(world.pass().0, [0, 1, 0], "it is written over");
+    world.pods.clear();
+    assert_eq!(world.pass().0, [0, 1, 0], "and back");
+    assert_eq!(world.sizes("IPv4"), [0]);
+}
+
+#[test]
+fn slices_are_filled_and_change_one_at_a_time() {
+    let mut world = World::new(&json!({}));
+    (0..25).for_each(|n| world.add(n));
+    assert_eq!(world.pass().0, [3, 0, 0]);
+    assert_eq!(world.sizes("IPv4"), [5, 10, 10]);
+    world.pods.remove("p000");
+    assert_eq!(world.pass().0, [0, 1, 0]);
+    assert_eq!(world.sizes("IPv4"), [5, 9, 10]);
+    world.add(30);
+    assert_eq!(world.pass().0, [0, 1, 0], "the fullest that has room");
+    assert_eq!(world.sizes("IPv4"), [5, 10, 10]);
+    world.pods.remove("p010");
+    world.add(31);
+    assert_eq!(world.pass().0, [0, 1, 0], "what goes makes room for what comes");
+    (40..52).for_each(|n| world.add(n));
+    assert_eq!(world.pass().0, [2, 0, 0], "more than fit into one are not spread");
+    assert_eq!(world.sizes("IPv4"), [2, 5, 10, 10, 10]);
+    world.service.meta.labels = world.service.meta.labels.with("team", "b");
+    assert_eq!(world.pass().0, [0, 5, 0], "labels are on all");
+}
+
+#[test]
+fn families_have_slices_of_their_own() {
+    let mut world = World::new(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
+    (0..3).for_each(|n| world.add(n));
+    assert_eq!(world.pass().0, [2, 0, 0]);
+    assert_eq!((world.sizes("IPv4"), world.sizes("IPv6")), (vec![3], vec![3]));
+    world.service.spec.ip_families = Box::new(["IPv4".into()]);
+    assert_eq!(world.pass().0, [0, 0, 1]);
+    assert_eq!((world.sizes("IPv4"), world.sizes("IPv6")), (vec![3], vec![]));
+}
+
+#[test]
+fn conditions_say_who_serves_and_who_goes() {
+    let table = [
+        (false, true, false, [true, true, false]),
+        (false, false, false, [false, false, false]),
+        (false, true, true, [false, true, true]),
+        (true, false, true, [true, false, true]),
+    ];
+    for (publish, ready, going, want) in table {
+        let mut world = World::new(&json!({"publishNotReadyAddresses": publish}));
+        let mut one = pod("p", "n-a", &["10.0.0.1".to_owned()], ready);
+        one.meta.deletion = going.then_some(T0);
+        world.pods.insert("p".into(), one);
+        world.pass();
+        let conditions = world.endpoints()[0].conditions;
+        let said = [conditions.ready, conditions.serving, conditions.terminating];
+        assert_eq!(said, want.map(Some), "{publish} {ready} {going}");
+    }
+}
+
+#[test]
+fn a_pod_whose_node_is_not_there_is_left_out() {
+    let mut world = World::new(&json!({}));
+    (0..2).for_each(|n| world.add(n));
+    world.nodes.remove("n-b");
+    let (counts, events) = world.pass();
+    assert_eq!(counts, [1, 0, 0]);
+    assert_eq!(
+        events,
+        [
+            "FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service ns/web: skipping Pod p001 for Service ns/web: Node n-b Not Found"
+        ]
+    );
+    assert_eq!(world.sizes("IPv4"), [1]);
+    world.service.spec.publish_not_ready_addresses = true;
+    assert_eq!(world.pass().1, [] as [&str; 0]);
+    assert_eq!(world.sizes("IPv4"), [2]);
+}
+
+#[test]
+fn slices_of_a_service_that_had_the_name_before_are_replaced() {
+    let mut world = World::new(&json!({}));
+    world.add(1);
+    world.pass();
+    world.service.meta.uid = "another".into();
+    assert_eq!(world.pass().0, [1, 0, 1]);
+    world.service.meta.deletion = Some(T0);
+    world.slices.clear();
+    assert_eq!(world.pass().0, [0, 0, 0], "none is made for one that goes");
+}
+
+#[test]
+fn the_time_of_the_change_is_noted() {
+    let mut world = World::new(&json!({}));
+    world.add(1);
+    let mut seen = world.seen();
+    seen.before = None;
+    world.carry_out(&decide(&seen));
+    let noted = |world: &World| {
+        world.slices.values().next().unwrap().meta.annotations.get(TRIGGER_TIME).map(str::to_owned)
+    };
+    assert_eq!(noted(&world).as_deref(), Some("2026-09-21T14:13:20Z"));
+    world.pods.clear();
+    world.pass();
+    assert_eq!(noted(&world), None);
+}
+
+#[test]
+fn callers_are_sent_near() {
+    let table = [
+        ("PreferClose", "a/", "b/"),
+        ("PreferSameZone", "a/", "b/"),
+        ("PreferSameNode", "a/n-a", "b/n-b"),
+        ("Elsewhere", "/", "/"),
+    ];
+    for (how, a, b) in table {
+        let mut world = World::new(&json!({}));
+        (0..3).for_each(|n| world.add(n));
+        world.pass();
+        world.service.spec.traffic_distribution = how.into();
+        let (counts, _) = world.pass();
+        assert_eq!(counts, [0, usize::from(how != "Elsewhere"), 0], "{how}");
+        let mut want = BTreeMap::new();
+        *want.entry(a.to_owned()).or_default() += 2;
+        *want.entry(b.to_owned()).or_default() += 1;
+        assert_eq!(world.hints(), want, "{how}");
+        assert_eq!(world.pass().0, [0; 3], "{how}");
+        world.service.spec.traffic_distribution = "".into();
+        world.pass();
+        assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 3)]), "{how}");
+    }
+}
+
+#[test]
+fn hints_by_cpu_come_and_go_with_the_annotation() {
+    let mut world = World::new(&json!({}));
+    (0..10).filter(|n| n % 2 == 0).for_each(|n| world.add(n));
+    world.add(1);
+    world.ratios = Some([("a".into(), 0.5), ("b".into(), 0.5)].into());
+    world.service.meta.annotations =
+        crate::fixtures::label("service.kubernetes.io/topology-mode", "Auto");
+    let (_, events) = world.pass();
+    assert_eq!(
+        events,
+        ["TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"]
+    );
+    assert_eq!(world.hints(), BTreeMap::from([("a/".to_owned(), 3), ("b/".to_owned(), 3)]));
+    assert_eq!(world.pass(), ([0; 3], vec![]), "they stay");
+    world.pods.retain(|name, _| name == "p001");
+    let (_, events) = world.pass();
+    assert_eq!(
+        events,
+        [
+            "TopologyAwareHintsDisabled Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4"
+        ]
+    );
+    assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 1)]));
+    world.add(2);
+    world.pass();
+    world.service.meta.annotations = evenkeel_api::StrMap::default();
+    let (_, events) = world.pass();
+    assert_eq!(
+        events,
+        ["TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4"]
+    );
+    assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 2)]));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Come(usize, bool),
+    Go(usize),
+    Turn(usize),
+    Mode(&'static str),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0usize..40, any::<bool>()).prop_map(|(n, named)| Step::Come(n, named)),
+        3 => (0usize..40).prop_map(Step::Go),
+        2 => (0usize..40).prop_map(Step::Turn),
+        1 => prop_oneof![Just(""), Just("PreferSameNode"), Just("PreferSameZone")].prop_map(Step::Mode),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn slices_hold_each_pod_once_and_change_little(
+        rounds in proptest::collection::vec(proptest::collection::vec(step(), 1..12), 1..8),
+        max in 1usize..12,
+    ) {
+        let ports = json!([{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]);
+        let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"], "ports": ports}));
+        world.max = max;
+        for steps in rounds {
+            let before = world.slices.clone();
+            let n = steps.len();
+            let mut turned = false;
+            for step in steps {
+                match step {
+                    Step::Come(n, named) => {
+                        world.add(n);
+                        let pod = world.pods.get_mut(&format!("p{n:03}")).unwrap();
+                        let port = if named { 1 } else { 2 };
+                        pod.spec.containers = object::<Pod>(&json!({"spec": {"containers": [
+                            {"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]},
+                        ]}})).spec.containers;
+                    }
+                    Step::Go(n) => drop(world.pods.remove(&format!("p{n:03}"))),
+                    Step::Turn(n) => if let Some(pod) = world.pods.get_mut(&format!("p{n:03}")) {
+                        pod.status.conditions = Box::default();
+                    },
+                    Step::Mode(mode) => {
+                        turned = true;
+                        world.service.spec.traffic_distribution = mode.into();
+                    }
+                }
+            }
+            let ([made, changed, deleted], _) = world.pass();
+            prop_assert!(turned || before.is_empty() || made + changed + deleted <= 4 * n + 4, "{made} {changed} {deleted} after {n}");
+            prop_assert_eq!(world.pass(), ([0; 3], vec![]), "a second pass has nothing to do");
+            for family in ["IPv4", "IPv6"] {
+                let of: Vec<&EndpointSlice> = world.slices.values().filter(|slice| &*slice.address_type == family).collect();
+                let names: Vec<&str> = of.iter().flat_map(|slice| &slice.endpoints)
+                    .filter_map(|endpoint| Some(&*endpoint.target_ref.as_ref()?.name)).collect();
+                prop_assert_eq!(names.len(), world.pods.len());
+                let names: BTreeSet<&str> = names.into_iter().collect();
+                prop_assert!(names.into_iter().eq(world.pods.keys().map(|name| &**name)));
+                prop_assert!(of.iter().all(|slice| slice.endpoints.len() <= max));
+                prop_assert!(!of.is_empty());
+                prop_assert!(of.len() == 1 || of.iter().all(|slice| !slice.endpoints.is_empty()));
+            }
+        }
+    }
+}

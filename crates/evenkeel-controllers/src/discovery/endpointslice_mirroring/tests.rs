@@ -1,1 +1,220 @@
+//! The plan by tables, and that it settles.
 
+use super::plan::{Counts, Seen, decide};
+use crate::fixtures::object;
+use evenkeel_api::views::{EndpointSlice, Endpoints, Service};
+use evenkeel_runtime::plan::{Action, Key};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc};
+
+struct World {
+    endpoints: Option<Endpoints>,
+    service: Option<Service>,
+    slices: BTreeMap<String, EndpointSlice>,
+    max: usize,
+    made: usize,
+}
+
+fn endpoints(subsets: &Value) -> Endpoints {
+    object(&json!({
+        "metadata": {
+            "name": "web", "namespace": "ns", "uid": "e", "labels": {"team": "a"},
+            "annotations": {
+                "note": "kept",
+                "endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T00:00:00Z",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            },
+        },
+        "subsets": subsets,
+    }))
+}
+
+fn service(selector: &Value) -> Option<Service> {
+    Some(object(
+        &json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}, "spec": {"selector": selector}}),
+    ))
+}
+
+impl World {
+    fn new(subsets: &Value) -> Self {
+        let endpoints = Some(endpoints(subsets));
+        Self {
+            endpoints,
+            service: service(&json!({})),
+            slices: BTreeMap::new(),
+            max: 1000,
+            made: 0,
+        }
+    }
+
+    /// Carries out what is decided; how many slices were made, changed and deleted, the events, and what is counted.
+    fn pass(&mut self) -> ([usize; 3], Vec<String>, Option<Counts>) {
+        let decision = decide(&Seen {
+            key: Key::new("ns", "web"),
+            endpoints: self.endpoints.clone().map(Arc::new),
+            service: self.service.clone().map(Arc::new),
+            slices: self.slices.values().cloned().map(Arc::new).collect(),
+            max: self.max,
+        });
+        let (mut counts, mut events) = ([0; 3], Vec::new());
+        for action in decision.plan().actions {
+            match action {
+                Action::Create(create) => {
+                    counts[0] += 1;
+                    self.made += 1;
+                    let mut slice: EndpointSlice =
+                        object(&serde_json::from_slice(&create.body).unwrap());
+                    slice.meta.name = format!("web-{}", self.made).into();
+                    self.slices.insert(slice.meta.name.to_string(), slice);
+                }
+                Action::Update(update) => {
+                    counts[1] += 1;
+                    let slice: EndpointSlice =
+                        object(&serde_json::from_slice(&update.body).unwrap());
+                    let old =
+                        self.slices.insert(slice.meta.name.to_string(), slice.clone()).unwrap();
+                    assert_eq!(old.address_type, slice.address_type, "a slice keeps its family");
+                }
+                Action::Delete(delete) => {
+                    counts[2] += 1;
+                    self.slices.remove(&*delete.target.name).unwrap();
+                }
+                Action::Event(note) => events.push(note.message),
+                other => panic!("{other:?}"),
+            }
+        }
+        (counts, events, decision.counts)
+    }
+
+    fn shown(&self) -> Vec<String> {
+        let one = |slice: &EndpointSlice| {
+            let ports: Vec<String> =
+                slice.ports.iter().filter_map(|port| Some(port.port?.to_string())).collect();
+            let ips: Vec<&str> =
+                slice.endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
+            format!("{} {} {}", slice.address_type, ports.join(","), ips.join(","))
+        };
+        let mut all: Vec<String> = self.slices.values().map(one).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+#[test]
+fn each_set_of_ports_and_family_has_a_slice() {
+    let mut world = World::new(&json!([
+        {"addresses": [{"ip": "10.0.0.2", "hostname": "two", "nodeName": "n"}, {"ip": "fd00::1"}], "notReadyAddresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80, "protocol": "TCP"}]},
+        {"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 443, "protocol": "TCP"}]},
+    ]));
+    let (counts, events, _) = world.pass();
+    assert_eq!((counts, events), ([3, 0, 0], vec![]));
+    assert_eq!(
+        world.shown(),
+        ["IPv4 443 10.0.0.1", "IPv4 80 10.0.0.2,10.0.0.1", "IPv6 80 fd00::1"]
+    );
+    let slice = world.slices.values().find(|slice| slice.endpoints.len() == 2).unwrap();
+    let of =
+        |at: usize| (slice.endpoints[at].conditions.ready, slice.endpoints[at].conditions.serving);
+    assert_eq!((of(0), of(1)), ((Some(true), None), (Some(false), None)));
+    assert_eq!((&*slice.endpoints[0].hostname, &*slice.endpoints[0].node_name), ("two", "n"));
+    assert!(slice.meta.annotations.iter().eq([("note", "kept")]));
+    assert_eq!(slice.meta.labels.get("team"), Some("a"));
+    assert_eq!(&*slice.meta.owners[0].kind, "Endpoints");
+    assert_eq!(world.pass().0, [0; 3], "nothing more to do");
+}
+
+#[test]
+fn changes_are_written_over_what_is_there() {
+    let subset = |port: i32, ip: &str| json!({"addresses": [{"ip": ip}], "ports": [{"port": port, "protocol": "TCP"}]});
+    let mut world = World::new(&json!([subset(80, "10.0.0.1")]));
+    world.pass();
+    world.endpoints = Some(endpoints(&json!([subset(80, "10.0.0.2")])));
+    assert_eq!(world.pass().0, [0, 1, 0], "another address");
+    world.endpoints = Some(endpoints(&json!([subset(81, "10.0.0.2")])));
+    assert_eq!(world.pass().0, [0, 1, 0], "another port");
+    world.endpoints = Some(endpoints(&json!([subset(81, "fd00::2")])));
+    assert_eq!(world.pass().0, [1, 0, 1], "another family");
+    world.endpoints.as_mut().unwrap().meta.labels = crate::fixtures::label("team", "b");
+    assert_eq!(world.pass().0, [0, 1, 0], "labels");
+    world.endpoints.as_mut().unwrap().meta.uid = "another".into();
+    assert_eq!(world.pass().0, [0, 1, 0], "the name is another's now");
+    assert_eq!(world.pass().0, [0; 3]);
+}
+
+#[test]
+fn nothing_is_left_of_what_is_not_mirrored_any_more() {
+    type Edit = fn(&mut World);
+    let table: [(&str, Edit); 5] = [
+        ("no Endpoints", |world| world.endpoints = None),
+        ("no Service", |world| world.service = None),
+        ("a selector", |world| world.service = service(&json!({"app": "web"}))),
+        ("a label", |world| {
+            let meta = &mut world.endpoints.as_mut().unwrap().meta;
+            meta.labels = meta.labels.with("endpointslice.kubernetes.io/skip-mirror", "true");
+        }),
+        ("an election", |world| {
+            let meta = &mut world.endpoints.as_mut().unwrap().meta;
+            meta.annotations =
+                meta.annotations.with("control-plane.alpha.kubernetes.io/leader", "{}");
+        }),
+    ];
+    for (what, edit) in table {
+        let mut world =
+            World::new(&json!([{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]));
+        world.pass();
+        edit(&mut world);
+        let (counts, _, counted) = world.pass();
+        assert_eq!((counts, counted), ([0, 0, 1], None), "{what}");
+        assert_eq!(world.pass().0, [0; 3], "{what}");
+    }
+}
+
+#[test]
+fn too_many_and_invalid_addresses_are_told_of() {
+    let ips: Vec<Value> = (0..5).map(|n| json!({"ip": format!("10.0.0.{n}")})).collect();
+    let mut world = World::new(
+        &json!([{"addresses": ips[..2], "notReadyAddresses": ips[2..], "ports": [{"port": 80}]}]),
+    );
+    world.max = 3;
+    let (counts, events, counted) = world.pass();
+    assert_eq!(counts, [1, 0, 0]);
+    assert_eq!(
+        events,
+        [
+            "A max of 3 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"
+        ]
+    );
+    assert_eq!(world.shown(), ["IPv4 80 10.0.0.0,10.0.0.1,10.0.0.2"]);
+    assert_eq!(counted.unwrap().skipped, 2);
+    let mut world = World::new(
+        &json!([{"addresses": [{"ip": "nowhere"}, {"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]),
+    );
+    assert_eq!(world.pass().1, ["Skipped 1 invalid IP addresses when mirroring to EndpointSlices"]);
+    assert_eq!(world.shown(), ["IPv4 80 10.0.0.1"]);
+}
+
+fn subsets() -> impl Strategy<Value = Value> {
+    let few = || proptest::collection::vec(0u8..6, 0..4);
+    let one = (few(), few(), 80u16..83).prop_map(|(ready, not, port)| {
+        let ip = |n: &u8| if n % 3 == 0 { format!("fd00::{n}") } else { format!("10.0.0.{n}") };
+        let all = |some: &[u8]| some.iter().map(|n| json!({"ip": ip(n)})).collect::<Vec<_>>();
+        json!({"addresses": all(&ready), "notReadyAddresses": all(&not), "ports": [{"port": port, "protocol": "TCP"}]})
+    });
+    proptest::collection::vec(one, 0..4).prop_map(Value::from)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn one_plan_is_enough(first in subsets(), second in subsets()) {
+        let mut world = World::new(&first);
+        world.pass();
+        world.endpoints = Some(endpoints(&second));
+        world.pass();
+        prop_assert_eq!(world.pass().0, [0; 3]);
+        let mut anew = World::new(&second);
+        anew.pass();
+        prop_assert_eq!(world.shown(), anew.shown());
+    }
+}

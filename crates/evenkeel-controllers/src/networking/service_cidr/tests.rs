@@ -1,1 +1,108 @@
+//! The plan by tables.
 
+use super::plan::{Seen, allocated, is_covered, plan};
+use crate::fixtures::{T0, at, object};
+use evenkeel_api::views::{Metadata, ServiceCidr};
+use evenkeel_runtime::plan::{Action, PatchForm};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+fn cidr(
+    name: &str,
+    ranges: &[&str],
+    finalizers: &[&str],
+    deletion: Option<i64>,
+    ready: Option<&str>,
+) -> Arc<ServiceCidr> {
+    let mut cidr =
+        json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": {"cidrs": ranges}});
+    if let Some(seconds) = deletion {
+        cidr["metadata"]["deletionTimestamp"] = at(seconds).to_string().into();
+    }
+    if let Some(status) = ready {
+        let (reason, message) = match status {
+            "True" => ("", "Kubernetes Service CIDR is ready"),
+            _ => (
+                "Terminating",
+                "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+            ),
+        };
+        cidr["status"] = json!({"conditions": [{"type": "Ready", "status": status, "reason": reason, "message": message}]});
+    }
+    Arc::new(object(&cidr))
+}
+
+const HELD: &[&str] = &["networking.k8s.io/service-cidr-finalizer"];
+
+/// What is written, shortly, and how long it waits.
+fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
+    let orphan = orphan.then(|| "10.1.0.1".parse().unwrap());
+    let plan = plan(&Seen { cidr, orphan }, T0);
+    let shown = |action: &Action| {
+        let Action::Patch(patch) = action else { panic!("{action:?}") };
+        let body: Value = serde_json::from_slice(&patch.body).unwrap();
+        match patch.form {
+            PatchForm::Apply(manager) => {
+                assert_eq!((manager, patch.subresource), ("service-cidr-controller", "status"));
+                format!("ready {}", body["status"]["conditions"][0]["status"].as_str().unwrap())
+            }
+            _ => body["metadata"].as_object().unwrap().keys().next().unwrap().clone(),
+        }
+    };
+    (plan.actions.iter().map(shown).collect(), plan.requeue.map(|wait| Duration::as_secs(&wait)))
+}
+
+#[test]
+fn it_is_held_and_ready_until_it_may_go() {
+    type Want = (&'static [&'static str], Option<u64>);
+    let ranges = &["10.1.0.0/16"];
+    let of = |finalizers, deletion, ready| cidr("c", ranges, finalizers, deletion, ready);
+    let table: [(&str, Arc<ServiceCidr>, bool, Want); 8] = [
+        ("new", of(&[], None, None), false, (&["finalizers", "ready True"], None)),
+        ("held", of(HELD, None, None), false, (&["ready True"], None)),
+        ("done", of(HELD, None, Some("True")), false, (&[], None)),
+        ("in use", of(HELD, Some(-60), Some("True")), true, (&["ready False"], None)),
+        ("in use, said so", of(HELD, Some(-60), Some("False")), true, (&[], None)),
+        ("just deleted", of(HELD, Some(-3), Some("True")), false, (&[], Some(7))),
+        (
+            "deleted",
+            of(HELD, Some(-10), Some("True")),
+            false,
+            (&["$deleteFromPrimitiveList/finalizers"], None),
+        ),
+        ("another's finalizer", of(&["x"], Some(-60), Some("True")), false, (&[], None)),
+    ];
+    for (what, cidr, orphan, (writes, wait)) in table {
+        let (done, waits) = done(cidr, orphan);
+        assert_eq!(done, writes, "{what}");
+        assert_eq!(waits, wait, "{what}");
+    }
+}
+
+#[test]
+fn others_may_cover_it() {
+    let of = |ranges: &[&str]| cidr("c", ranges, HELD, None, None);
+    let table: [(&[&str], &[&str], bool); 5] = [
+        (&["10.1.0.0/16"], &["10.0.0.0/8"], true),
+        (&["10.1.0.0/16"], &["10.1.0.0/16"], true),
+        (&["10.1.0.0/16"], &["10.1.0.0/24"], false),
+        (&["10.1.0.0/16", "fd00::/112"], &["10.0.0.0/8"], false),
+        (&["10.1.0.0/16", "fd00::/112"], &["10.0.0.0/8", "fd00::/64"], true),
+    ];
+    for (own, other, want) in table {
+        assert_eq!(is_covered(&of(own), &[of(other)]), want, "{own:?} in {other:?}");
+    }
+    assert!(!is_covered(&of(&["10.1.0.0/16"]), &[]));
+}
+
+#[test]
+fn only_addresses_of_services_count() {
+    let address = |name: &str, manager: &str| -> Metadata {
+        object(
+            &json!({"metadata": {"name": name, "labels": {"ipaddress.kubernetes.io/managed-by": manager}}}),
+        )
+    };
+    assert!(allocated(&address("10.0.0.1", "ipallocator.k8s.io")).is_some());
+    assert!(allocated(&address("10.0.0.1", "somebody")).is_none());
+    assert!(allocated(&address("x", "ipallocator.k8s.io")).is_none());
+}

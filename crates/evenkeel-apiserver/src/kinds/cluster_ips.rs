@@ -1,0 +1,156 @@
+//! Cluster IPs: given out of the ServiceCIDRs that are there, each shown as an IPAddress (KEP-1880).
+
+use super::value::{at, list, text};
+use super::writes;
+use crate::api::{Api, key, seconds};
+use crate::bootstrap;
+use crate::resource::ResourceType;
+use crate::status::StatusError;
+use evenkeel_api::cidr::{Cidr, from_number, number};
+use rand::Rng as _;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const NETWORKING: &str = "networking.k8s.io/v1";
+/// The least and the most addresses of a range that are left for those who ask for one by name, while there are others.
+const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
+
+/// A range that addresses are given out of.
+struct Range {
+    cidr: Cidr,
+    /// It is not being deleted, and nobody said that it is not to be used.
+    ready: bool,
+}
+
+impl Range {
+    /// The first and the last address that may be given out.
+    fn bounds(&self) -> (u128, u128) {
+        let (first, last) = (number(self.cidr.first()), number(self.cidr.last()));
+        // The network's own address, and of IPv4 that of all.
+        (first + 1, if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last })
+    }
+
+    /// Whether the address may be given out.
+    fn has(&self, ip: IpAddr) -> bool {
+        let (first, last) = self.bounds();
+        self.cidr.contains(ip) && (first..=last).contains(&number(ip))
+    }
+}
+
+/// The ranges of all ServiceCIDRs, older ones first.
+fn ranges(api: &Api) -> Vec<Range> {
+    let mut all = writes::all(api, NETWORKING, "servicecidrs", "");
+    all.sort_by_key(|cidr| {
+        (
+            text(cidr, "metadata.creationTimestamp").to_owned(),
+            text(cidr, "metadata.name").to_owned(),
+        )
+    });
+    let of = |object: &Value| {
+        let refused = list(object, "status.conditions").iter().any(|condition| {
+            text(condition, "type") == "Ready" && text(condition, "status") != "True"
+        });
+        let ready = at(object, "metadata.deletionTimestamp").is_none() && !refused;
+        let cidrs: Vec<Range> = list(object, "spec.cidrs")
+            .iter()
+            .filter_map(|cidr| Some(Range { cidr: Cidr::parse(cidr.as_str()?)?, ready }))
+            .collect();
+        cidrs
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// Why an address cannot be had.
+pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
+    let ranges = ranges(api);
+    let mut of = ranges.iter().filter(|range| range.has(ip)).peekable();
+    match of.peek() {
+        None => Some("the provided network does not match the current range"),
+        Some(_) if !of.any(|range| range.ready) => Some("the range is not ready"),
+        Some(_) => is_taken(api, ip).then_some("provided IP is already allocated"),
+    }
+}
+
+/// An IPv4 address that nobody has.
+pub(super) fn free(api: &Api, is_free: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let ranges = ranges(api);
+    let usable = ranges.iter().filter(|range| range.ready && range.cidr.first().is_ipv4());
+    usable.filter_map(|range| free_in(api, range, &is_free)).next()
+}
+
+fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let (first, last) = range.bounds();
+    let size = last.checked_sub(first)? + 1;
+    let reserved = (size / 16).clamp(*RESERVED.start(), *RESERVED.end());
+    let rest = if size > reserved { first + reserved } else { first };
+    let from = api.random(|rng| rng.random_range(rest..=last));
+    (from..=last)
+        .chain(rest..from)
+        .chain(first..rest)
+        .map(|at| from_number(at, true))
+        .find(|ip| is_free(*ip) && !is_taken(api, *ip))
+}
+
+fn is_taken(api: &Api, ip: IpAddr) -> bool {
+    let Some(resource) = addresses(api) else { return false };
+    api.store.peek(&resource.shelf, &key(&resource, "", &ip.to_string())).is_some()
+}
+
+fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
+    api.table.get(NETWORKING, "ipaddresses")
+}
+
+/// Shows that a Service has an address.
+pub(crate) fn show(
+    api: &Arc<Api>,
+    ip: IpAddr,
+    namespace: &str,
+    name: &str,
+) -> Result<(), StatusError> {
+    let Some(resource) = addresses(api) else { return Ok(()) };
+    let object = json!({
+        "metadata": {
+            "name": ip.to_string(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": name}},
+    });
+    bootstrap::put(api, &resource, object, &seconds(api.clock.now()))
+}
+
+/// A Service has an address no more.
+pub(super) fn hide(api: &Api, ip: IpAddr, namespace: &str, name: &str) {
+    let Some(resource) = addresses(api) else { return };
+    let key = key(&resource, "", &ip.to_string());
+    let Some(entry) = api.store.peek(&resource.shelf, &key) else { return };
+    let is_its = entry.decode().is_ok_and(|object: Value| {
+        let parent = |field: &str| {
+            object["spec"]["parentRef"][field].as_str().unwrap_or_default()
+                == match field {
+                    "namespace" => namespace,
+                    "name" => name,
+                    _ => "services",
+                }
+        };
+        ["resource", "namespace", "name"].into_iter().all(parent)
+    });
+    if is_its {
+        // Somebody else changed it meanwhile: then it is theirs.
+        let _ = api.store.remove_lazily(&resource.shelf, &key, entry.revision);
+    }
+}
+
+/// Shows the addresses of all Services that have one, as a server of old left them.
+pub(crate) fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
+    for service in writes::all(api, "v1", "services", "") {
+        let ips = list(&service, "spec.clusterIPs").iter();
+        for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
+            show(api, ip, text(&service, "metadata.namespace"), text(&service, "metadata.name"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Services know the addresses of their pods, and no others, while something goes wrong.
+
+use crate::fixtures::{
+    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, is_ready, ready, web_pods,
+};
+use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name, "labels": {"team": "a"}}, "spec": spec})
+}
+
+fn selecting(labels: &Value) -> Value {
+    json!({"selector": labels, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]})
+}
+
+async fn slices_of(world: &World, service: &str) -> Vec<Value> {
+    let all = world.list(SLICES).await;
+    all.into_iter()
+        .filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service)
+        .collect()
+}
+
+fn texts<'a>(values: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
+    values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
+}
+
+fn each<'a>(list: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    list[field].as_array().into_iter().flatten()
+}
+
+/// That both records of a Service name the pods that are ready, each once, and nothing else.
+async fn check_addresses(world: &World, service: &str, n: usize) {
+    let pods = world.list(PODS).await;
+    let ips = texts(pods.iter().filter(|pod| is_ready(pod)).map(|pod| &pod["status"]["podIP"]));
+    assert_eq!(ips.len(), n, "{ips:?}");
+    let slices = slices_of(world, service).await;
+    let endpoints: Vec<&Value> = slices.iter().flat_map(|slice| each(slice, "endpoints")).collect();
+    assert!(
+        endpoints.iter().all(|endpoint| endpoint["conditions"]["ready"] == true),
+        "{endpoints:#?}"
+    );
+    assert_eq!(endpoints.len(), n, "{endpoints:#?}");
+    assert_eq!(texts(endpoints.iter().map(|endpoint| &endpoint["addresses"][0])), ips);
+    let whole = world.get(&format!("{ENDPOINTS}/{service}")).await.expect("it is there");
+    let addresses: Vec<&Value> =
+        each(&whole, "subsets").flat_map(|subset| each(subset, "addresses")).collect();
+    assert_eq!(addresses.len(), n, "{whole:#}");
+    assert_eq!(texts(addresses.into_iter().map(|address| &address["ip"])), ips);
+}
+
+/// Pods come, go and are replaced; the Service goes in the end, and its records with it.
+async fn follow(world: &mut World, faults: Faults) {
+    let pods = web_pods(world).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create(SERVICES, &service("web", &selecting(&json!({"app": "web"})))).await;
+    world.create(DEPLOYMENTS, &deployment(3, "a")).await;
+    ready(world, &pods, 3).await;
+    world.settle(REST).await;
+    check_addresses(world, "web", 3).await;
+    world.merge(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"replicas": 1}})).await;
+    ready(world, &pods, 1).await;
+    world.settle(REST).await;
+    check_addresses(world, "web", 1).await;
+    world
+        .merge(&format!("{SERVICES}/web"), &json!({"spec": {"selector": {"app": "nobody"}}}))
+        .await;
+    world.settle(REST).await;
+    let slices = slices_of(world, "web").await;
+    assert_eq!(slices.len(), 1, "{slices:#?}");
+    assert_eq!(each(&slices[0], "endpoints").count(), 0, "{slices:#?}");
+    world.delete(&format!("{SERVICES}/web"), "Background").await;
+    world.settle(MINUTE).await;
+    assert!(slices_of(world, "web").await.is_empty(), "slices are collected");
+    assert!(world.get(&format!("{ENDPOINTS}/web")).await.is_none(), "Endpoints are deleted");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
+async fn mirror(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let ports = json!({"ports": [{"name": "http", "port": 80}]});
+    world.create(SERVICES, &service("manual", &ports)).await;
+    let subset =
+        |ip: &str| json!({"addresses": [{"ip": ip}], "ports": [{"name": "http", "port": 8080}]});
+    let endpoints = json!({
+        "metadata": {"name": "manual"},
+        "subsets": [subset("10.9.0.1"), {"addresses": [{"ip": "fd00::1"}], "ports": [{"name": "http", "port": 8081}]}],
+    });
+    world.create(ENDPOINTS, &endpoints).await;
+    world.settle(REST).await;
+    assert_eq!(slices_of(world, "manual").await.len(), 2);
+    world.merge(&format!("{ENDPOINTS}/manual"), &json!({"subsets": [subset("10.9.0.2")]})).await;
+    world.settle(REST).await;
+    let slices = slices_of(world, "manual").await;
+    assert_eq!(slices.len(), 1, "{slices:#?}");
+    assert_eq!(slices[0]["endpoints"][0]["addresses"], json!(["10.9.0.2"]));
+    world.delete(&format!("{ENDPOINTS}/manual"), "Background").await;
+    world.settle(MINUTE).await;
+    assert!(slices_of(world, "manual").await.is_empty());
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// A range that is in use stays until nobody uses it.
+async fn ranges(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let range = json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["10.97.0.0/24"]}});
+    world.create(CIDRS, &range).await;
+    world.settle(REST).await;
+    let mut spec = selecting(&json!({"app": "nobody"}));
+    spec["clusterIP"] = "10.97.0.9".into();
+    world.create(SERVICES, &service("far", &spec)).await;
+    world.delete(&format!("{CIDRS}/more"), "Background").await;
+    world.settle(REST).await;
+    let range = world.get(&format!("{CIDRS}/more")).await.expect("it is in use");
+    assert_eq!(range["status"]["conditions"][0]["reason"], "Terminating", "{range:#}");
+    world.delete(&format!("{SERVICES}/far"), "Background").await;
+    world.settle(MINUTE).await;
+    assert!(world.get(&format!("{CIDRS}/more")).await.is_none());
+    world.stays_silent(10 * MINUTE).await;
+}
+
+#[test]
+fn pods_are_followed_with_a_crash_after_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::CrashAfter, &follow) > 10);
+}
+
+#[test]
+fn pods_are_followed_with_a_lost_answer_to_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::LoseAnswer, &follow) > 10);
+}
+
+#[test]
+fn mirrors_with_a_crash_before_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::CrashBefore, &mirror) > 3);
+}
+
+#[test]
+fn ranges_with_a_crash_after_each_write() {
+    let (options, part) = (Options::default(), Part::Controllers);
+    assert!(explore::each_write(&options, part, What::CrashAfter, &ranges) > 3);
+}
+
+#[test]
+fn services_with_everything_going_wrong() {
+    let kinds = [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::LoseRequest,
+        What::BreakWatches,
+    ];
+    for seed in 0..8 {
+        let faults = Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        explore::with(&Options { seed, ..Options::default() }, faults.clone(), &follow);
+        explore::with(&Options { seed, ..Options::default() }, faults, &mirror);
+    }
+}
