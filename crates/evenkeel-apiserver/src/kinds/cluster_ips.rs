@@ -64,12 +64,14 @@ fn ranges(api: &Api) -> Vec<Range> {
 /// Why an address cannot be had.
 pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
     let ranges = ranges(api);
-    let mut of = ranges.iter().filter(|range| range.has(ip)).peekable();
-    match of.peek() {
-        None => Some("the provided network does not match the current range"),
-        Some(_) if !of.any(|range| range.ready) => Some("the range is not ready"),
-        Some(_) => is_taken(api, ip).then_some("provided IP is already allocated"),
+    let of: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
+    if of.is_empty() {
+        return Some("the provided network does not match the current range");
     }
+    if !of.iter().any(|range| range.ready) {
+        return Some("the range is not ready");
+    }
+    is_taken(api, ip).then_some("provided IP is already allocated")
 }
 
 /// An IPv4 address that nobody has.

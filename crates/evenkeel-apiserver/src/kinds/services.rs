@@ -9,7 +9,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 /// Who has what: the same node port may serve two protocols of one Service.

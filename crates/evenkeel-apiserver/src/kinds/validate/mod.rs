@@ -11,6 +11,7 @@ mod objects;
 mod pod;
 mod pod_update;
 mod quantity;
+mod ranges;
 mod service;
 mod volume;
 mod webhook;

@@ -1,8 +1,7 @@
 //! Rules on the kinds of the groups other than core, apps and batch.
 
 use super::errors::{Errors, Path};
-use super::{Subject, autoscaling, meta, names, service};
-use crate::kinds::signing_requests;
+use super::{Subject, autoscaling, meta, names, ranges, service};
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -40,6 +39,8 @@ pub(super) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
         ("networking.k8s.io", "Ingress") => ingress(new, true, errors),
         ("networking.k8s.io", "IngressClass") => ingress_class(new, errors),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(new, errors),
+        ("networking.k8s.io", "ServiceCIDR") => ranges::service_cidr(new, errors),
+        ("networking.k8s.io", "IPAddress") => ranges::ip_address(new, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, errors),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(kind, new, errors),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
@@ -82,6 +83,7 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
     match subject.kind {
         "Ingress" => ingress(new, false, errors),
+        "ServiceCIDR" => ranges::service_cidr_update(new, old, errors),
         // Addresses that do not fit another type are beside the point when the type may not change.
         "EndpointSlice" if new.get("addressType") != old.get("addressType") => {}
         kind => create(subject.group, kind, new, errors),
@@ -89,6 +91,7 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     let frozen: &[&str] = match subject.kind {
         "IngressClass" => &["spec.controller"],
         "EndpointSlice" => &["addressType"],
+        "IPAddress" => &["spec.parentRef"],
         "RoleBinding" | "ClusterRoleBinding" => &["roleRef"],
         "PriorityClass" => &["value", "preemptionPolicy"],
         "StorageClass" => &["provisioner", "parameters", "volumeBindingMode"],
