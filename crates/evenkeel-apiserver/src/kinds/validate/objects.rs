@@ -2,6 +2,7 @@
 
 use super::errors::{Errors, Path};
 use super::{Subject, autoscaling, meta, names, ranges, service};
+use crate::kinds::signing_requests;
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;

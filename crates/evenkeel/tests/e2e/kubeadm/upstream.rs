@@ -30,10 +30,10 @@ const ABSENT: [(&str, &str); 26] = [
     ("replicaset_controller_stale_sync_skips_total", "shown once a pass was put off"),
     ("job_controller_job_sync_duration_seconds", "how long passes take is in the queue's metrics"),
     ("job_controller_job_", "shown once there was a Job"),
+    ("endpoint_slice_controller_", "shown once a Service with a selector was there"),
+    ("endpoint_slice_mirroring_controller_", "shown once Endpoints were mirrored"),
     // Each with its controller.
     ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
-    ("endpoint_slice_controller_", "endpointslice-controller"),
-    ("endpoint_slice_mirroring_controller_", "endpointslice-mirroring-controller"),
     ("ephemeral_volume_controller_", "ephemeral-volume-controller"),
     ("horizontal_pod_autoscaler_controller_", "horizontal-pod-autoscaler-controller"),
     ("node_collector_", "most are by zone: shown once there is a node"),
