@@ -72,7 +72,8 @@ fn allocations(
     if ratios.len() > endpoints {
         return Err(counted("Insufficient number of endpoints"));
     }
-    let minimum = |ratio: f64| (ratio * endpoints as f64 / (1.0 + OVERLOAD)).ceil() as usize;
+    let minimum =
+        |ratio: f64| (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD))).ceil() as usize;
     let total: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
     let spare = endpoints.checked_sub(total).ok_or_else(|| {
         counted("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
@@ -165,7 +166,7 @@ pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();
     let too_few = |(zone, ratio): (&Box<str>, &f64)| {
-        let minimum = (total as f64 * ratio / (1.0 + OVERLOAD)).ceil() as usize;
+        let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD))).ceil() as usize;
         given.get(zone).is_none_or(|n| *n < minimum)
     };
     !given.is_empty() && ratios.iter().any(too_few)
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn allocations_are_in_proportion_to_cpu() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let of = |endpoints, ratios: Option<&Ratios>| {
+        let of = |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
             let all = allocations(endpoints, ratios)?;
             Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
         };
