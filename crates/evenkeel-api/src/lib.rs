@@ -23,6 +23,7 @@ pub mod quota;
 pub mod requests;
 pub mod selector;
 pub mod status;
+pub mod storage;
 pub mod template;
 pub mod time;
 pub mod view;

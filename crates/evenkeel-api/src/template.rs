@@ -4,7 +4,7 @@ mod canonical;
 mod claim;
 mod revision;
 
-pub use claim::ClaimTemplate;
+pub use claim::{ClaimTemplate, EphemeralClaimTemplate};
 pub use revision::Restored;
 
 use std::sync::{Arc, LazyLock};

@@ -4,8 +4,8 @@ use crate::wire;
 use evenkeel_api::{
     time::Timestamp,
     views::{
-        DaemonSetCondition, DeploymentCondition, JobCondition, ReplicaSetCondition,
-        ReplicationControllerCondition, StatefulSetCondition,
+        DaemonSetCondition, DeploymentCondition, JobCondition, PersistentVolumeClaimCondition,
+        ReplicaSetCondition, ReplicationControllerCondition, StatefulSetCondition,
     },
 };
 use serde::Serialize;
@@ -71,6 +71,16 @@ impl Condition {
 
 impl From<&JobCondition> for Condition {
     fn from(c: &JobCondition) -> Self {
+        Self {
+            last_probe_time: c.last_probe_time,
+            last_transition_time: c.last_transition_time,
+            ..Self::new(&c.type_, &c.status, &c.reason, &c.message)
+        }
+    }
+}
+
+impl From<&PersistentVolumeClaimCondition> for Condition {
+    fn from(c: &PersistentVolumeClaimCondition) -> Self {
         Self {
             last_probe_time: c.last_probe_time,
             last_transition_time: c.last_transition_time,

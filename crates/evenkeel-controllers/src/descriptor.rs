@@ -8,7 +8,7 @@ use crate::{
     needs::{Gates, Resource, Resources, Unmet},
     networking,
     options::Options,
-    policy, rbac,
+    policy, rbac, storage,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{
@@ -201,6 +201,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         discovery::endpoints::DESCRIPTOR,
         discovery::endpointslice::DESCRIPTOR,
         discovery::endpointslice_mirroring::DESCRIPTOR,
+        storage::ephemeral_volume::DESCRIPTOR,
         core::garbage_collector::DESCRIPTOR,
         autoscaling::horizontal::DESCRIPTOR,
         batch::job::DESCRIPTOR,
@@ -209,6 +210,9 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::namespace::DESCRIPTOR,
         core::node_ipam::DESCRIPTOR,
         core::node_lifecycle::DESCRIPTOR,
+        storage::binder::DESCRIPTOR,
+        storage::volume_protection::DESCRIPTOR,
+        storage::claim_protection::DESCRIPTOR,
         core::pod_gc::DESCRIPTOR,
         certificates::pod_request_cleaner::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
@@ -223,6 +227,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         bootstrap::token_cleaner::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,
         core::ttl::DESCRIPTOR,
+        storage::attributes_class_protection::DESCRIPTOR,
     ]
 }
 

@@ -14,6 +14,7 @@ pub mod networking;
 pub mod options;
 pub mod policy;
 pub mod rbac;
+pub mod storage;
 
 mod answers;
 mod children;

@@ -1,6 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, autoscaling, batch, certificates, core, discovery, policy};
+use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, storage};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -36,6 +36,8 @@ pub trait Flags {
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
+    /// Of the controller that binds claims and volumes.
+    pub binder: storage::binder::Options,
     /// Of the cronjob controller.
     pub cron_job: batch::cron_job::Options,
     /// Of the daemonset controller.
@@ -50,6 +52,8 @@ pub struct Options {
     pub endpointslice: discovery::endpointslice::Options,
     /// Of the controller of mirrored slices.
     pub endpointslice_mirroring: discovery::endpointslice_mirroring::Options,
+    /// Of the controller of ephemeral volumes.
+    pub ephemeral_volume: storage::ephemeral_volume::Options,
     /// Of the garbage collector.
     pub garbage_collector: core::garbage_collector::Options,
     /// Of the autoscaler.
@@ -88,6 +92,7 @@ impl Options {
     /// What the flags say.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
+            binder: storage::binder::Options::read(flags),
             cron_job: batch::cron_job::Options::read(flags),
             daemonset: apps::daemonset::Options::read(flags),
             deployment: apps::deployment::Options::read(flags),
@@ -95,6 +100,7 @@ impl Options {
             endpoints: discovery::endpoints::Options::read(flags),
             endpointslice: discovery::endpointslice::Options::read(flags),
             endpointslice_mirroring: discovery::endpointslice_mirroring::Options::read(flags),
+            ephemeral_volume: storage::ephemeral_volume::Options::read(flags),
             garbage_collector: core::garbage_collector::Options::read(flags),
             horizontal: autoscaling::horizontal::Options::read(flags),
             job: batch::job::Options::read(flags),

@@ -161,7 +161,10 @@ pub struct Update {
 pub struct Rewrite {
     /// Which.
     pub target: Target,
-    /// The version that was decided upon: any other is a conflict (code 409), found before or by the PUT.
+    /// Sub-resource, empty for the object itself.
+    pub subresource: &'static str,
+    /// The version that was decided upon: any other is a conflict (code 409), found before or by the PUT. Empty where the
+    /// same plan changes the object before this: then it need only be the same object.
     pub resource_version: Arc<str>,
     /// How `body` is meant; merge or JSON.
     pub form: PatchForm,

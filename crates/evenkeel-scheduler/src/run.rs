@@ -3,7 +3,7 @@
 use evenkeel_api::{
     View as _,
     time::Timestamp,
-    views::{Node, Pod},
+    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Caches},
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     SchedulerOptions, condition,
     core::{Assigned, Core, Failure, Step},
-    framework::{Permitted, Point, Profile},
+    framework::{Handle, Permitted, Point, Profile, StorageChange, Unprepared},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
 };
@@ -43,6 +43,11 @@ pub async fn run(
     recorder.start(&tasks);
     let mut events = listen(&caches);
     let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
+    let (claims, volumes) =
+        (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+    let classes = caches.of::<StorageClass>();
+    let handle = Handle { caches: caches.clone(), clock: clock.clone() };
+    options.profiles.iter().for_each(|profile| profile.connect(&handle));
     let scheduler = Scheduler {
         core: Core::new(&options),
         metrics: Metrics::register(&registry),
@@ -56,6 +61,9 @@ pub async fn run(
     let work = async {
         nodes.synced().await;
         pods.synced().await;
+        claims.synced().await;
+        volumes.synced().await;
+        classes.synced().await;
         scheduler.work(&mut events).await;
     };
     shutdown.run_until_cancelled(work).await;
@@ -66,15 +74,36 @@ pub async fn run(
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
+    Claim(Arc<PersistentVolumeClaim>),
+    Volume(Arc<PersistentVolume>),
+    Class(Arc<StorageClass>),
 }
 
 fn listen(caches: &Caches) -> mpsc::UnboundedReceiver<Event> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let nodes = sender.clone();
+    let (nodes, claims, volumes) = (sender.clone(), sender.clone(), sender.clone());
+    let classes = sender.clone();
     // Sending fails once the scheduler has ended; then nobody needs to know.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches.of::<Pod>().subscribe(move |event| drop(sender.send(Event::Pod(event.clone()))));
+    caches.of::<PersistentVolumeClaim>().subscribe(move |event| {
+        present(event).map_or((), |claim| drop(claims.send(Event::Claim(claim))));
+    });
+    caches.of::<PersistentVolume>().subscribe(move |event| {
+        present(event).map_or((), |volume| drop(volumes.send(Event::Volume(volume))));
+    });
+    caches.of::<StorageClass>().subscribe(move |event| {
+        present(event).map_or((), |class| drop(classes.send(Event::Class(class))));
+    });
     receiver
+}
+
+/// The object, if it is there: that one is gone lets no pod in.
+fn present<V>(event: &CacheEvent<V>) -> Option<Arc<V>> {
+    match event {
+        CacheEvent::Deleted(_) => None,
+        event => Some(Arc::clone(event.object())),
+    }
 }
 
 struct Scheduler {
@@ -101,6 +130,8 @@ struct Answer {
 enum BindError {
     #[error("{0}")]
     Api(#[from] ApiError),
+    #[error("{0}")]
+    Unprepared(Unprepared),
     #[error("{0}")]
     Refused(String),
     #[error("timed out waiting for permission to bind")]
@@ -166,6 +197,9 @@ impl Scheduler {
                 self.core.pod_seen(&new, now);
             }
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
+            Event::Claim(claim) => self.core.storage_seen(StorageChange::Claim(&claim), now),
+            Event::Volume(volume) => self.core.storage_seen(StorageChange::Volume(&volume), now),
+            Event::Class(class) => self.core.storage_seen(StorageChange::Class(&class), now),
         }
     }
 
@@ -274,7 +308,7 @@ async fn bind(client: Client, profile: Profile, mut assigned: Assigned, began: I
         let (info, node) = (&assigned.popped.info, &*assigned.node);
         for (_, plugin) in profile.at(Point::PreBind) {
             if let Some(plugin) = plugin.as_pre_bind() {
-                plugin.pre_bind(&client, info, node).await?;
+                plugin.pre_bind(&client, info, node).await.map_err(unprepared)?;
             }
         }
         for (_, plugin) in profile.at(Point::Bind) {
@@ -288,6 +322,14 @@ async fn bind(client: Client, profile: Profile, mut assigned: Assigned, began: I
     }
     .await;
     Answer { assigned, began, result }
+}
+
+/// What the API server said counts as said of the binding.
+fn unprepared(error: Unprepared) -> BindError {
+    match error {
+        Unprepared::Api(error) => BindError::Api(error),
+        error => BindError::Unprepared(error),
+    }
 }
 
 /// The longest that upstream lets a plugin wait.

@@ -1,10 +1,10 @@
-//! What a StatefulSet makes the claims of its pods from, kept as text.
+//! What claims are made from, kept as text: a StatefulSet's for each of its pods, and a pod's for a volume of its own.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::kept_as_json;
-use crate::StrMap;
+use crate::{OwnerReference, StrMap};
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
@@ -47,3 +47,48 @@ impl ClaimTemplate {
 }
 
 kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
+
+const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
+
+/// What the claim of a pod's ephemeral volume is made from, of which nobody reads anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EphemeralClaimTemplate {
+    /// Metadata and spec, JSON.
+    template: Box<str>,
+}
+
+impl EphemeralClaimTemplate {
+    fn of(template: &Value) -> Self {
+        Self { template: template.to_string().into() }
+    }
+
+    /// Through the wire's form, so that both encodings give one text.
+    fn from_json_value(template: &Value) -> Self {
+        let as_go = crate::protobuf::from_json(TEMPLATE, template)
+            .and_then(|bytes| crate::protobuf::to_json(TEMPLATE, &bytes));
+        Self::of(as_go.as_ref().unwrap_or(template))
+    }
+
+    /// Body of the claim of this name for its one owner. Of the template's metadata, labels and annotations count.
+    pub fn claim_json(&self, name: &str, namespace: &str, owner: &OwnerReference) -> String {
+        let template: Value = serde_json::from_str(&self.template).unwrap_or_else(|_| json!({}));
+        let mut meta = json!({"name": name, "namespace": namespace});
+        for key in ["labels", "annotations"] {
+            if let Some(map) = template["metadata"].get(key) {
+                meta[key] = map.clone();
+            }
+        }
+        if let Ok(owner) = serde_json::from_str::<Value>(&owner.to_json()) {
+            meta["ownerReferences"] = json!([owner]);
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": meta,
+            "spec": template["spec"],
+        })
+        .to_string()
+    }
+}
+
+kept_as_json!(EphemeralClaimTemplate, TEMPLATE, EphemeralClaimTemplate::of);

@@ -20,6 +20,7 @@ mod lease;
 mod metadata;
 mod namespace;
 mod node;
+mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod program;
@@ -30,6 +31,7 @@ mod resource_quota;
 mod service;
 mod service_cidr;
 mod stateful_set;
+mod storage;
 mod volume;
 
 #[cfg(test)]
@@ -82,9 +84,13 @@ pub use node::{
     AttachedVolume, ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus,
     NodeSystemInfo, Taint,
 };
+pub use persistent_volume::{
+    CsiPersistentVolumeSource, NfsVolumeSource, PersistentVolume, PersistentVolumeSource,
+    PersistentVolumeSpec, PersistentVolumeStatus, VolumeNodeAffinity,
+};
 pub use persistent_volume_claim::{
-    ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimStatus, VolumeResourceRequirements,
+    ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, VolumeResourceRequirements,
 };
 pub use pod::{
     Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim,
@@ -117,8 +123,14 @@ pub use stateful_set::{
     StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetStatus,
     StatefulSetUpdateStrategy,
 };
+pub use storage::{
+    CsiDriver, CsiDriverSpec, CsiNode, CsiNodeDriver, CsiNodeSpec, StorageClass,
+    TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachment,
+    VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus, VolumeAttributesClass,
+    VolumeError,
+};
 pub use volume::{
     AwsElasticBlockStoreVolumeSource, ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource,
-    GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
+    EphemeralVolumeSource, GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, RbdVolumeSource, SecretVolumeSource, Volume, VolumeSource,
 };

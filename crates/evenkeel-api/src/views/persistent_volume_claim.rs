@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::selector::Selector;
+use crate::time::Timestamp;
 
 message! {
     /// A claim to a volume.
@@ -25,8 +26,8 @@ message! {
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
         /// How it is mounted.
         access_modes: Box<[Box<str>]> = 1 "accessModes",
-        /// Which volumes.
-        selector: Selector = 4 "selector",
+        /// Which volumes; any where it is absent.
+        selector: Option<Selector> = 4 "selector",
         /// How big.
         resources: VolumeResourceRequirements = 2 "resources",
         /// The volume it is bound to.
@@ -59,6 +60,8 @@ message! {
         access_modes: Box<[Box<str>]> = 2 "accessModes",
         /// How big it is.
         capacity: Map<Quantity> = 3 "capacity",
+        /// What else there is to say.
+        conditions: Box<[PersistentVolumeClaimCondition]> = 4 "conditions",
         /// How big it is being made.
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
         /// The class of attributes in force, empty for none.
@@ -73,5 +76,23 @@ message! {
     pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
         /// The class that it shall have.
         target_volume_attributes_class_name: Box<str> = 1 "targetVolumeAttributesClassName",
+    }
+}
+
+message! {
+    /// One condition of a claim.
+    pub struct PersistentVolumeClaimCondition("k8s.io.api.core.v1.PersistentVolumeClaimCondition") {
+        /// What it is about.
+        type_: Box<str> = 1 "type",
+        /// `True`, `False` or `Unknown`.
+        status: Box<str> = 2 "status",
+        /// When it was last looked at.
+        last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
+        /// When the status last changed.
+        last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
+        /// Why, in one CamelCase word.
+        reason: Box<str> = 5 "reason",
+        /// Why, for people.
+        message: Box<str> = 6 "message",
     }
 }

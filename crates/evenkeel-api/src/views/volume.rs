@@ -1,8 +1,8 @@
 //! Volumes of a pod, as far as placing and simulating it goes.
 
 use crate::decode::message;
-use crate::map::Unread;
 use crate::quantity::Quantity;
+use crate::template::EphemeralClaimTemplate;
 
 message! {
     /// A volume.
@@ -38,7 +38,7 @@ message! {
         /// Of a CSI driver, living as long as the pod.
         csi: Option<Box<CsiVolumeSource>> = 28 "csi",
         /// A claim that lives as long as the pod.
-        ephemeral: Option<Unread> = 29 "ephemeral",
+        ephemeral: Option<Box<EphemeralVolumeSource>> = 29 "ephemeral",
     }
 }
 
@@ -143,6 +143,14 @@ message! {
     pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
         /// The driver.
         driver: Box<str> = 1 "driver",
+    }
+}
+
+message! {
+    /// A claim that lives as long as the pod.
+    pub struct EphemeralVolumeSource("k8s.io.api.core.v1.EphemeralVolumeSource") {
+        /// What the claim is made from.
+        volume_claim_template: EphemeralClaimTemplate = 1 "volumeClaimTemplate",
     }
 }
 

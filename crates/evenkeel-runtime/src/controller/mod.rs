@@ -23,4 +23,5 @@ pub use enqueue::Enqueue;
 pub use env::Env;
 pub use metrics::Metrics;
 pub use reconcile::{Context, Error, Outcome, Request};
+pub use rewrite::rewrite;
 pub use run::Controller;

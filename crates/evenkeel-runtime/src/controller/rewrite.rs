@@ -9,8 +9,11 @@ use http::{Request, header::ACCEPT};
 use serde_json::Value;
 
 /// Reads the object live, sees that it is the version that was decided upon, changes it and puts it back.
-pub(super) async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
-    let Target { kind, namespace, name, .. } = &rewrite.target;
+///
+/// # Errors
+/// When it is another version or object, or the server refuses.
+pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
+    let Target { kind, namespace, name, uid } = &rewrite.target;
     let path = format!("{}/{name}", kind.path(namespace));
     let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
     let request = request.map_err(|error| local(400, "BadRequest", error.to_string()))?;
@@ -20,7 +23,12 @@ pub(super) async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metada
     })?;
     let live =
         object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
-    if live != &*rewrite.resource_version {
+    let is = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    if !uid.is_empty() && is != &**uid {
+        let message = format!("{} {namespace}/{name} is another one by now", kind.plural);
+        return Err(local(409, "Conflict", message));
+    }
+    if !rewrite.resource_version.is_empty() && live != &*rewrite.resource_version {
         let message = format!(
             "{} {namespace}/{name} is at version {live}, not {}",
             kind.plural, rewrite.resource_version
@@ -29,7 +37,8 @@ pub(super) async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metada
     }
     apply(&mut object, rewrite.form, &rewrite.body)
         .map_err(|error| local(422, "Invalid", error))?;
-    client.update(kind, namespace, name, "", object.to_string().into()).await.map_err(refused)
+    let body = object.to_string().into();
+    client.update(kind, namespace, name, rewrite.subresource, body).await.map_err(refused)
 }
 
 fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), String> {

@@ -134,6 +134,7 @@ impl Rewrite {
     ) -> Self {
         Self {
             target,
+            subresource: "",
             resource_version: Arc::from(resource_version),
             form,
             body: body.into(),
@@ -141,6 +142,14 @@ impl Rewrite {
             failed: None,
             on_error: OnError::Continue,
         }
+    }
+}
+
+impl Rewrite {
+    /// The same of the status sub-resource.
+    #[must_use]
+    pub fn of_status(self) -> Self {
+        Self { subresource: "status", ..self }
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::{
     SchedulerOptions,
-    framework::{Change, CycleState, NodeAspects, Permitted, Point, Profile},
+    framework::{Change, CycleState, NodeAspects, Permitted, Point, Profile, StorageChange},
     nodes::NodeTable,
     pod::PodInfo,
     queue::{Counts, Popped, SchedulingQueue, Waits},
@@ -116,6 +116,11 @@ impl Core {
     /// A node is gone.
     pub(crate) fn node_gone(&mut self, name: &str) {
         self.nodes.remove_node(name);
+    }
+
+    /// Something about volumes came or changed.
+    pub(crate) fn storage_seen(&mut self, change: StorageChange<'_>, now: Timestamp) {
+        self.moved(now, &Change::Storage(change));
     }
 
     /// A pod came or changed.

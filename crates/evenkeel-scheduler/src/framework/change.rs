@@ -1,6 +1,7 @@
 //! Changes in the cluster that may let a rejected pod in.
 
 use crate::{nodes::NodeRef, pod::PodInfo};
+use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Something changed.
 #[derive(Debug, Clone, Copy)]
@@ -13,8 +14,21 @@ pub enum Change<'a> {
     PodAssigned(&'a PodInfo),
     /// A pod that was bound ended or was deleted, or asks for less.
     PodGone(&'a PodInfo),
+    /// Something about volumes came or changed.
+    Storage(StorageChange<'a>),
     /// The waiting pod itself changed; its newer version is the one being asked about.
     OwnUpdate,
+}
+
+/// What about volumes came or changed, as it is now.
+#[derive(Debug, Clone, Copy)]
+pub enum StorageChange<'a> {
+    /// A claim.
+    Claim(&'a PersistentVolumeClaim),
+    /// A volume.
+    Volume(&'a PersistentVolume),
+    /// A class of volumes.
+    Class(&'a StorageClass),
 }
 
 /// What of a node changed.

@@ -8,7 +8,7 @@ mod profile;
 mod state;
 mod verdict;
 
-pub use change::{Change, Hint, NodeAspects};
+pub use change::{Change, Hint, NodeAspects, StorageChange};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
@@ -20,7 +20,12 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
-use evenkeel_runtime::client::{ApiError, Client};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{ApiError, Client},
+    clock::Clock,
+    plan::Failure,
+};
 
 /// The best score of a node, after [`Score::normalise`].
 pub const MAX_NODE_SCORE: i64 = 100;
@@ -28,10 +33,25 @@ pub const MAX_NODE_SCORE: i64 = 100;
 /// A future that a plugin returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What plugins may use beside what they are shown.
+#[derive(Clone)]
+pub struct Handle {
+    /// What the cluster looks like. A cache that is asked for before the scheduler's start is filled before the first pod is
+    /// tried.
+    pub caches: Caches,
+    /// The time.
+    pub clock: Clock,
+}
+
 /// What every plugin is.
 pub trait Plugin: Send + Sync + 'static {
     /// Its name, as configuration, metrics and events have it.
     fn name(&self) -> &'static str;
+
+    /// Called once, before the scheduler starts. A plugin that looks at more than pods and nodes asks for its caches here.
+    fn connect(&self, handle: &Handle) {
+        let _ = handle;
+    }
 
     /// Whether a pod that this plugin rejected is worth another try after `change`. Upstream's queueing hints.
     fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
@@ -189,7 +209,21 @@ pub trait PreBind: Plugin {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<(), ApiError>>;
+    ) -> Pending<'a, Result<(), Unprepared>>;
+}
+
+/// Why a pod could not be prepared for its node.
+#[derive(Debug, thiserror::Error)]
+pub enum Unprepared {
+    /// The API server did not answer, or refused.
+    #[error("{0}")]
+    Api(#[from] ApiError),
+    /// An object could not be changed.
+    #[error("{0}")]
+    Write(#[from] Failure),
+    /// Something else is in the way.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Binds a pod. The first plugin that does not decline is the last asked.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Plugin;
+use super::{Handle, Plugin};
 use crate::plugins;
 
 /// The plugins under one `schedulerName`. Order matters: filters are asked in it.
@@ -101,6 +101,11 @@ impl Profile {
     /// Pods with this `schedulerName` are its own.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives the plugins what they may use.
+    pub(crate) fn connect(&self, handle: &Handle) {
+        self.plugins.iter().for_each(|(plugin, _)| plugin.connect(handle));
     }
 
     pub(crate) fn percentage(&self) -> u32 {

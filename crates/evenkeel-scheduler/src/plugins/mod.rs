@@ -13,6 +13,7 @@ mod scheduling_gates;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
+mod volume_binding;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;
@@ -24,6 +25,7 @@ pub use node_resources_fit::NodeResourcesFit;
 pub use node_unschedulable::NodeUnschedulable;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
+pub use volume_binding::VolumeBinding;
 
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeAffinity), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit), 1),
+        (Arc::new(VolumeBinding::default()), 0),
         (Arc::new(BalancedAllocation), 1),
         (Arc::new(ImageLocality), 1),
         (Arc::new(DefaultBinder), 0),

@@ -26,7 +26,10 @@ impl Plugin for NodePorts {
                     .any(|port| gone.asks.ports.iter().any(|freed| port.clashes(freed))),
             ),
             Change::NodeAdded(_) => Hint::Queue,
-            Change::NodeUpdated(..) | Change::PodAssigned(_) | Change::OwnUpdate => Hint::Skip,
+            Change::NodeUpdated(..)
+            | Change::PodAssigned(_)
+            | Change::Storage(_)
+            | Change::OwnUpdate => Hint::Skip,
         }
     }
 

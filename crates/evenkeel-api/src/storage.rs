@@ -1,0 +1,326 @@
+//! Which volumes and claims fit each other: the rules that the controller of volumes and the scheduler share.
+//!
+//! Upstream: `k8s.io/component-helpers/storage`.
+
+use crate::{
+    placement,
+    quantity::Quantity,
+    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
+};
+use std::sync::Arc;
+
+/// On a claim: it was bound, whatever became of it.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// On a claim or a volume: a controller, and not a user, chose the other.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// On a volume: who made it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// On a claim or a volume: the driver that took over from what was built in.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// On a claim: the node that the scheduler chose for the first pod that uses it.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// On a claim: who is to make its volume.
+pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// The same, as it was called before.
+pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// The provisioner of a class whose volumes nobody makes.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const DEFAULT_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+
+/// The claim's class, empty for none. An old annotation goes before the field.
+pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
+    let field = || claim.spec.storage_class_name.as_deref().unwrap_or_default();
+    claim.meta.annotations.get(BETA_CLASS).unwrap_or_else(field)
+}
+
+/// Whether the claim says anything of its class, were it that it wants none.
+pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
+    claim.meta.annotations.contains(BETA_CLASS) || claim.spec.storage_class_name.is_some()
+}
+
+/// The volume's class, empty for none.
+pub fn class_of_volume(volume: &PersistentVolume) -> &str {
+    volume.meta.annotations.get(BETA_CLASS).unwrap_or(&volume.spec.storage_class_name)
+}
+
+/// The class of claims that name none: the newest that says so, of several of one age the first by name.
+pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
+    let is_default = |class: &&Arc<StorageClass>| {
+        DEFAULT_CLASS.iter().any(|key| class.meta.annotations.get(key) == Some("true"))
+    };
+    classes.iter().filter(is_default).max_by(|a, b| {
+        a.meta.creation.cmp(&b.meta.creation).then_with(|| b.meta.name.cmp(&a.meta.name))
+    })
+}
+
+/// Whether claims of this class are bound only when a pod wants them.
+pub fn waits_for_consumer(class: &StorageClass) -> bool {
+    &*class.volume_binding_mode == "WaitForFirstConsumer"
+}
+
+/// Whether the volume is for this claim: by name and, where it says one, by uid.
+pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    volume.spec.claim_ref.as_deref().is_some_and(|reference| {
+        reference.name == claim.meta.name
+            && reference.namespace == claim.meta.namespace
+            && (reference.uid.is_empty() || reference.uid == claim.meta.uid)
+    })
+}
+
+/// How much the claim asks for.
+pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+    claim.spec.resources.requests.get("storage").copied().unwrap_or(Quantity::from_units(0))
+}
+
+/// How much the volume has.
+pub fn capacity(volume: &PersistentVolume) -> Quantity {
+    volume.spec.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
+}
+
+/// Whether one is a file system and the other a block device.
+pub fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let block = |mode: &str| mode == "Block";
+    block(&claim.spec.volume_mode) != block(&volume.spec.volume_mode)
+}
+
+/// Whether the volume can be mounted in each way that the claim asks for.
+pub fn has_access_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
+}
+
+/// Whether the volume can be reached from the node.
+pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
+    let required =
+        volume.spec.node_affinity.as_deref().and_then(|affinity| affinity.required.as_deref());
+    required.is_none_or(|selector| {
+        selector.node_selector_terms.iter().any(|term| placement::matches(term, node))
+    })
+}
+
+/// Whether a volume of this class can be made for a pod on the node.
+pub fn can_be_made_at(class: &StorageClass, node: &Node) -> bool {
+    let terms = &class.allowed_topologies;
+    terms.is_empty()
+        || terms.iter().any(|term| {
+            term.match_label_expressions.iter().all(|wanted| {
+                let label = node.meta.labels.get(&wanted.key);
+                label.is_some_and(|label| wanted.values.iter().any(|value| **value == *label))
+            })
+        })
+}
+
+/// The volume for the claim among `volumes`: the one that is for it already, or else the smallest that is free, big
+/// enough and as asked (of several the first by name). With a node it must be reachable from there; without one, a claim
+/// that is `delayed` gets only what is for it already.
+///
+/// Upstream: `FindMatchingVolume`.
+pub fn best_match<'a>(
+    claim: &PersistentVolumeClaim,
+    volumes: impl IntoIterator<Item = &'a Arc<PersistentVolume>>,
+    node: Option<&Node>,
+    delayed: bool,
+) -> Option<&'a Arc<PersistentVolume>> {
+    let (wanted, class) = (requested(claim), class_of_claim(claim));
+    let mut best: Option<&Arc<PersistentVolume>> = None;
+    for volume in volumes {
+        let ours = is_for_claim(volume, claim);
+        let others = volume.spec.claim_ref.is_some() && !ours;
+        let size = capacity(volume);
+        if others
+            || size < wanted
+            || modes_differ(claim, volume)
+            || volume.spec.volume_attributes_class_name != claim.spec.volume_attributes_class_name
+            || volume.meta.deleting()
+        {
+            continue;
+        }
+        let reachable = node.is_none_or(|node| is_reachable(volume, node));
+        if ours {
+            return reachable.then_some(volume);
+        }
+        let selected = claim
+            .spec
+            .selector
+            .as_ref()
+            .is_none_or(|selector| selector.matches(&volume.meta.labels));
+        if (node.is_none() && delayed)
+            || &*volume.status.phase != "Available"
+            || !selected
+            || class_of_volume(volume) != class
+            || !reachable
+            || !has_access_modes(claim, volume)
+        {
+            continue;
+        }
+        let rank = |volume: &PersistentVolume| (capacity(volume), volume.meta.name.clone());
+        if best.is_none_or(|best| rank(volume) < rank(best)) {
+            best = Some(volume);
+        }
+    }
+    best
+}
+
+/// A volume of a pod that is a claim's.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimUse<'a> {
+    /// The pod's volume.
+    pub volume: &'a Volume,
+    /// The claim was made for this pod, or will be.
+    pub ephemeral: bool,
+}
+
+impl ClaimUse<'_> {
+    /// Name of the claim, which is of the pod's namespace.
+    pub fn claim_name(&self, pod: &Pod) -> String {
+        match &self.volume.source.persistent_volume_claim {
+            Some(source) => source.claim_name.to_string(),
+            None => ephemeral_claim_name(pod, self.volume),
+        }
+    }
+}
+
+/// The name of the claim of a pod's ephemeral volume.
+pub fn ephemeral_claim_name(pod: &Pod, volume: &Volume) -> String {
+    format!("{}-{}", pod.meta.name, volume.name)
+}
+
+/// The pod's volumes that are claims'.
+pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
+    pod.spec.volumes.iter().filter_map(|volume| {
+        let (named, ephemeral) =
+            (volume.source.persistent_volume_claim.is_some(), volume.source.ephemeral.is_some());
+        (named || ephemeral).then_some(ClaimUse { volume, ephemeral: !named })
+    })
+}
+
+/// Calls `key` with `namespace/name` of each claim of the pod: an index of pods.
+pub fn claim_keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
+    for used in claims_of(pod) {
+        key(&format!("{}/{}", pod.meta.namespace, used.claim_name(pod)));
+    }
+}
+
+/// Whether the claim was made for this pod.
+///
+/// # Errors
+/// Says that it was not.
+pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
+    if claim.meta.namespace == pod.meta.namespace && claim.meta.controlled_by(&pod.meta.uid) {
+        return Ok(());
+    }
+    Err(format!(
+        "PVC {}/{} was not created for pod {}/{} (pod is not owner)",
+        claim.meta.namespace, claim.meta.name, pod.meta.namespace, pod.meta.name
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Encoding, View};
+    use serde_json::{Value, json};
+
+    fn object<V: View>(value: &Value) -> V {
+        V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
+    }
+
+    fn volume(name: &str, size: &str, change: &Value) -> Arc<PersistentVolume> {
+        let mut it = json!({
+            "metadata": {"name": name, "uid": name, "labels": {"of": name}},
+            "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "c"},
+            "status": {"phase": "Available"},
+        });
+        json_merge(&mut it, change);
+        Arc::new(object(&it))
+    }
+
+    fn json_merge(into: &mut Value, change: &Value) {
+        for (key, value) in change.as_object().into_iter().flatten() {
+            if value.is_object() && into.get(key).is_some_and(Value::is_object) {
+                json_merge(&mut into[key], value);
+            } else {
+                into[key] = value.clone();
+            }
+        }
+    }
+
+    fn claim(change: &Value) -> PersistentVolumeClaim {
+        let mut it = json!({
+            "metadata": {"name": "data", "namespace": "ns", "uid": "u"},
+            "spec": {"storageClassName": "c", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "2Gi"}}},
+        });
+        json_merge(&mut it, change);
+        object(&it)
+    }
+
+    #[test]
+    fn the_smallest_that_fits_is_taken() {
+        let none = json!({});
+        let promised = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}});
+        let table: Vec<(&str, Vec<Arc<PersistentVolume>>, Value, Option<&str>)> = vec![
+            ("smallest", vec![volume("a", "9Gi", &none), volume("b", "3Gi", &none), volume("c", "1Gi", &none)], none.clone(), Some("b")),
+            ("by name", vec![volume("b", "3Gi", &none), volume("a", "3Gi", &none)], none.clone(), Some("a")),
+            ("of the class", vec![volume("a", "3Gi", &json!({"spec": {"storageClassName": "d"}}))], none.clone(), None),
+            ("old annotation", vec![volume("a", "3Gi", &json!({"metadata": {"annotations": {BETA_CLASS: "d"}}}))],
+                json!({"spec": {"storageClassName": "d"}}), Some("a")),
+            ("selected", vec![volume("a", "3Gi", &none), volume("b", "4Gi", &none)],
+                json!({"spec": {"selector": {"matchLabels": {"of": "b"}}}}), Some("b")),
+            ("an empty selector is none", vec![volume("a", "3Gi", &none)], json!({"spec": {"selector": {}}}), Some("a")),
+            ("in use", vec![volume("a", "3Gi", &json!({"status": {"phase": "Released"}}))], none.clone(), None),
+            ("block", vec![volume("a", "3Gi", &json!({"spec": {"volumeMode": "Block"}})), volume("b", "9Gi", &none)], none.clone(), Some("b")),
+            ("modes", vec![volume("a", "3Gi", &none), volume("b", "3Gi", &json!({"spec": {"accessModes": ["ReadOnlyMany", "ReadWriteOnce"]}}))],
+                json!({"spec": {"accessModes": ["ReadOnlyMany"]}}), Some("b")),
+            ("attributes", vec![volume("a", "3Gi", &none), volume("b", "3Gi", &json!({"spec": {"volumeAttributesClassName": "gold"}}))],
+                json!({"spec": {"volumeAttributesClassName": "gold"}}), Some("b")),
+            ("going", vec![volume("a", "3Gi", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))], none.clone(), None),
+            ("promised", vec![volume("a", "3Gi", &none), volume("b", "9Gi", &promised(""))], none.clone(), Some("b")),
+            ("ours", vec![volume("b", "9Gi", &promised("u"))], none.clone(), Some("b")),
+            ("another's of the name", vec![volume("b", "9Gi", &promised("v"))], none.clone(), None),
+            ("promised and too small", vec![volume("b", "1Gi", &promised("u")), volume("z", "3Gi", &none)], none.clone(), Some("z")),
+        ];
+        for (what, volumes, change, want) in table {
+            let found = best_match(&claim(&change), &volumes, None, false);
+            assert_eq!(found.map(|volume| &*volume.meta.name), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_delayed_claim_takes_only_what_is_promised_to_it_or_what_its_node_reaches() {
+        let zone = |zone: &str| json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}}});
+        let volumes = [volume("a", "3Gi", &zone("x")), volume("b", "4Gi", &zone("y"))];
+        let claim = claim(&json!({}));
+        assert!(best_match(&claim, &volumes, None, true).is_none());
+        let node: Node = object(&json!({"metadata": {"name": "n", "labels": {"zone": "y"}}}));
+        let found = best_match(&claim, &volumes, Some(&node), true);
+        assert_eq!(found.map(|volume| &*volume.meta.name), Some("b"));
+    }
+
+    #[test]
+    fn the_newest_default_class_counts() {
+        let class = |name: &str, second: u32, default: &str| {
+            let it = json!({"metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
+                "annotations": {DEFAULT_CLASS[0]: default}}});
+            Arc::new(object::<StorageClass>(&it))
+        };
+        let classes = [class("a", 1, "true"), class("c", 2, "true"), class("b", 2, "true"), class("d", 3, "false")];
+        assert_eq!(default_class(&classes).map(|class| &*class.meta.name), Some("b"));
+        assert!(default_class(&classes[3..]).is_none());
+    }
+
+    #[test]
+    fn topologies_are_any_of_all() {
+        let class: StorageClass = object(&json!({"allowedTopologies": [
+            {"matchLabelExpressions": [{"key": "zone", "values": ["x", "y"]}, {"key": "rack", "values": ["1"]}]}]}));
+        let node = |zone: &str, rack: &str| object::<Node>(&json!({"metadata": {"labels": {"zone": zone, "rack": rack}}}));
+        assert!(can_be_made_at(&class, &node("y", "1")));
+        assert!(!can_be_made_at(&class, &node("y", "2")) && !can_be_made_at(&class, &node("z", "1")));
+        assert!(can_be_made_at(&StorageClass::default(), &node("z", "9")));
+    }
+}

@@ -1,0 +1,119 @@
+//! PersistentVolumes.
+
+use super::affinity::NodeSelector;
+use super::config::ObjectReference;
+use super::volume::HostPathVolumeSource;
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::{Map, Unread};
+use crate::quantity::Quantity;
+
+message! {
+    /// A volume.
+    pub struct PersistentVolume("k8s.io.api.core.v1.PersistentVolume") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What it is.
+        spec: PersistentVolumeSpec = 2 "spec",
+        /// How it is.
+        status: PersistentVolumeStatus = 3 "status",
+    }
+}
+
+view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", false);
+
+message! {
+    /// What a volume is.
+    pub struct PersistentVolumeSpec("k8s.io.api.core.v1.PersistentVolumeSpec") {
+        /// How big.
+        capacity: Map<Quantity> = 1 "capacity",
+        /// How it can be mounted.
+        access_modes: Box<[Box<str>]> = 3 "accessModes",
+        /// The claim that it is for.
+        claim_ref: Option<Box<ObjectReference>> = 4 "claimRef",
+        /// `Retain`, `Delete` or `Recycle`.
+        persistent_volume_reclaim_policy: Box<str> = 5 "persistentVolumeReclaimPolicy",
+        /// Its class, empty for none.
+        storage_class_name: Box<str> = 6 "storageClassName",
+        /// `Filesystem` (also when empty) or `Block`.
+        volume_mode: Box<str> = 8 "volumeMode",
+        /// From where it can be reached.
+        node_affinity: Option<Box<VolumeNodeAffinity>> = 9 "nodeAffinity",
+        /// Class of what may change of it, empty for none.
+        volume_attributes_class_name: Box<str> = 10 "volumeAttributesClassName",
+        => /// What is behind it.
+        source: PersistentVolumeSource = 2
+    }
+}
+
+message! {
+    /// What is behind a volume; exactly one.
+    pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
+        /// A disk at Google.
+        gce_persistent_disk: Option<Unread> = 1 "gcePersistentDisk",
+        /// A disk at Amazon.
+        aws_elastic_block_store: Option<Unread> = 2 "awsElasticBlockStore",
+        /// A path of the node.
+        host_path: Option<Box<HostPathVolumeSource>> = 3 "hostPath",
+        /// An export over NFS.
+        nfs: Option<Box<NfsVolumeSource>> = 5 "nfs",
+        /// A block device over iSCSI.
+        iscsi: Option<Unread> = 7 "iscsi",
+        /// A volume of OpenStack.
+        cinder: Option<Unread> = 8 "cinder",
+        /// A block device over Fibre Channel.
+        fc: Option<Unread> = 10 "fc",
+        /// A file share at Azure.
+        azure_file: Option<Unread> = 13 "azureFile",
+        /// A disk of vSphere.
+        vsphere_volume: Option<Unread> = 14 "vsphereVolume",
+        /// A disk at Azure.
+        azure_disk: Option<Unread> = 16 "azureDisk",
+        /// A volume of Portworx.
+        portworx_volume: Option<Unread> = 18 "portworxVolume",
+        /// A path or a device of one node.
+        local: Option<Unread> = 20 "local",
+        /// A volume of a CSI driver.
+        csi: Option<Box<CsiPersistentVolumeSource>> = 22 "csi",
+    }
+}
+
+message! {
+    /// An export over NFS.
+    pub struct NfsVolumeSource("k8s.io.api.core.v1.NFSVolumeSource") {
+        /// Whose.
+        server: Box<str> = 1 "server",
+        /// Which.
+        path: Box<str> = 2 "path",
+        /// Whether it is only read.
+        read_only: bool = 3 "readOnly",
+    }
+}
+
+message! {
+    /// A volume of a CSI driver.
+    pub struct CsiPersistentVolumeSource("k8s.io.api.core.v1.CSIPersistentVolumeSource") {
+        /// The driver.
+        driver: Box<str> = 1 "driver",
+        /// What the driver calls it.
+        volume_handle: Box<str> = 2 "volumeHandle",
+    }
+}
+
+message! {
+    /// From where a volume can be reached.
+    pub struct VolumeNodeAffinity("k8s.io.api.core.v1.VolumeNodeAffinity") {
+        /// From these nodes.
+        required: Option<Box<NodeSelector>> = 1 "required",
+    }
+}
+
+message! {
+    /// How a volume is.
+    pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
+        /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
+        phase: Box<str> = 1 "phase",
+        /// Why, for people.
+        message: Box<str> = 2 "message",
+    }
+}

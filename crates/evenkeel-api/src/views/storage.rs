@@ -1,0 +1,166 @@
+//! What the storage group has: classes, drivers, attachments.
+
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::Unread;
+
+message! {
+    /// How volumes are made.
+    pub struct StorageClass("k8s.io.api.storage.v1.StorageClass") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Who makes them.
+        provisioner: Box<str> = 2 "provisioner",
+        /// What becomes of them, `Delete` where it says nothing.
+        reclaim_policy: Box<str> = 4 "reclaimPolicy",
+        /// Whether they may grow.
+        allow_volume_expansion: Option<bool> = 6 "allowVolumeExpansion",
+        /// `Immediate` or `WaitForFirstConsumer`.
+        volume_binding_mode: Box<str> = 7 "volumeBindingMode",
+        /// Where they can be made; anywhere where it names nothing.
+        allowed_topologies: Box<[TopologySelectorTerm]> = 8 "allowedTopologies",
+    }
+}
+
+view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
+
+message! {
+    /// Where a volume can be made: all of the requirements.
+    pub struct TopologySelectorTerm("k8s.io.api.core.v1.TopologySelectorTerm") {
+        /// The requirements.
+        match_label_expressions: Box<[TopologySelectorLabelRequirement]> = 1 "matchLabelExpressions",
+    }
+}
+
+message! {
+    /// One requirement on a label.
+    pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
+        /// Which label.
+        key: Box<str> = 1 "key",
+        /// Any of these.
+        values: Box<[Box<str>]> = 2 "values",
+    }
+}
+
+message! {
+    /// A driver of volumes.
+    pub struct CsiDriver("k8s.io.api.storage.v1.CSIDriver") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What it wants.
+        spec: CsiDriverSpec = 2 "spec",
+    }
+}
+
+view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
+
+message! {
+    /// What a driver wants.
+    pub struct CsiDriverSpec("k8s.io.api.storage.v1.CSIDriverSpec") {
+        /// Whether its volumes are attached to nodes before they are mounted; yes where it says nothing.
+        attach_required: Option<bool> = 1 "attachRequired",
+    }
+}
+
+message! {
+    /// The drivers of a node.
+    pub struct CsiNode("k8s.io.api.storage.v1.CSINode") {
+        /// Metadata; the name is the node's.
+        meta: Meta = 1 "metadata",
+        /// Which.
+        spec: CsiNodeSpec = 2 "spec",
+    }
+}
+
+view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", false);
+
+message! {
+    /// Which drivers.
+    pub struct CsiNodeSpec("k8s.io.api.storage.v1.CSINodeSpec") {
+        /// The drivers.
+        drivers: Box<[CsiNodeDriver]> = 1 "drivers",
+    }
+}
+
+message! {
+    /// A driver on a node.
+    pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
+        /// Its name.
+        name: Box<str> = 1 "name",
+    }
+}
+
+message! {
+    /// A volume is, or is to be, attached to a node.
+    pub struct VolumeAttachment("k8s.io.api.storage.v1.VolumeAttachment") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What to what.
+        spec: VolumeAttachmentSpec = 2 "spec",
+        /// Whether it is.
+        status: VolumeAttachmentStatus = 3 "status",
+    }
+}
+
+view!(VolumeAttachment, "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
+
+message! {
+    /// What to what.
+    pub struct VolumeAttachmentSpec("k8s.io.api.storage.v1.VolumeAttachmentSpec") {
+        /// The driver that does it.
+        attacher: Box<str> = 1 "attacher",
+        /// The volume.
+        source: VolumeAttachmentSource = 2 "source",
+        /// The node.
+        node_name: Box<str> = 3 "nodeName",
+    }
+}
+
+message! {
+    /// A volume to attach.
+    pub struct VolumeAttachmentSource("k8s.io.api.storage.v1.VolumeAttachmentSource") {
+        /// A PersistentVolume, by name.
+        persistent_volume_name: Option<Box<str>> = 1 "persistentVolumeName",
+        /// One that a pod names itself.
+        inline_volume_spec: Option<Unread> = 2 "inlineVolumeSpec",
+    }
+}
+
+message! {
+    /// Whether a volume is attached.
+    pub struct VolumeAttachmentStatus("k8s.io.api.storage.v1.VolumeAttachmentStatus") {
+        /// Whether it is.
+        attached: bool = 1 "attached",
+        /// Why it cannot be attached.
+        attach_error: Option<Box<VolumeError>> = 3 "attachError",
+        /// Why it cannot be detached.
+        detach_error: Option<Box<VolumeError>> = 4 "detachError",
+    }
+}
+
+message! {
+    /// What went wrong.
+    pub struct VolumeError("k8s.io.api.storage.v1.VolumeError") {
+        /// In words.
+        message: Box<str> = 2 "message",
+    }
+}
+
+message! {
+    /// What may change of a volume.
+    pub struct VolumeAttributesClass("k8s.io.api.storage.v1.VolumeAttributesClass") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Whose volumes.
+        driver_name: Box<str> = 2 "driverName",
+    }
+}
+
+view!(
+    VolumeAttributesClass,
+    "storage.k8s.io",
+    "v1",
+    "VolumeAttributesClass",
+    "volumeattributesclasses",
+    false
+);

@@ -1,0 +1,64 @@
+//! Whether a class of attributes may go.
+
+use crate::storage::finalizers;
+use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
+use evenkeel_runtime::plan::Plan;
+use std::sync::Arc;
+
+pub(super) const FINALIZER: &str = "kubernetes.io/vac-protection";
+
+/// A class, and whether a volume or a claim names it.
+pub(super) struct Seen {
+    pub(super) class: Arc<VolumeAttributesClass>,
+    pub(super) used: bool,
+}
+
+pub(super) fn plan(seen: &Seen) -> Plan {
+    finalizers::protect(&*seen.class, FINALIZER, seen.used)
+}
+
+/// The class that a volume is of.
+pub(super) fn named_by_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
+    [&*volume.spec.volume_attributes_class_name].into_iter().filter(|name| !name.is_empty())
+}
+
+/// The classes that a claim asks for, has, and is being changed to; one may stand there more than once.
+pub(super) fn named_by_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let target = claim.status.modify_volume_status.as_deref();
+    let names = [
+        &*claim.spec.volume_attributes_class_name,
+        &*claim.status.current_volume_attributes_class_name,
+        target.map_or("", |target| &target.target_volume_attributes_class_name),
+    ];
+    names.into_iter().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, meta, object};
+    use serde_json::json;
+
+    #[test]
+    fn a_class_that_is_used_stays() {
+        let mut class =
+            VolumeAttributesClass { meta: meta("gold"), ..VolumeAttributesClass::default() };
+        class.meta.finalizers = Box::new([FINALIZER.into()]);
+        class.meta.deletion = Some(T0);
+        let class = Arc::new(class);
+        for (used, writes) in [(true, 0), (false, 1)] {
+            assert_eq!(plan(&Seen { class: class.clone(), used }).actions.len(), writes);
+        }
+    }
+
+    #[test]
+    fn a_claim_names_what_it_wants_has_and_changes_to() {
+        let claim: PersistentVolumeClaim = object(&json!({
+            "spec": {"volumeAttributesClassName": "a"},
+            "status": {"currentVolumeAttributesClassName": "b",
+                "modifyVolumeStatus": {"targetVolumeAttributesClassName": "c", "status": "Pending"}},
+        }));
+        assert_eq!(named_by_claim(&claim).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(named_by_claim(&PersistentVolumeClaim::default()).count(), 0);
+    }
+}

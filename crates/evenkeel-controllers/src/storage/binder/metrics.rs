@@ -1,0 +1,216 @@
+//! What is counted of claims and volumes, under upstream's names.
+
+use super::Binder;
+use evenkeel_api::{
+    Meta, storage,
+    time::Timestamp,
+    views::{PersistentVolume, PersistentVolumeSource},
+};
+use evenkeel_runtime::{metrics, plan::Key};
+use prometheus::{
+    HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+const SECONDS: [f64; 13] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
+const OPERATION: &[&str] = &["plugin_name", "operation_name"];
+
+/// Handles. Clones share them.
+#[derive(Clone)]
+pub(super) struct Metrics {
+    filled_in: IntCounter,
+    not_filled_in: IntCounter,
+    took: HistogramVec,
+    errors: [IntCounterVec; 2],
+    /// Claims whose volumes are being made: by whom, and since when.
+    making: Arc<Mutex<HashMap<Key, (Box<str>, Timestamp)>>>,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counter = |name: &str, help: &str| {
+            let counter = IntCounter::new(name, help).expect("the name is a valid literal");
+            metrics::register(registry, counter)
+        };
+        let errors = |name| {
+            metrics::counters(registry, name, "Total volume operation errors", OPERATION)
+        };
+        Self {
+            filled_in: counter(
+                "retroactive_storageclass_total",
+                "Total number of retroactive StorageClass assignments to persistent volume claim",
+            ),
+            not_filled_in: counter(
+                "retroactive_storageclass_errors_total",
+                "Total number of failed retroactive StorageClass assignments to persistent volume claim",
+            ),
+            took: metrics::histograms(
+                registry,
+                "volume_operation_total_seconds",
+                "Storage operation end to end duration in seconds",
+                &SECONDS,
+                OPERATION,
+            ),
+            errors: [
+                errors("volume_operation_total_errors"),
+                errors("volume_operation_errors_total"),
+            ],
+            making: Arc::default(),
+        }
+    }
+
+    /// A class was put on a claim, or could not be.
+    pub(super) fn filled_in(&self, well: bool) {
+        self.filled_in.inc();
+        if !well {
+            self.not_filled_in.inc();
+        }
+    }
+
+    fn making(&self) -> MutexGuard<'_, HashMap<Key, (Box<str>, Timestamp)>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A claim's volume is being made, since now if not for longer.
+    pub(super) fn begun(&self, claim: &Meta, maker: &str, now: Timestamp) {
+        self.making().entry(Key::of(claim)).or_insert_with(|| (maker.into(), now));
+    }
+
+    /// A claim has its volume.
+    pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
+        let made = self.making().remove(&Key::of(claim));
+        if let Some((maker, since)) = made {
+            let seconds = now.duration_since(since).as_secs_f64();
+            self.took.with_label_values(&[&*maker, "provision"]).observe(seconds);
+        }
+    }
+
+    /// Something of it went wrong.
+    pub(super) fn failed(&self, claim: &Meta) {
+        if let Some((maker, _)) = self.making().get(&Key::of(claim)) {
+            for errors in &self.errors {
+                errors.with_label_values(&[&**maker, "provision"]).inc();
+            }
+        }
+    }
+
+    /// A claim is gone.
+    pub(super) fn forget(&self, claim: &Meta) {
+        self.making().remove(&Key::of(claim));
+    }
+
+    /// Shows how many claims and volumes there are.
+    pub(super) fn count(&self, registry: &Registry, binder: &Arc<Binder>) {
+        if let Err(error) = registry.register(Box::new(Counts::new(binder))) {
+            tracing::debug!(%error, "volumes are counted already");
+        }
+    }
+}
+
+/// How many claims and volumes there are, counted when somebody asks.
+struct Counts {
+    binder: Weak<Binder>,
+    volumes: IntGaugeVec,
+    bound_volumes: IntGaugeVec,
+    unbound_volumes: IntGaugeVec,
+    bound_claims: IntGaugeVec,
+    unbound_claims: IntGaugeVec,
+    /// Gauges are filled by one at a time.
+    filling: Mutex<()>,
+}
+
+impl Counts {
+    fn new(binder: &Arc<Binder>) -> Self {
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let opts = Opts::new(format!("pv_collector_{name}_count"), help.to_owned());
+            IntGaugeVec::new(opts, labels).expect("the name is a valid literal")
+        };
+        let claim = ["namespace", "storage_class", "volume_attributes_class"];
+        Self {
+            binder: Arc::downgrade(binder),
+            volumes: gauges(
+                "total_pv",
+                "Gauge measuring total number of persistent volumes",
+                &["plugin_name", "volume_mode"],
+            ),
+            bound_volumes: gauges(
+                "bound_pv",
+                "Gauge measuring number of persistent volume currently bound",
+                &["storage_class"],
+            ),
+            unbound_volumes: gauges(
+                "unbound_pv",
+                "Gauge measuring number of persistent volume currently unbound",
+                &["storage_class"],
+            ),
+            bound_claims: gauges(
+                "bound_pvc",
+                "Gauge measuring number of persistent volume claim currently bound",
+                &claim,
+            ),
+            unbound_claims: gauges(
+                "unbound_pvc",
+                "Gauge measuring number of persistent volume claim currently unbound",
+                &claim,
+            ),
+            filling: Mutex::new(()),
+        }
+    }
+
+    fn all(&self) -> [&IntGaugeVec; 5] {
+        [
+            &self.volumes,
+            &self.bound_volumes,
+            &self.unbound_volumes,
+            &self.bound_claims,
+            &self.unbound_claims,
+        ]
+    }
+
+    fn fill(&self, binder: &Binder) {
+        for volume in binder.volumes.list() {
+            let mode = if &*volume.spec.volume_mode == "Block" { "Block" } else { "Filesystem" };
+            self.volumes.with_label_values(&[&*plugin(&volume), mode]).inc();
+            let bound = &*volume.status.phase == "Bound";
+            let gauge = if bound { &self.bound_volumes } else { &self.unbound_volumes };
+            gauge.with_label_values(&[&*volume.spec.storage_class_name]).inc();
+        }
+        for claim in binder.claims.list() {
+            let bound = &*claim.status.phase == "Bound";
+            let gauge = if bound { &self.bound_claims } else { &self.unbound_claims };
+            let class = storage::class_of_claim(&claim);
+            let attributes = &*claim.spec.volume_attributes_class_name;
+            gauge.with_label_values(&[&*claim.meta.namespace, class, attributes]).inc();
+        }
+    }
+}
+
+impl Collector for Counts {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Some(binder) = self.binder.upgrade() else { return Vec::new() };
+        let _one = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.all().into_iter().for_each(IntGaugeVec::reset);
+        self.fill(&binder);
+        self.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+/// The plug-in that a volume is of, as upstream's binder knows them.
+fn plugin(volume: &PersistentVolume) -> String {
+    match &volume.spec.source {
+        PersistentVolumeSource { host_path: Some(_), .. } => "kubernetes.io/host-path".to_owned(),
+        PersistentVolumeSource { nfs: Some(_), .. } => "kubernetes.io/nfs".to_owned(),
+        PersistentVolumeSource { csi: Some(csi), .. } => format!("kubernetes.io/csi:{}", csi.driver),
+        _ => "N/A".to_owned(),
+    }
+}

@@ -1,0 +1,133 @@
+//! Binds claims to volumes, hands those without one to provisioners, and reclaims volumes whose claims are gone.
+//!
+//! Upstream: `pkg/controller/volume/persistentvolume`.
+
+mod claims;
+mod host_path;
+mod metrics;
+mod options;
+mod plan;
+mod volumes;
+
+pub use options::{Options, Recycling};
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    storage,
+    views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    controller::Builder,
+    plan::Key,
+};
+use metrics::Metrics;
+use std::sync::Arc;
+
+/// The controller that binds claims and volumes.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "persistentvolume-binder-controller",
+    aliases: &["persistentvolume-binder"],
+    queue: "claims",
+    client: "persistent-volume-binder",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+/// The component that events are from.
+const SOURCE: &str = "persistentvolume-controller";
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let binder = Arc::new(Binder::new(context));
+    binder.metrics.count(&context.registry, &binder);
+    claims::start(context, &binder);
+    volumes::start(context, &binder);
+    Ok(())
+}
+
+/// What both halves look at.
+struct Binder {
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    classes: Cache<StorageClass>,
+    pods: Cache<Pod>,
+    /// Volumes that are nobody's, by class.
+    free: Index<PersistentVolume>,
+    /// Volumes that are for a claim, by its `namespace/name`.
+    promised: Index<PersistentVolume>,
+    /// Claims that were never bound, by class.
+    unbound: Index<PersistentVolumeClaim>,
+    /// Pods by `namespace/name` of the claims that they use.
+    users: Index<Pod>,
+    options: Options,
+    metrics: Metrics,
+}
+
+impl Binder {
+    fn new(context: &ControllerContext) -> Self {
+        let caches = &context.env.caches;
+        let (claims, volumes) =
+            (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+        let (classes, pods) = (caches.of::<StorageClass>(), caches.of::<Pod>());
+        Self {
+            free: volumes.index("free", |volume, key| {
+                if volume.spec.claim_ref.is_none() {
+                    key(storage::class_of_volume(volume));
+                }
+            }),
+            promised: volumes.index("promised", |volume, key| {
+                if let Some(claim) = volume.spec.claim_ref.as_deref() {
+                    key(&format!("{}/{}", claim.namespace, claim.name));
+                }
+            }),
+            unbound: claims.index("unbound", |claim, key| {
+                if !claim.meta.annotations.contains(storage::BIND_COMPLETED) {
+                    key(storage::class_of_claim(claim));
+                }
+            }),
+            users: pods.index("claim", storage::claim_keys),
+            metrics: Metrics::new(&context.registry),
+            options: context.options.binder.clone(),
+            claims,
+            volumes,
+            classes,
+            pods,
+        }
+    }
+
+    /// A builder of one half, with what both have in common.
+    fn described(&self, builder: Builder) -> Builder {
+        builder.event_source(SOURCE).reads(&self.pods)
+    }
+
+    /// The claims that an event of a volume may concern: whose it is or was, who names it, who may have it now.
+    fn concerned_by_volume(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
+        let volume = event.object();
+        let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
+        let owners = [Some(volume), old].into_iter().flatten();
+        let mut keys: Vec<Key> = owners
+            .filter_map(|volume| volume.spec.claim_ref.as_deref())
+            .map(|claim| Key::new(&claim.namespace, &claim.name))
+            .collect();
+        let is_free = |volume: &PersistentVolume| {
+            volume.spec.claim_ref.is_none() && &*volume.status.phase == "Available"
+        };
+        let freed = is_free(volume) && !old.is_some_and(|old| is_free(old));
+        let new = matches!(event, CacheEvent::Added { .. });
+        if new || freed {
+            let waiting = self.unbound.get(storage::class_of_volume(volume));
+            keys.extend(waiting.iter().map(|claim| Key::of(&claim.meta)));
+        }
+        keys.dedup();
+        keys
+    }
+
+    /// The claims that an event of a class may concern: those of it, and those without one.
+    fn concerned_by_class(&self, class: &StorageClass) -> Vec<Key> {
+        let named = self.unbound.get(&class.meta.name);
+        let nameless = self.unbound.get("");
+        let nameless = nameless.iter().filter(|claim| !storage::names_class(claim));
+        named.iter().chain(nameless).map(|claim| Key::of(&claim.meta)).collect()
+    }
+}
+

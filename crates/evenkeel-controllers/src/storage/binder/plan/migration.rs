@@ -1,0 +1,132 @@
+//! Volumes that were built in once, and that CSI drivers have taken over.
+//!
+//! Upstream: `k8s.io/csi-translation-lib`.
+
+use evenkeel_api::{
+    StrMap, storage,
+    views::{PersistentVolume, PersistentVolumeClaim},
+};
+use serde_json::{Value, json};
+
+/// What was built in, and who has taken over; sorted.
+const DRIVERS: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+
+const IN_TREE: &str = "kubernetes.io/pv-controller";
+const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// The driver that has taken over from a built-in plug-in, if one has.
+pub(super) fn driver(plugin: &str) -> Option<&'static str> {
+    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
+    Some(DRIVERS[at].1)
+}
+
+/// What the note of the driver that took over is to become; `None` where it is right.
+fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
+    let noted = annotations.get(storage::MIGRATED_TO).unwrap_or_default();
+    let wanted = driver(provisioner?).unwrap_or_default();
+    let value = Some(wanted).filter(|wanted| !wanted.is_empty());
+    (noted != wanted).then(|| json!({storage::MIGRATED_TO: value}))
+}
+
+/// What is to be put right on a claim.
+pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
+    let annotations = &claim.meta.annotations;
+    let old = || annotations.get(storage::BETA_STORAGE_PROVISIONER);
+    let provisioner = annotations.get(storage::STORAGE_PROVISIONER).or_else(old);
+    let change = annotation(annotations, provisioner)?;
+    Some(json!({"metadata": {"annotations": change}}))
+}
+
+/// What is to be put right on a volume: the note, and the finalizers of whoever will delete what is behind it.
+pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
+    let meta = &volume.meta;
+    let provisioner = meta.annotations.get(storage::PROVISIONED_BY);
+    let mut body = json!({});
+    if let Some(change) = annotation(&meta.annotations, provisioner) {
+        body["metadata"]["annotations"] = change;
+    }
+    let has: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
+    if let Some(wanted) = provisioner.map(|provisioner| finalizers(volume, provisioner, &has))
+        && wanted != has
+    {
+        body["metadata"]["finalizers"] = json!(wanted);
+    }
+    (body != json!({})).then_some(body)
+}
+
+fn finalizers<'a>(volume: &PersistentVolume, provisioner: &str, has: &[&'a str]) -> Vec<&'a str> {
+    let without = |gone: &[&str]| has.iter().copied().filter(|f| !gone.contains(f)).collect();
+    if driver(provisioner).is_some() {
+        return without(&[IN_TREE]);
+    }
+    if !provisioner.starts_with("kubernetes.io/") {
+        return has.to_vec();
+    }
+    match &*volume.spec.persistent_volume_reclaim_policy {
+        "Delete" => {
+            let mut wanted: Vec<&str> = without(&[EXTERNAL]);
+            if !wanted.contains(&IN_TREE) {
+                wanted.push(IN_TREE);
+            }
+            wanted
+        }
+        "Retain" | "Recycle" => without(&[IN_TREE, EXTERNAL]),
+        _ => without(&[EXTERNAL]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{label, meta};
+
+    fn volume(provisioner: &str, policy: &str, finalizers: &[&str]) -> PersistentVolume {
+        let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
+        if !provisioner.is_empty() {
+            volume.meta.annotations = label(storage::PROVISIONED_BY, provisioner);
+        }
+        volume.meta.finalizers = finalizers.iter().map(|f| (*f).into()).collect();
+        volume.spec.persistent_volume_reclaim_policy = policy.into();
+        volume
+    }
+
+    #[test]
+    fn finalizers_are_of_whoever_deletes() {
+        assert!(DRIVERS.is_sorted());
+        let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
+        let migrated = Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}));
+        let finalizers = |all: &[&str]| Some(json!({"metadata": {"finalizers": all}}));
+        for (provisioner, policy, has, want) in [
+            (host, "Delete", &["x"][..], finalizers(&["x", IN_TREE])),
+            (host, "Delete", &[EXTERNAL, IN_TREE], finalizers(&[IN_TREE])),
+            (host, "Retain", &["x", IN_TREE], finalizers(&["x"])),
+            (host, "Delete", &[IN_TREE], None),
+            (csi, "Delete", &[EXTERNAL], None),
+            ("", "Delete", &[IN_TREE], None),
+            ("kubernetes.io/gce-pd", "Delete", &["x", IN_TREE], migrated),
+        ] {
+            assert_eq!(of_volume(&volume(provisioner, policy, has)), want, "{provisioner} {policy} {has:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_notes_who_took_over() {
+        let mut claim = PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
+        assert_eq!(of_claim(&claim), None);
+        claim.meta.annotations = label(storage::BETA_STORAGE_PROVISIONER, "kubernetes.io/cinder");
+        let note = json!({"metadata": {"annotations": {storage::MIGRATED_TO: "cinder.csi.openstack.org"}}});
+        assert_eq!(of_claim(&claim), Some(note));
+        claim.meta.annotations = claim.meta.annotations.with(storage::STORAGE_PROVISIONER, "csi.example.com");
+        assert_eq!(of_claim(&claim), None);
+        claim.meta.annotations = claim.meta.annotations.with(storage::MIGRATED_TO, "cinder.csi.openstack.org");
+        assert_eq!(of_claim(&claim), Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: null}}})));
+    }
+}

@@ -1,0 +1,218 @@
+//! What becomes of claims and volumes.
+//!
+//! A binding is two pointers, of the volume to the claim first, then of the claim to the volume; whatever interrupts it,
+//! the next look at either finishes it.
+
+pub(super) mod claim;
+mod migration;
+pub(super) mod reclaim;
+#[cfg(test)]
+mod tests;
+pub(super) mod volume;
+
+use crate::wire;
+use evenkeel_api::{
+    Map,
+    quantity::Quantity,
+    storage,
+    views::{PersistentVolume, PersistentVolumeClaim},
+};
+use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
+use serde_json::{Map as Object, Value, json};
+use std::sync::Arc;
+
+/// On a volume that is being made bigger: how big it was.
+const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+/// Changes of one object after another. Each after the first builds on what the one before it wrote.
+struct Changes {
+    actions: Vec<Action>,
+    version: Arc<str>,
+}
+
+impl Changes {
+    fn of(version: &str) -> Self {
+        Self { actions: Vec::new(), version: Arc::from(version) }
+    }
+
+    fn push(&mut self, change: Rewrite) {
+        let version = std::mem::replace(&mut self.version, Arc::from(""));
+        self.actions.push(
+            Rewrite { resource_version: version, on_error: OnError::SkipRest, ..change }.into(),
+        );
+    }
+}
+
+fn change_volume(volume: &PersistentVolume, body: &Value) -> Rewrite {
+    Rewrite::new(wire::target(volume), "", PatchForm::Merge, body.to_string())
+}
+
+fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
+    Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
+}
+
+/// All that is missing for the two to be bound: the volume's claimRef and phase, the claim's volumeName, its status.
+fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
+    let mut of_volume = Changes::of(&volume.meta.resource_version);
+    if let Some(body) = claim_ref(volume, claim) {
+        of_volume.push(change_volume(volume, &body));
+    }
+    if let Some(change) = phase(volume, "Bound", "") {
+        of_volume.push(change);
+    }
+    let mut of_claim = Changes::of(&claim.meta.resource_version);
+    if let Some(body) = volume_name(claim, volume) {
+        of_claim.push(change_claim(claim, &body));
+    }
+    if let Some(change) = claim_status(claim, "Bound", Some(volume)) {
+        of_claim.push(change);
+    }
+    of_volume.actions.extend(of_claim.actions);
+    of_volume.actions
+}
+
+/// Makes the volume the claim's, where it is not. That a user promised it is not forgotten.
+fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
+    let mut body = json!({});
+    let known = volume.spec.claim_ref.as_deref();
+    let complete = known.is_some_and(|known| {
+        known.name == claim.meta.name
+            && known.namespace == claim.meta.namespace
+            && known.uid == claim.meta.uid
+    });
+    if !complete {
+        body["spec"]["claimRef"] = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.meta.namespace,
+            "name": claim.meta.name,
+            "uid": claim.meta.uid,
+            "resourceVersion": claim.meta.resource_version,
+            "fieldPath": null,
+        });
+    }
+    let chosen = !storage::is_for_claim(volume, claim);
+    if chosen && !volume.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
+        body["metadata"]["annotations"][storage::BOUND_BY_CONTROLLER] = "yes".into();
+    }
+    (body != json!({})).then_some(body)
+}
+
+/// Makes the claim the volume's, where it is not.
+fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
+    let (mut body, annotations) = (json!({}), &claim.meta.annotations);
+    if claim.spec.volume_name != volume.meta.name {
+        body["spec"]["volumeName"] = json!(volume.meta.name);
+        if !annotations.contains(storage::BOUND_BY_CONTROLLER) {
+            body["metadata"]["annotations"][storage::BOUND_BY_CONTROLLER] = "yes".into();
+        }
+    }
+    if !annotations.contains(storage::BIND_COMPLETED) {
+        body["metadata"]["annotations"][storage::BIND_COMPLETED] = "yes".into();
+    }
+    (body != json!({})).then_some(body)
+}
+
+/// Takes the claim from the volume: wholly where a controller put it there, else only which claim of that name it was.
+fn unbind(volume: &PersistentVolume) -> Vec<Action> {
+    let mut changes = Changes::of(&volume.meta.resource_version);
+    let body = if volume.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
+        json!({
+            "metadata": {"annotations": {storage::BOUND_BY_CONTROLLER: null}},
+            "spec": {"claimRef": null},
+        })
+    } else {
+        json!({"spec": {"claimRef": {"uid": null}}})
+    };
+    changes.push(change_volume(volume, &body));
+    if let Some(change) = phase(volume, "Available", "") {
+        changes.push(change);
+    }
+    changes.actions
+}
+
+/// The volume's phase, where it is another.
+fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
+    if *volume.status.phase == *phase {
+        return None;
+    }
+    let message = Some(message).filter(|message| !message.is_empty());
+    let body = json!({"status": {"phase": phase, "message": message}});
+    Some(change_volume(volume, &body).of_status())
+}
+
+/// The same as the only change in a plan.
+fn phase_now(volume: &PersistentVolume, to: &str, message: &str) -> Option<Rewrite> {
+    let change = phase(volume, to, message)?;
+    Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
+}
+
+/// The claim's status, where it is another; what it has of its volume goes where it has none. How big it is is the
+/// volume's word only when it becomes bound: later, whoever makes it bigger says so.
+fn claim_status(
+    claim: &PersistentVolumeClaim,
+    phase: &str,
+    volume: Option<&PersistentVolume>,
+) -> Option<Rewrite> {
+    let (was, mut status) = (&claim.status, Object::new());
+    let moves = *was.phase != *phase;
+    if moves {
+        status.insert("phase".into(), phase.into());
+    }
+    let modes = volume.map_or(&[][..], |volume| &volume.spec.access_modes);
+    if *was.access_modes != *modes {
+        let modes = Some(modes).filter(|modes| !modes.is_empty());
+        status.insert("accessModes".into(), json!(modes));
+    }
+    let attributes = &was.current_volume_attributes_class_name;
+    match volume {
+        None => {
+            if !was.capacity.is_empty() {
+                status.insert("capacity".into(), Value::Null);
+            }
+            if !attributes.is_empty() {
+                status.insert("currentVolumeAttributesClassName".into(), Value::Null);
+            }
+        }
+        Some(volume) => {
+            if let Some(capacity) = capacity(claim, volume).filter(|_| moves) {
+                status.insert("capacity".into(), capacity);
+            }
+            let class = &volume.spec.volume_attributes_class_name;
+            if &*was.phase == "Pending" && phase == "Bound" && attributes != class {
+                let class = Some(class).filter(|class| !class.is_empty());
+                status.insert("currentVolumeAttributesClassName".into(), json!(class));
+            }
+        }
+    }
+    let body = json!({"status": status});
+    (!status.is_empty()).then(|| change_claim(claim, &body).of_status())
+}
+
+/// The same as the only change in a plan.
+fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite> {
+    let change = claim_status(claim, phase, None)?;
+    let version = Arc::from(&*claim.meta.resource_version);
+    Some(Rewrite { resource_version: version, ..change })
+}
+
+/// What the claim's capacity is to become, as a merge patch of it.
+fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
+    let (was, has) = (&claim.status.capacity, &volume.spec.capacity);
+    if let Some(before) = volume.meta.annotations.get(PRE_RESIZE) {
+        let before = Quantity::parse(before).unwrap_or_else(|_| storage::capacity(volume));
+        return Some(json!({"storage": before.to_string()}));
+    }
+    if was.get("storage").is_some() && was.get("storage") == has.get("storage") {
+        return None;
+    }
+    Some(replacing(was, has))
+}
+
+/// A merge patch from one map to another.
+fn replacing(was: &Map<Quantity>, becomes: &Map<Quantity>) -> Value {
+    let gone = was.iter().filter(|(key, _)| !becomes.contains(key));
+    let gone = gone.map(|(key, _)| (key.to_owned(), Value::Null));
+    let new = becomes.iter().map(|(key, amount)| (key.to_owned(), amount.to_string().into()));
+    Value::Object(gone.chain(new).collect())
+}

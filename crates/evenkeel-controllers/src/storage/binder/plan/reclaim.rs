@@ -1,0 +1,199 @@
+//! What becomes of a volume that is released.
+
+use super::{phase_now, unbind, volume::Decision, volume::Seen};
+use crate::{
+    storage::binder::{
+        Options,
+        options::Recycling,
+        plan::{claim::HOST_PATH, migration},
+    },
+    wire,
+};
+use evenkeel_api::{
+    View, storage,
+    views::{PersistentVolume, Pod},
+};
+use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Plan, Rewrite};
+use serde_json::{Value, json};
+
+/// Where scrubbing pods run.
+pub(in crate::storage::binder) const NAMESPACE: &str = "default";
+const GI: i64 = 1 << 30;
+
+/// Carries out the volume's policy.
+pub(super) fn plan(seen: &Seen, options: &Options) -> Decision {
+    let volume = &*seen.volume;
+    if volume.meta.annotations.get(storage::MIGRATED_TO).is_some_and(|to| !to.is_empty()) {
+        return Decision::default();
+    }
+    match &*volume.spec.persistent_volume_reclaim_policy {
+        "Retain" => Decision::default(),
+        "Recycle" => recycle(seen, options).into(),
+        "Delete" => match deleter(volume) {
+            Ok(Deleter::Folder) => {
+                let mut plan = Plan::nothing();
+                plan.requeue_after(options.sync_period);
+                Decision { plan, delete_folder: true }
+            }
+            Ok(Deleter::Other) => Decision::default(),
+            Err(why) => fail(volume, "VolumeFailedDelete", &why).into(),
+        },
+        _ => {
+            let why = "Volume has unrecognized PersistentVolumeReclaimPolicy";
+            fail(volume, "VolumeUnknownReclaimPolicy", why).into()
+        }
+    }
+}
+
+/// The volume cannot be reclaimed, which is told once.
+pub(in crate::storage::binder) fn fail(
+    volume: &PersistentVolume,
+    reason: &'static str,
+    why: &str,
+) -> Plan {
+    let told = Note::warning(wire::target(volume), reason, why);
+    let change = phase_now(volume, "Failed", why)
+        .map(|change| Rewrite { done: Some(told), ..change }.into());
+    Plan { actions: change.into_iter().collect(), requeue: None }
+}
+
+/// Who deletes what is behind a volume.
+enum Deleter {
+    /// This controller: it is a folder.
+    Folder,
+    /// Somebody else.
+    Other,
+}
+
+fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
+    let maker = volume.meta.annotations.get(storage::PROVISIONED_BY).unwrap_or_default();
+    match maker {
+        "" => {}
+        HOST_PATH => return Ok(Deleter::Folder),
+        "kubernetes.io/nfs" => return Err("no deletable volume plugin matched".to_owned()),
+        maker if maker.starts_with("kubernetes.io/") && migration::driver(maker).is_none() => {
+            return Err(format!("no volume plugin matched name: {maker}"));
+        }
+        _ => return Ok(Deleter::Other),
+    }
+    let source = &volume.spec.source;
+    let none = |why: &str| {
+        let name = &volume.meta.name;
+        Err(format!("error getting deleter volume plugin for volume \"{name}\": {why}"))
+    };
+    if source.csi.is_some() {
+        Ok(Deleter::Other)
+    } else if source.host_path.is_some() {
+        Ok(Deleter::Folder)
+    } else if source.nfs.is_some() {
+        none("no deletable volume plugin matched")
+    } else {
+        none("no volume plugin matched")
+    }
+}
+
+/// The name of the pod that scrubs a volume.
+pub(in crate::storage::binder) fn recycler_name(volume: &str) -> String {
+    format!("recycler-for-{volume}")
+}
+
+/// The volume that a pod scrubs.
+pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
+    (&*pod.meta.namespace == NAMESPACE).then_some(())?;
+    pod.meta.name.strip_prefix("recycler-for-")
+}
+
+/// A pod empties the volume; then it is anyone's again.
+fn recycle(seen: &Seen, options: &Options) -> Plan {
+    let volume = &*seen.volume;
+    let source = &volume.spec.source;
+    let recycling = match (&source.nfs, &source.host_path) {
+        (Some(_), _) => &options.recycle_nfs,
+        (None, Some(_)) => &options.recycle_host_path,
+        (None, None) => {
+            let why = "No recycler plugin found for the volume!";
+            return fail(volume, "VolumeFailedRecycle", why);
+        }
+    };
+    let mut plan = Plan::nothing();
+    if !seen.users.is_empty() && !seen.name_is_taken {
+        let message = format!("Volume is used by pods: {}", seen.users.join(","));
+        plan.push(Note::normal(wire::target(volume), "VolumeFailedRecycle", message));
+        plan.requeue_after(options.sync_period);
+        return plan;
+    }
+    let Some(pod) = seen.recycler.as_deref() else {
+        plan.push(scrub(volume, recycling));
+        plan.requeue_after(options.sync_period);
+        return plan;
+    };
+    // One that goes belongs to an earlier attempt.
+    match &*pod.status.phase {
+        _ if pod.meta.deleting() => plan.requeue_after(options.sync_period),
+        "Succeeded" => {
+            plan.push(Delete { on_error: OnError::SkipRest, ..Delete::new(wire::target(pod)) });
+            plan.push(Note::normal(wire::target(volume), "VolumeRecycled", "Volume recycled"));
+            plan.actions.extend(unbind(volume));
+        }
+        "Failed" => {
+            plan.push(Delete { on_error: OnError::SkipRest, ..Delete::new(wire::target(pod)) });
+            let why = match &*pod.status.message {
+                "" => "pod failed, pod.Status.Message unknown",
+                message => message,
+            };
+            let why = format!("Recycle failed: failed to recycle volume: {why}");
+            plan.actions.extend(fail(volume, "VolumeFailedRecycle", &why).actions);
+            plan.requeue_after(options.sync_period);
+        }
+        _ => {}
+    }
+    plan
+}
+
+/// The pod that empties the volume.
+fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
+    let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let mut pod: Value = template.unwrap_or_else(default_template);
+    let source = &volume.spec.source;
+    let behind = match (&source.nfs, &source.host_path) {
+        (Some(nfs), _) => json!({"nfs": {"server": nfs.server, "path": nfs.path}}),
+        (_, path) => json!({"hostPath": {"path": path.as_deref().map(|source| &source.path)}}),
+    };
+    let name = pod["spec"]["volumes"][0]["name"].take();
+    pod["spec"]["volumes"][0] = behind;
+    pod["spec"]["volumes"][0]["name"] = name;
+    pod["spec"]["activeDeadlineSeconds"] = time_for(volume, recycling).into();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = recycler_name(&volume.meta.name).into();
+    if let Some(meta) = pod["metadata"].as_object_mut() {
+        meta.remove("generateName");
+    }
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE).to_owned();
+    Create::new(Pod::kind(), &namespace, pod.to_string())
+}
+
+/// Upstream's `CalculateTimeoutForVolume`.
+fn time_for(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
+    let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let gi = storage::capacity(volume).value() / GI;
+    gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
+}
+
+/// Upstream's `NewPersistentVolumeRecyclerPodTemplate`.
+fn default_template() -> Value {
+    json!({
+        "metadata": {"namespace": NAMESPACE},
+        "spec": {
+            "restartPolicy": "Never",
+            "volumes": [{"name": "vol"}],
+            "containers": [{
+                "name": "pv-recycler",
+                "image": "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6",
+                "command": ["/bin/sh"],
+                "args": ["-c", "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1"],
+                "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
+            }],
+        },
+    })
+}

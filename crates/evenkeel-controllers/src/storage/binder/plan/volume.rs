@@ -1,0 +1,126 @@
+//! What becomes of a volume.
+
+use super::{change_volume, migration, phase_now, reclaim, unbind};
+use crate::{storage::binder::Options, wire};
+use evenkeel_api::{
+    storage,
+    views::{PersistentVolume, PersistentVolumeClaim, Pod},
+};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Note, Plan, Rewrite},
+};
+use std::sync::Arc;
+
+/// A volume and whose it is.
+pub(in crate::storage::binder) struct Seen {
+    pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
+    /// The claim that it says it is for; `None` when that is surely gone.
+    pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
+    /// Whether there is any claim of that name.
+    pub(in crate::storage::binder) name_is_taken: bool,
+    /// Pods that use a claim of that name and have not ended, `namespace/name`, sorted.
+    pub(in crate::storage::binder) users: Vec<String>,
+    /// The pod that scrubs it, if there is one.
+    pub(in crate::storage::binder) recycler: Option<Arc<Pod>>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::storage::binder) struct Decision {
+    pub(in crate::storage::binder) plan: Plan,
+    /// The folder behind it goes, and then the volume.
+    pub(in crate::storage::binder) delete_folder: bool,
+}
+
+impl From<Plan> for Decision {
+    fn from(plan: Plan) -> Self {
+        Self { plan, delete_folder: false }
+    }
+}
+
+/// Decides.
+pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decision {
+    let volume = &*seen.volume;
+    if let Some(body) = migration::of_volume(volume) {
+        let version = Arc::from(&*volume.meta.resource_version);
+        let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
+        return Plan { actions: vec![change.into()], requeue: None }.into();
+    }
+    // Promised to a name alone, it is nobody's yet.
+    let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
+    if claimed.is_none() {
+        return to_phase(volume, "Available").into();
+    }
+    match seen.claim.as_deref() {
+        None => released(seen, options),
+        Some(claim) if claim.spec.volume_name.is_empty() => half_bound(volume, claim).into(),
+        Some(claim) if claim.spec.volume_name == volume.meta.name => {
+            to_phase(volume, "Bound").into()
+        }
+        Some(_) => jilted(seen, options),
+    }
+}
+
+fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
+    let change = phase_now(volume, phase, "").map(Into::into);
+    Plan { actions: change.into_iter().collect(), requeue: None }
+}
+
+/// The claim is gone.
+fn released(seen: &Seen, options: &Options) -> Decision {
+    let volume = &*seen.volume;
+    if !matches!(&*volume.status.phase, "Released" | "Failed") {
+        // What follows from it is looked at once it is so.
+        return to_phase(volume, "Released").into();
+    }
+    reclaim::plan(seen, options)
+}
+
+/// The claim does not know of the volume yet; who binds it looks at the claim.
+fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
+    let mut plan = Plan::nothing();
+    if storage::modes_differ(claim, volume) {
+        let (of_volume, of_claim) = (&volume.meta.name, &claim.meta.name);
+        plan.push(Note::warning(
+            wire::target(volume),
+            "VolumeMismatch",
+            format!("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{of_claim}\" due to incompatible volumeMode."),
+        ));
+        plan.push(Note::warning(
+            wire::target(claim),
+            "VolumeMismatch",
+            format!("Cannot bind PersistentVolume \"{of_volume}\" to requested PersistentVolumeClaim due to incompatible volumeMode."),
+        ));
+    }
+    plan
+}
+
+/// The claim has another volume: one that was made for it goes, others are free again.
+fn jilted(seen: &Seen, options: &Options) -> Decision {
+    let volume = &*seen.volume;
+    let made = volume.meta.annotations.contains(storage::PROVISIONED_BY);
+    if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
+        return released(seen, options);
+    }
+    Plan { actions: unbind(volume), requeue: None }.into()
+}
+
+/// What there is to say of a volume.
+pub(in crate::storage::binder) fn describe(seen: &Seen) -> Description {
+    let (volume, mut description) = (&*seen.volume, Description::new());
+    description.fact("capacity", storage::capacity(volume));
+    description.fact("phase", &volume.status.phase);
+    if let Some(claim) = volume.spec.claim_ref.as_deref() {
+        let there = if seen.claim.is_some() { "" } else { ", which is not there" };
+        description.fact("claim", format!("{}/{}{there}", claim.namespace, claim.name));
+    }
+    if &*volume.status.phase == "Released" {
+        let policy = &volume.spec.persistent_volume_reclaim_policy;
+        description.waits(match &**policy {
+            "Retain" => "its policy is Retain: somebody has to free or delete it".to_owned(),
+            policy => format!("policy {policy}"),
+        });
+    }
+    description
+}

@@ -1,0 +1,137 @@
+//! The half that looks at volumes.
+
+use super::{
+    Binder, DESCRIPTOR, host_path,
+    plan::{
+        reclaim,
+        volume::{self, Seen},
+    },
+};
+use crate::{descriptor::ControllerContext, pods};
+use evenkeel_api::views::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use evenkeel_runtime::{
+    cache::CacheEvent,
+    controller::{Context, Error, Outcome},
+    introspect,
+    plan::Key,
+};
+use std::sync::Arc;
+
+/// Runs it.
+pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
+    let (for_pass, told) = (Arc::clone(binder), Arc::clone(binder));
+    let builder = context
+        .builder(&DESCRIPTOR, &binder.volumes)
+        .named("persistentvolume-binder-volumes")
+        .queue("volumes")
+        .watches(&binder.claims, |event, enqueue| {
+            let was = match event {
+                CacheEvent::Added { .. } => return,
+                CacheEvent::Updated { old, new }
+                    if old.meta.uid == new.meta.uid
+                        && old.spec.volume_name == new.spec.volume_name =>
+                {
+                    return;
+                }
+                CacheEvent::Updated { old, .. } => old,
+                CacheEvent::Deleted(claim) => claim,
+            };
+            for claim in [was, event.object()] {
+                if !claim.spec.volume_name.is_empty() {
+                    enqueue.add(Key::new("", &claim.spec.volume_name));
+                }
+            }
+        })
+        .watches(&binder.pods, |event, enqueue| {
+            if let Some(volume) = reclaim::recycled_by(event.object()) {
+                enqueue.add(Key::new("", volume));
+            }
+        })
+        .explains(move |key, _| {
+            let volume = told.volumes.get("", &key.name)?;
+            let cached = told.claim_of(&volume);
+            let seen = told.volume_seen(volume, cached);
+            let decision = volume::plan(&seen, &told.options);
+            let would = decision.plan.actions.iter().map(introspect::action).collect();
+            Some((volume::describe(&seen), would))
+        });
+    context.run(builder.event_source(super::SOURCE).reconcile(move |request, context| {
+        let binder = Arc::clone(&for_pass);
+        async move { binder.pass_over_volume(&request.key, &context).await }
+    }));
+}
+
+impl Binder {
+    /// The claim that the volume is for, in the cache.
+    fn claim_of(&self, volume: &PersistentVolume) -> Option<Arc<PersistentVolumeClaim>> {
+        let reference = volume.spec.claim_ref.as_deref()?;
+        let claim = self.claims.get(&reference.namespace, &reference.name)?;
+        (claim.meta.uid == reference.uid).then_some(claim)
+    }
+
+    fn volume_seen(
+        &self,
+        volume: Arc<PersistentVolume>,
+        claim: Option<Arc<PersistentVolumeClaim>>,
+    ) -> Seen {
+        let reference = volume.spec.claim_ref.as_deref();
+        let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
+        let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
+        let recycler = || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
+        Seen {
+            name_is_taken: reference.is_some_and(taken),
+            users: reference.filter(|_| recycled).map(|of| self.users_of(of)).unwrap_or_default(),
+            recycler: recycled.then(recycler).flatten(),
+            claim,
+            volume,
+        }
+    }
+
+    /// Pods that use a claim of this name and have not ended.
+    fn users_of(&self, claim: &ObjectReference) -> Vec<String> {
+        let users = self.users.get(&format!("{}/{}", claim.namespace, claim.name));
+        let alive = users.iter().filter(|pod| !pods::is_terminal(pod));
+        let mut names: Vec<String> =
+            alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    async fn pass_over_volume(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let Some(volume) = self.volumes.get("", &key.name) else { return Ok(Outcome::Settled) };
+        let claim = self.surely_claim_of(&volume, context).await?;
+        let seen = self.volume_seen(volume, claim);
+        let decision = volume::plan(&seen, &self.options);
+        context.act(key, &decision.plan).await?;
+        if decision.delete_folder {
+            host_path::delete(&seen.volume, &self.options, key, context).await?;
+        }
+        Ok(decision.plan.requeue.map_or(Outcome::Settled, Outcome::again))
+    }
+
+    /// The claim that the volume is for. That there is none is not believed of the cache alone: the volume may be deleted
+    /// for it.
+    async fn surely_claim_of(
+        &self,
+        volume: &PersistentVolume,
+        context: &Context,
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Error> {
+        let reference = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
+        let Some(reference) = reference else { return Ok(None) };
+        if let Some(claim) = self.claim_of(volume) {
+            return Ok(Some(claim));
+        }
+        let known = matches!(&*volume.status.phase, "Released" | "Failed");
+        if known && self.claims.get(&reference.namespace, &reference.name).is_none() {
+            return Ok(None);
+        }
+        let client = &context.env.client;
+        let live =
+            client.get::<PersistentVolumeClaim>(&reference.namespace, &reference.name).await;
+        match live {
+            Ok(claim) => Ok((claim.meta.uid == reference.uid).then(|| Arc::new(claim))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

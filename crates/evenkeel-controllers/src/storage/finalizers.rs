@@ -1,0 +1,80 @@
+//! Finalizers that keep objects as long as somebody uses them.
+
+use crate::wire;
+use evenkeel_api::{Meta, View};
+use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
+use serde_json::json;
+
+/// Whether the object waits for this finalizer to go.
+pub(super) fn holds(meta: &Meta, finalizer: &str) -> bool {
+    meta.deleting() && has(meta, finalizer)
+}
+
+/// Whether the object is to get this finalizer.
+pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
+    !meta.deleting() && !has(meta, finalizer)
+}
+
+/// Whether something may have to be done about this finalizer.
+pub(super) fn concerns(meta: &Meta, finalizer: &str) -> bool {
+    holds(meta, finalizer) || is_missing(meta, finalizer)
+}
+
+fn has(meta: &Meta, finalizer: &str) -> bool {
+    meta.finalizers.iter().any(|present| **present == *finalizer)
+}
+
+/// Adds the finalizer to an object that stays, and takes it from one that goes and that nobody uses.
+pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan {
+    let (meta, mut plan) = (object.meta(), Plan::nothing());
+    if is_missing(meta, finalizer) {
+        let all = meta.finalizers.iter().map(|present| &**present).chain([finalizer]);
+        plan.push(set(object, all.collect()));
+    } else if holds(meta, finalizer) && !used {
+        plan.push(without(object, finalizer));
+    }
+    plan
+}
+
+/// Takes the finalizer from the object.
+pub(super) fn without<V: View>(object: &V, finalizer: &str) -> Rewrite {
+    let others = object.meta().finalizers.iter().map(|present| &**present);
+    set(object, others.filter(|present| *present != finalizer).collect())
+}
+
+fn set<V: View>(object: &V, finalizers: Vec<&str>) -> Rewrite {
+    let body = json!({"metadata": {"finalizers": finalizers}}).to_string();
+    Rewrite::new(wire::target(object), &object.meta().resource_version, PatchForm::Merge, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, meta};
+    use evenkeel_api::views::PersistentVolume;
+    use evenkeel_runtime::plan::Action;
+
+    #[test]
+    fn a_finalizer_comes_first_and_goes_last() {
+        let volume = |deleting: bool, finalizers: &[&str]| {
+            let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
+            volume.meta.deletion = deleting.then_some(T0);
+            volume.meta.finalizers = finalizers.iter().map(|f| (*f).into()).collect();
+            volume
+        };
+        for (deleting, finalizers, used, want) in [
+            (false, &["x"][..], false, Some(r#"{"metadata":{"finalizers":["x","f"]}}"#)),
+            (false, &["f"], false, None),
+            (true, &["f", "x"], true, None),
+            (true, &["f", "x"], false, Some(r#"{"metadata":{"finalizers":["x"]}}"#)),
+            (true, &["x"], false, None),
+        ] {
+            let plan = protect(&volume(deleting, finalizers), "f", used);
+            let body = plan.actions.first().map(|action| match action {
+                Action::Rewrite(rewrite) => std::str::from_utf8(&rewrite.body).unwrap().to_owned(),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(body.as_deref(), want, "{deleting} {finalizers:?} {used}");
+        }
+    }
+}

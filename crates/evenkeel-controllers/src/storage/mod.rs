@@ -1,0 +1,9 @@
+//! Controllers of volumes: what binds, protects, makes, grows and attaches them.
+
+pub mod attributes_class_protection;
+pub mod binder;
+pub mod claim_protection;
+pub mod ephemeral_volume;
+pub mod volume_protection;
+
+mod finalizers;

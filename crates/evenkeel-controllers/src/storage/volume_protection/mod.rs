@@ -1,0 +1,50 @@
+//! Keeps volumes that are bound to a claim from being deleted.
+//!
+//! Upstream: `pkg/controller/volume/pvprotection`.
+
+mod plan;
+
+use super::finalizers;
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{time::Timestamp, views::PersistentVolume};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    plan::{Key, Plan, Planner},
+};
+use std::sync::Arc;
+
+/// The controller that protects volumes.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "persistentvolume-protection-controller",
+    aliases: &["pv-protection"],
+    queue: "pvprotection",
+    client: "pv-protection-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let volumes = context.env.caches.of::<PersistentVolume>();
+    let builder = context.builder_watching(&DESCRIPTOR, &volumes, |event, enqueue| {
+        let meta = &event.object().meta;
+        if !matches!(event, CacheEvent::Deleted(_)) && finalizers::concerns(meta, plan::FINALIZER) {
+            enqueue.add(Key::of(meta));
+        }
+    });
+    context.run(builder.planned(Volumes(volumes)));
+    Ok(())
+}
+
+struct Volumes(Cache<PersistentVolume>);
+
+impl Planner for Volumes {
+    type Seen = Arc<PersistentVolume>;
+
+    fn observe(&self, key: &Key) -> Option<Arc<PersistentVolume>> {
+        self.0.get("", &key.name)
+    }
+
+    fn plan(&self, volume: &Arc<PersistentVolume>, _: Timestamp) -> Plan {
+        plan::plan(volume)
+    }
+}

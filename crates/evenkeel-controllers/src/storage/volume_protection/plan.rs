@@ -1,0 +1,33 @@
+//! Whether a volume may go.
+
+use crate::storage::finalizers;
+use evenkeel_api::views::PersistentVolume;
+use evenkeel_runtime::plan::Plan;
+
+pub(super) const FINALIZER: &str = "kubernetes.io/pv-protection";
+
+/// A volume is in use while it is bound.
+pub(super) fn plan(volume: &PersistentVolume) -> Plan {
+    finalizers::protect(volume, FINALIZER, &*volume.status.phase == "Bound")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, meta};
+
+    #[test]
+    fn a_volume_goes_when_it_is_not_bound() {
+        let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
+        assert_eq!(plan(&volume).actions.len(), 1, "gets the finalizer");
+        volume.meta.finalizers = Box::new([FINALIZER.into()]);
+        assert!(plan(&volume).is_nothing());
+        volume.meta.deletion = Some(T0);
+        for (phase, writes) in
+            [("Bound", 0), ("Pending", 1), ("Available", 1), ("Released", 1), ("Failed", 1)]
+        {
+            volume.status.phase = phase.into();
+            assert_eq!(plan(&volume).actions.len(), writes, "{phase}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Writes what was decided about a pod's claims, and waits until they are bound.
+
+use super::{Decided, Seen, find};
+use crate::framework::Unprepared;
+use evenkeel_api::{
+    View, storage,
+    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+};
+use evenkeel_runtime::{
+    client::Client,
+    controller::rewrite,
+    plan::{PatchForm, Rewrite, Target},
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a pod waits for its claims; upstream's `bindTimeoutSeconds`.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Which version of an object says what was decided.
+struct Written {
+    namespace: Box<str>,
+    name: Box<str>,
+    version: u64,
+}
+
+pub(super) async fn bind(
+    client: &Client,
+    seen: &Seen,
+    pod: &Pod,
+    decided: &Decided,
+) -> Result<(), Unprepared> {
+    let (volumes, claims) = write(client, decided).await?;
+    let check = || check(seen, pod, decided, &volumes, &claims);
+    let wait = async {
+        loop {
+            // Before looking, so that no change is missed.
+            let changed = seen.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if check().map_err(|why| Unprepared::Refused(format!("binding volumes: {why}")))? {
+                return Ok(());
+            }
+            changed.await;
+        }
+    };
+    tokio::select! {
+        done = wait => done,
+        () = seen.clock.sleep(PATIENCE) => {
+            Err(Unprepared::Refused("binding volumes: context deadline exceeded".to_owned()))
+        }
+    }
+}
+
+/// Promises volumes to claims, and notes the node on claims whose volumes are to be made.
+async fn write(
+    client: &Client,
+    decided: &Decided,
+) -> Result<(Vec<Written>, Vec<Written>), Unprepared> {
+    let (mut volumes, mut claims) = (Vec::new(), Vec::new());
+    for (volume, claim) in &decided.found.bindings {
+        let version = put(client, &**volume, &promise(volume, claim)).await?;
+        volumes.push(written(&**volume, version));
+    }
+    for claim in &decided.found.provisions {
+        let annotations = json!({ storage::SELECTED_NODE: &*decided.node });
+        let noted = claim.meta.annotations.get(storage::SELECTED_NODE) == Some(&*decided.node);
+        let version = if noted {
+            claim.meta.version()
+        } else {
+            put(client, &**claim, &json!({"metadata": {"annotations": annotations}})).await?
+        };
+        claims.push(written(&**claim, version));
+    }
+    Ok((volumes, claims))
+}
+
+fn written<V: View>(object: &V, version: u64) -> Written {
+    let meta = object.meta();
+    Written { namespace: meta.namespace.clone(), name: meta.name.clone(), version }
+}
+
+async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, Unprepared> {
+    let meta = object.meta();
+    let target = Target::of(V::kind(), meta);
+    let change =
+        Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
+    Ok(rewrite(client, &change).await?.meta.version())
+}
+
+/// Makes the volume the claim's.
+fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
+    let mut change = json!({"spec": {"claimRef": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.meta.namespace,
+        "name": claim.meta.name,
+        "uid": claim.meta.uid,
+        "resourceVersion": claim.meta.resource_version,
+    }}});
+    if !storage::is_for_claim(volume, claim) {
+        change["metadata"] = json!({"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}});
+    }
+    change
+}
+
+/// Whether all claims are bound; why they never will be.
+fn check(
+    seen: &Seen,
+    pod: &Pod,
+    decided: &Decided,
+    volumes: &[Written],
+    claims: &[Written],
+) -> Result<bool, String> {
+    let name = &pod.meta.name;
+    let lost = || format!("pod does not exist any more: pod \"{name}\" not found");
+    seen.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
+    let node = &decided.node;
+    let there = seen.nodes.get("", node);
+    let there = there.ok_or_else(|| format!("failed to get node \"{node}\""))?;
+    for (written, (_, claim)) in volumes.iter().zip(&decided.found.bindings) {
+        let found = seen.volumes.get("", &written.name);
+        let gone = || format!("failed to check binding: volume \"{}\" is gone", written.name);
+        let volume = found.ok_or_else(gone)?;
+        if volume.meta.version() < written.version {
+            return Ok(false);
+        }
+        reaches(&volume, &there)?;
+        if volume.spec.claim_ref.as_deref().is_none_or(|claim| claim.uid.is_empty()) {
+            return Err(format!("ClaimRef got reset for pv \"{}\"", written.name));
+        }
+        let claim = seen.claims.get(&claim.meta.namespace, &claim.meta.name);
+        if !claim.is_some_and(|claim| find::is_bound(&claim)) {
+            return Ok(false);
+        }
+    }
+    for written in claims {
+        if !is_made(seen, written, &there)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a claim has the volume that was to be made for it.
+fn is_made(seen: &Seen, written: &Written, node: &Node) -> Result<bool, String> {
+    let name = &written.name;
+    let claim = seen.claims.get(&written.namespace, name);
+    let claim = claim.ok_or_else(|| format!("failed to check provisioning pvc: \"{name}\" is gone"))?;
+    if claim.meta.version() < written.version {
+        return Ok(false);
+    }
+    match claim.meta.annotations.get(storage::SELECTED_NODE) {
+        Some(chosen) if *chosen == *node.meta.name => {}
+        Some(_) => return Err(format!("provisioning failed for PVC \"{name}\"")),
+        None => return Err(format!("selectedNode annotation reset for PVC \"{name}\"")),
+    }
+    if !claim.spec.volume_name.is_empty() {
+        let Some(volume) = seen.volumes.get("", &claim.spec.volume_name) else { return Ok(false) };
+        reaches(&volume, node)?;
+    }
+    Ok(find::is_bound(&claim))
+}
+
+fn reaches(volume: &PersistentVolume, node: &Node) -> Result<(), String> {
+    if storage::is_reachable(volume, node) {
+        return Ok(());
+    }
+    let (volume, node) = (&volume.meta.name, &node.meta.name);
+    Err(format!(
+        "pv \"{volume}\" node affinity doesn't match node \"{node}\": no matching NodeSelectorTerms"
+    ))
+}

@@ -1,0 +1,121 @@
+//! What nodes give, by table.
+
+use super::find::{Delayed, Found, PodClaims, find, usable};
+use crate::fixtures::{merge, node, pod};
+use evenkeel_api::{
+    Encoding, View,
+    views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn object<V: View>(mut base: Value, more: &Value) -> Arc<V> {
+    merge(&mut base, more);
+    Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+fn claim(name: &str, size: &str) -> Arc<PersistentVolumeClaim> {
+    object(
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": name},
+        "spec": {"storageClassName": "c", "resources": {"requests": {"storage": size}}}}),
+        &json!({}),
+    )
+}
+
+fn volume(name: &str, size: &str, host: Option<&str>) -> Arc<PersistentVolume> {
+    let affinity = host.map(|host| json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}]}}}}));
+    object(
+        json!({"metadata": {"name": name}, "status": {"phase": "Available"},
+            "spec": {"storageClassName": "c", "capacity": {"storage": size}}}),
+        &affinity.unwrap_or_else(|| json!({})),
+    )
+}
+
+fn delayed(claim: Arc<PersistentVolumeClaim>, provisioner: &str, volumes: &[Arc<PersistentVolume>]) -> Delayed {
+    let class: Arc<StorageClass> = object(
+        json!({"metadata": {"name": "c"}, "provisioner": provisioner,
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": ["a", "b"]}]}]}),
+        &json!({}),
+    );
+    Delayed { claim, class: Some(class), node: None, candidates: volumes.to_vec() }
+}
+
+fn names(found: &Found) -> (Vec<String>, Vec<&str>) {
+    let bindings = found
+        .bindings
+        .iter()
+        .map(|(volume, claim)| format!("{}={}", claim.meta.name, volume.meta.name));
+    (bindings.collect(), found.provisions.iter().map(|claim| &*claim.meta.name).collect())
+}
+
+fn why(claims: &PodClaims, host: &str) -> String {
+    find(claims, &node(host, &json!({}))).unwrap_err().reasons.join("; ")
+}
+
+#[test]
+fn bound_volumes_must_be_there_and_reached() {
+    let claims = |volume| PodClaims { bound: vec![volume], delayed: vec![] };
+    let local = claims(Some(volume("v", "1Gi", Some("a"))));
+    assert!(find(&local, &node("a", &json!({}))).unwrap().is_empty());
+    assert_eq!(why(&local, "b"), "node(s) didn't match PersistentVolume's node affinity");
+    assert_eq!(
+        why(&claims(None), "a"),
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    );
+}
+
+#[test]
+fn smaller_claims_choose_first_and_no_volume_twice() {
+    let volumes = [volume("big", "9Gi", None), volume("small", "2Gi", Some("a"))];
+    let none = "kubernetes.io/no-provisioner";
+    let claims = PodClaims {
+        bound: vec![],
+        delayed: vec![
+            delayed(claim("x", "2Gi"), none, &volumes),
+            delayed(claim("y", "1Gi"), none, &volumes),
+        ],
+    };
+    let found = find(&claims, &node("a", &json!({}))).unwrap();
+    assert_eq!(names(&found), (vec!["y=small".to_owned(), "x=big".to_owned()], vec![]));
+    assert_eq!(why(&claims, "b"), "node(s) didn't find available persistent volumes to bind");
+}
+
+#[test]
+fn what_is_not_there_is_made_where_that_can_be() {
+    let claims = |node: Option<&str>| PodClaims {
+        bound: vec![],
+        delayed: vec![Delayed {
+            node: node.map(Arc::from),
+            ..delayed(claim("x", "2Gi"), "csi.example.com", &[volume("small", "1Gi", None)])
+        }],
+    };
+    let found = find(&claims(None), &node("b", &json!({}))).unwrap();
+    assert_eq!(names(&found), (vec![], vec!["x"]));
+    let none = "node(s) didn't find available persistent volumes to bind";
+    assert_eq!(why(&claims(None), "elsewhere"), none, "not by its class");
+    assert_eq!(why(&claims(Some("a")), "b"), none, "another node was chosen");
+    assert!(find(&claims(Some("a")), &node("a", &json!({}))).is_ok());
+}
+
+#[test]
+fn claims_that_cannot_be_used_say_why() {
+    let pod = pod("web", &json!({}));
+    let of = |more: &Value| {
+        Some(object::<PersistentVolumeClaim>(
+            json!({"metadata": {"name": "d", "namespace": "shop"}, "spec": {"volumeName": "v"}}),
+            more,
+        ))
+    };
+    for (claim, ephemeral, want) in [
+        (None, false, "persistentvolumeclaim \"d\" not found"),
+        (None, true, "waiting for ephemeral volume controller to create the persistentvolumeclaim \"d\""),
+        (of(&json!({"status": {"phase": "Lost"}})), false, "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\""),
+        (of(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})), false, "persistentvolumeclaim \"d\" is being deleted"),
+        (of(&json!({})), true, "PVC shop/d was not created for pod shop/web (pod is not owner)"),
+    ] {
+        let why = usable(&pod, "d", ephemeral, claim).unwrap_err();
+        assert_eq!(why.reasons.join("; "), want);
+    }
+    assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
+}
