@@ -32,6 +32,23 @@ const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
+/// What was built in, and who has taken over; sorted.
+const DRIVERS: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+
+/// The driver that has taken over from a built-in plug-in, if one has. Upstream: `k8s.io/csi-translation-lib`.
+pub fn driver_of(plugin: &str) -> Option<&'static str> {
+    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
+    Some(DRIVERS[at].1)
+}
+
 /// The claim's class, empty for none. An old annotation goes before the field.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let field = || claim.spec.storage_class_name.as_deref().unwrap_or_default();
@@ -300,6 +317,13 @@ mod tests {
         let node: Node = object(&json!({"metadata": {"name": "n", "labels": {"zone": "y"}}}));
         let found = best_match(&claim, &volumes, Some(&node), true);
         assert_eq!(found.map(|volume| &*volume.meta.name), Some("b"));
+    }
+
+    #[test]
+    fn drivers_are_found() {
+        assert!(DRIVERS.is_sorted());
+        assert_eq!(driver_of("kubernetes.io/gce-pd"), Some("pd.csi.storage.gke.io"));
+        assert_eq!(driver_of("kubernetes.io/nfs"), None);
     }
 
     #[test]

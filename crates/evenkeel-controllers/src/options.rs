@@ -36,6 +36,8 @@ pub trait Flags {
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
+    /// Of the controller that has volumes attached.
+    pub attach_detach: storage::attach_detach::Options,
     /// Of the controller that binds claims and volumes.
     pub binder: storage::binder::Options,
     /// Of the cronjob controller.
@@ -92,6 +94,7 @@ impl Options {
     /// What the flags say.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
+            attach_detach: storage::attach_detach::Options::read(flags),
             binder: storage::binder::Options::read(flags),
             cron_job: batch::cron_job::Options::read(flags),
             daemonset: apps::daemonset::Options::read(flags),

@@ -5,7 +5,7 @@ use evenkeel_api::{
     views::{Node, Pod, PodProgram},
 };
 use evenkeel_runtime::{
-    cache::{Cache, CacheEvent, Index},
+    cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
     events::Recorder,
@@ -31,6 +31,7 @@ use crate::{
     },
     program::{Programs, files::Files, runs_a_shell},
     silence,
+    volumes::Volumes,
 };
 
 /// All simulated kubelets, as far as pods go.
@@ -45,6 +46,7 @@ pub(crate) struct Kubelets {
     objects: Cache<Node>,
     pods: Cache<Pod>,
     by_node: Index<Pod>,
+    volumes: Volumes,
     queue: Queue<Key>,
     state: Mutex<State>,
 }
@@ -71,8 +73,10 @@ impl Kubelets {
         options: NodesOptions,
         pods: Cache<Pod>,
         objects: &Cache<Node>,
+        caches: &Caches,
         queue: Queue<Key>,
     ) -> Arc<Self> {
+        let pods = caches.of::<Pod>();
         let nodes = options
             .nodes
             .iter()
@@ -96,6 +100,7 @@ impl Kubelets {
             options,
             nodes,
             objects: objects.clone(),
+            volumes: Volumes::new(caches, &pods),
             pods,
             by_node,
             queue,
@@ -128,6 +133,10 @@ impl Kubelets {
                 for pod in kubelets.by_node.get(&node.meta.name) {
                     kubelets.queue.add(key(&pod), Priority::NORMAL);
                 }
+        self.volumes.listen(move |pod| {
+            let Some(kubelets) = kubelets.upgrade() else { return };
+            if kubelets.nodes.contains_key(&pod.spec.node_name) {
+                kubelets.queue.add(key(pod), Priority::NORMAL);
             }
         });
     }
@@ -166,6 +175,7 @@ impl Kubelets {
         let mut facts =
             observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
                 .with_programs(&programs, self.files(*node));
+        facts.mounted = self.volumes.are_there(&pod);
         let memory = self.recall(key, &pod, &mut facts, *node);
         let Decision { mut memory, patch, remove, wake, told, node_writes } =
             plan(&facts, &memory, self.clock.now());

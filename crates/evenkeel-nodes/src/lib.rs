@@ -48,10 +48,16 @@
 //! not reported, and nothing is written of its pods, which run on unheard. Without the annotation it is back, and says how
 //! things stand.
 
+//! # Volumes
+//!
+//! With [`NodesOptions::storage`] the nodes have storage, too: a driver and provisioner [`DRIVER`] with a default class. A pod's
+//! containers start when its claims are bound.
+
 mod addresses;
 mod admission;
 mod behaviour;
 mod heartbeats;
+mod in_use;
 mod kubelets;
 mod node;
 mod options;
@@ -60,8 +66,11 @@ mod program;
 mod run;
 mod silence;
 mod usage;
+mod storage;
+mod volumes;
 
 pub use behaviour::PREFIX;
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
 pub use usage::Usage;
+pub use storage::{DRIVER, StorageOptions};

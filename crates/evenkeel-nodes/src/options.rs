@@ -1,5 +1,6 @@
 //! What can be set about the simulated nodes.
 
+use crate::StorageOptions;
 use std::{net::Ipv4Addr, time::Duration};
 
 /// The simulated nodes of one process.
@@ -22,6 +23,8 @@ pub struct NodesOptions {
     /// Also send the events of everyday life (`Created`, `Started`, `Killing`), which a kubelet sends, three or more a pod;
     /// warnings are always sent.
     pub everyday_events: bool,
+    /// The storage that volumes are made of; none where nobody (or somebody else) makes volumes.
+    pub storage: Option<StorageOptions>,
 }
 
 impl Default for NodesOptions {
@@ -35,6 +38,7 @@ impl Default for NodesOptions {
             first_pod_ip: Ipv4Addr::new(10, 128, 0, 1),
             workers: 32,
             everyday_events: false,
+            storage: None,
         }
     }
 }

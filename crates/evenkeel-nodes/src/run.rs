@@ -1,13 +1,13 @@
 //! Starts and stops the simulated nodes.
 
-use evenkeel_api::views::{Node, Pod};
+use evenkeel_api::views::Node;
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, events::Recorder, queue::Queue, tasks::Tasks,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NodesOptions, heartbeats::Heartbeats, kubelets::Kubelets};
+use crate::{NodesOptions, heartbeats::Heartbeats, in_use, kubelets::Kubelets, storage::Storage};
 
 /// So many nodes are registered or renewed at a time.
 const NODE_WORKERS: usize = 16;
@@ -24,12 +24,17 @@ pub async fn run(
     let tasks = Tasks::under(shutdown.clone());
     let recorder = Recorder::new(client.clone(), "kubelet", clock.clone());
     recorder.start(&tasks);
-    let (pods, nodes) = (caches.of::<Pod>(), caches.of::<Node>());
+    let nodes = caches.of::<Node>();
     let (pod_queue, node_queue) = (Queue::unnamed(), Queue::unnamed());
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);
     let kubelets = Kubelets::new(client, clock, recorder, options, pods, &nodes, pod_queue.clone());
+    in_use::start(&client, &caches, &options, &tasks);
+    if let Some(storage) = options.storage.clone() {
+        Storage::start(&client, &caches, &clock, storage, &tasks);
+    }
+    let kubelets = Kubelets::new(client, clock, recorder, options, &caches, pod_queue.clone());
     heartbeats.begin();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);

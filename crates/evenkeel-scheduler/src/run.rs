@@ -87,13 +87,19 @@ fn listen(caches: &Caches) -> mpsc::UnboundedReceiver<Event> {
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches.of::<Pod>().subscribe(move |event| drop(sender.send(Event::Pod(event.clone()))));
     caches.of::<PersistentVolumeClaim>().subscribe(move |event| {
-        present(event).map_or((), |claim| drop(claims.send(Event::Claim(claim))));
+        if let Some(claim) = present(event) {
+            drop(claims.send(Event::Claim(claim)));
+        }
     });
     caches.of::<PersistentVolume>().subscribe(move |event| {
-        present(event).map_or((), |volume| drop(volumes.send(Event::Volume(volume))));
+        if let Some(volume) = present(event) {
+            drop(volumes.send(Event::Volume(volume)));
+        }
     });
     caches.of::<StorageClass>().subscribe(move |event| {
-        present(event).map_or((), |class| drop(classes.send(Event::Class(class))));
+        if let Some(class) = present(event) {
+            drop(classes.send(Event::Class(class)));
+        }
     });
     receiver
 }

@@ -9,6 +9,7 @@ use evenkeel_controllers::{
     options::Options,
 };
 use evenkeel_nodes::{NodeOptions, NodesOptions, Usage};
+use evenkeel_nodes::{NodeOptions, NodesOptions, StorageOptions};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
@@ -48,6 +49,7 @@ impl PlaneOptions {
             scheduler: Some(SchedulerOptions::default()),
             nodes: NodesOptions {
                 nodes: NodeOptions::several(nodes, "node-", &["zone-a", "zone-b", "zone-c"]),
+                storage: Some(StorageOptions::default()),
                 ..NodesOptions::default()
             },
             cloud: None,

@@ -26,6 +26,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) mains: Vec<Container<'a>>,
     /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
+    /// Whether its volumes can be mounted: containers start only then.
+    pub(crate) mounted: bool,
     /// Set when the node refuses the pod.
     pub(crate) refused: Option<Refusal>,
     /// What is wrong with its annotations, and a hash of them.

@@ -76,6 +76,7 @@ pub(crate) fn facts<'a>(
             .iter()
             .map(|gate| (&*gate.condition_type, condition(pod, &gate.condition_type)))
             .collect(),
+        mounted: true,
         refused: None,
         complaints: complaints(pod),
         everyday_events,

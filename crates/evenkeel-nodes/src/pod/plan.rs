@@ -114,10 +114,10 @@ impl Pass<'_> {
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
-        // What one container writes may end another that waits for it.
+        // What one container writes may end another that waits for it. Whoever has begun has mounted its volumes.
         for _ in 0..MOST_ROUNDS {
             let before = self.memory.files.changes();
-            if self.advance_inits() {
+            if (self.facts.mounted || self.memory.sandbox) && self.advance_inits() {
                 self.advance_mains();
             }
             if self.memory.files.changes() == before {

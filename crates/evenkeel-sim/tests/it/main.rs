@@ -15,3 +15,4 @@ mod rest;
 mod rollout;
 mod services;
 mod sets;
+mod volumes;

@@ -32,6 +32,7 @@ mod rollout;
 mod scheduling;
 mod services;
 mod statefulset;
+mod storage;
 mod upstream;
 mod vanishing;
 
@@ -148,6 +149,13 @@ cases! {
         is_updated_from_the_last_and_undone,
         is_made_all_at_once_and_updated_on_deletion,
         has_claims_of_its_own,
+    ];
+    storage: [
+        is_made_when_a_pod_wants_it_and_goes_with_its_claim,
+        that_is_there_is_found_promised_and_lost,
+        that_is_used_stays,
+        of_a_pod_alone_comes_and_goes_with_it,
+        of_sets_go_as_they_say,
     ];
     daemonset: [runs_on_each_node_and_is_undone, surges, goes_where_nodes_say];
     custom: [resources_own_and_are_owned, resources_are_counted_by_quotas];

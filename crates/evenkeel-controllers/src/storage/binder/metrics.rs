@@ -38,9 +38,7 @@ impl Metrics {
             let counter = IntCounter::new(name, help).expect("the name is a valid literal");
             metrics::register(registry, counter)
         };
-        let errors = |name| {
-            metrics::counters(registry, name, "Total volume operation errors", OPERATION)
-        };
+        let errors = "Total volume operation errors";
         Self {
             filled_in: counter(
                 "retroactive_storageclass_total",
@@ -57,10 +55,8 @@ impl Metrics {
                 &SECONDS,
                 OPERATION,
             ),
-            errors: [
-                errors("volume_operation_total_errors"),
-                errors("volume_operation_errors_total"),
-            ],
+            errors: ["volume_operation_total_errors", "volume_operation_errors_total"]
+                .map(|name| metrics::counters(registry, name, errors, OPERATION)),
             making: Arc::default(),
         }
     }

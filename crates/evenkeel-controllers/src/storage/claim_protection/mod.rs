@@ -6,6 +6,8 @@
 
 mod plan;
 
+pub(super) use plan::is_terminated;
+
 use super::finalizers;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{

@@ -40,7 +40,7 @@ fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
 }
 
 /// Whether the pod has ended, or goes and nothing of it runs.
-pub(super) fn is_terminated(pod: &Pod) -> bool {
+pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
     let idle = |statuses: &[ContainerStatus]| {
         statuses
             .iter()

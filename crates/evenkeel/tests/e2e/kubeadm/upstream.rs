@@ -7,7 +7,7 @@ const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/m
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
 /// Upstream's metrics that ours may lack, by the beginning of their names, and why.
-const ABSENT: [(&str, &str); 26] = [
+const ABSENT: [(&str, &str); 24] = [
     // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
@@ -34,11 +34,9 @@ const ABSENT: [(&str, &str); 26] = [
     ("endpoint_slice_mirroring_controller_", "shown once Endpoints were mirrored"),
     // Each with its controller.
     ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
-    ("ephemeral_volume_controller_", "ephemeral-volume-controller"),
-    ("horizontal_pod_autoscaler_controller_", "horizontal-pod-autoscaler-controller"),
+    ("horizontal_pod_autoscaler_controller_", "shown once there is an autoscaler"),
     ("node_collector_", "most are by zone: shown once there is a node"),
-    ("retroactive_storageclass_", "persistentvolume-binder-controller"),
-    ("volume_operation_total_errors", "persistentvolume-binder-controller; hidden since v1.36"),
+    ("volume_operation_total_errors", "hidden since v1.36"),
     ("kubernetes_healthcheck", "in /metrics/slis, where upstream has it as well"),
 ];
 

@@ -1,6 +1,4 @@
 //! Volumes that were built in once, and that CSI drivers have taken over.
-//!
-//! Upstream: `k8s.io/csi-translation-lib`.
 
 use evenkeel_api::{
     StrMap, storage,
@@ -8,25 +6,10 @@ use evenkeel_api::{
 };
 use serde_json::{Value, json};
 
-/// What was built in, and who has taken over; sorted.
-const DRIVERS: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-];
-
 const IN_TREE: &str = "kubernetes.io/pv-controller";
 const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// The driver that has taken over from a built-in plug-in, if one has.
-pub(super) fn driver(plugin: &str) -> Option<&'static str> {
-    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
-    Some(DRIVERS[at].1)
-}
+pub(super) use storage::driver_of as driver;
 
 /// What the note of the driver that took over is to become; `None` where it is right.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
@@ -100,7 +83,6 @@ mod tests {
 
     #[test]
     fn finalizers_are_of_whoever_deletes() {
-        assert!(DRIVERS.is_sorted());
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
         let migrated = Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}));
         let finalizers = |all: &[&str]| Some(json!({"metadata": {"finalizers": all}}));

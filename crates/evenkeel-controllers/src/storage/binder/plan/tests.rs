@@ -1,1 +1,451 @@
-//! Tables.
+//! Claims and volumes, by table; and that whatever is interrupted, both settle.
+
+use super::{
+    claim::{self, Maker},
+    volume,
+};
+use crate::{
+    fixtures::{T0, object},
+    storage::binder::Options,
+};
+use evenkeel_api::{
+    storage,
+    views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
+};
+use evenkeel_runtime::plan::{Action, Plan, Rewrite, lint};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn merged(mut base: Value, change: &Value) -> Value {
+    json_patch_merge(&mut base, change);
+    base
+}
+
+fn json_patch_merge(into: &mut Value, change: &Value) {
+    let Some(change) = change.as_object() else {
+        *into = change.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (key, value) in change {
+        if value.is_null() {
+            if let Some(into) = into.as_object_mut() {
+                into.remove(key);
+            }
+        } else {
+            json_patch_merge(&mut into[key], value);
+        }
+    }
+}
+
+fn claim_json(change: &Value) -> Value {
+    let base = json!({
+        "metadata": {"name": "data", "namespace": "ns", "uid": "c", "resourceVersion": "7"},
+        "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Pending"},
+    });
+    merged(base, change)
+}
+
+fn volume_json(name: &str, change: &Value) -> Value {
+    let base = json!({
+        "metadata": {"name": name, "uid": name, "resourceVersion": "3"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+            "nfs": {"server": "s", "path": "/p"}},
+        "status": {"phase": "Available"},
+    });
+    merged(base, change)
+}
+
+fn volume(name: &str, change: &Value) -> Arc<PersistentVolume> {
+    Arc::new(object(&volume_json(name, change)))
+}
+
+fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
+    Arc::new(object(&json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode})))
+}
+
+fn seen(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Seen {
+    claim::Seen {
+        claim: Arc::new(object(&claim_json(change))),
+        named: None,
+        candidates,
+        class: None,
+        default_class: None,
+        waiting: vec![],
+    }
+}
+
+fn told(plan: &Plan) -> Vec<String> {
+    let text = |rewrite: &Rewrite| {
+        let kind = &rewrite.target.kind.kind;
+        let sub = if rewrite.subresource.is_empty() { "" } else { "/status" };
+        format!("{kind}{sub} {}", String::from_utf8_lossy(&rewrite.body))
+    };
+    let told = plan.actions.iter().map(|action| match action {
+        Action::Rewrite(rewrite) => text(rewrite),
+        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        Action::Create(create) => format!("create {}", create.kind.kind),
+        Action::Delete(delete) => format!("delete {}", delete.target.name),
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+#[test]
+fn a_binding_is_written_in_order() {
+    let plan = claim::plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
+    let told = told(&plan);
+    assert!(told[0].starts_with("PersistentVolume {"), "{told:?}");
+    assert!(told[0].contains(r#""bound-by-controller":"yes""#) || told[0].contains("bound-by-controller"), "{told:?}");
+    assert_eq!(told[1], r#"PersistentVolume/status {"status":{"message":null,"phase":"Bound"}}"#);
+    assert!(told[2].contains(r#""volumeName":"v""#) && told[2].contains("bind-completed"), "{told:?}");
+    assert_eq!(
+        told[3],
+        r#"PersistentVolumeClaim/status {"status":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"phase":"Bound"}}"#
+    );
+    let versions: Vec<&str> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Rewrite(rewrite) => &*rewrite.resource_version,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(versions, ["3", "", "7", ""], "only the first change of an object is of a version");
+    assert!(lint(&plan).is_empty());
+}
+
+#[test]
+fn what_a_user_promised_is_not_the_controllers_choice() {
+    let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
+    let plan = claim::plan(&seen(&json!({}), vec![volume("v", &promise)]), &Options::default());
+    let told = told(&plan);
+    assert!(!told[0].contains("bound-by-controller"), "{told:?}");
+    let named = claim::Seen {
+        named: Some(volume("v", &json!({}))),
+        ..seen(&json!({"spec": {"volumeName": "v"}}), vec![])
+    };
+    let told = told_of(&claim::plan(&named, &Options::default()), "PersistentVolumeClaim {");
+    assert!(!told.contains("bound-by-controller") && told.contains("bind-completed"), "{told}");
+}
+
+fn told_of(plan: &Plan, prefix: &str) -> String {
+    told(plan).into_iter().find(|text| text.starts_with(prefix)).unwrap_or_default()
+}
+
+#[test]
+fn volumes_with_just_the_modes_asked_for_come_first() {
+    let wide = json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}});
+    let big = json!({"spec": {"capacity": {"storage": "9Gi"}}});
+    let plan = claim::plan(
+        &seen(&json!({}), vec![volume("wide", &wide), volume("big", &big)]),
+        &Options::default(),
+    );
+    assert!(told(&plan)[2].contains(r#""volumeName":"big""#), "{:?}", told(&plan));
+}
+
+#[test]
+fn why_a_claim_waits() {
+    let fast = json!({"spec": {"storageClassName": "fast"}});
+    let late = || Some(class("csi.example.com", "WaitForFirstConsumer"));
+    let options = Options::default();
+    let with = |class, waiting: &[&str], change: &Value| claim::Seen {
+        class,
+        waiting: waiting.iter().map(|pod| (*pod).into()).collect(),
+        ..seen(&merged(fast.clone(), change), vec![])
+    };
+    let none = json!({});
+    for (seen, want) in [
+        (seen(&none, vec![]), "FailedBinding: no persistent volumes available for this claim and no storage class is set"),
+        (with(late(), &[], &none), "WaitForFirstConsumer: waiting for first consumer to be created before binding"),
+        (with(late(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
+        (with(late(), &["p", "q"], &none), "WaitForPodScheduled: waiting for pods p,q to be scheduled"),
+        (with(None, &[], &none), "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found"),
+        (with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &none),
+            "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner"),
+    ] {
+        let plan = claim::plan(&seen, &options);
+        assert_eq!(told(&plan), [want]);
+        assert_eq!(plan.requeue, Some(options.sync_period));
+    }
+    let handed = with(late(), &["p"], &json!({"metadata": {"annotations": {storage::SELECTED_NODE: "n"}}}));
+    let told = told(&claim::plan(&handed, &options));
+    assert!(told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#), "{told:?}");
+    assert!(told[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{told:?}");
+    let off = Options { dynamic_provisioning: false, ..Options::default() };
+    assert!(claim::plan(&handed, &off).actions.is_empty());
+}
+
+#[test]
+fn who_makes_volumes() {
+    let maker = |provisioner: &str| {
+        let seen = claim::Seen { class: Some(class(provisioner, "Immediate")), ..seen(&json!({}), vec![]) };
+        format!("{:?}", claim::maker(&seen))
+    };
+    assert_eq!(maker("csi.example.com"), format!("{:?}", Maker::External("csi.example.com")));
+    assert_eq!(maker("kubernetes.io/gce-pd"), format!("{:?}", Maker::External("pd.csi.storage.gke.io")));
+    assert_eq!(maker("kubernetes.io/host-path"), format!("{:?}", Maker::HostPath));
+}
+
+#[test]
+fn a_claim_without_a_class_gets_the_default_one() {
+    let nameless = json!({"spec": {"storageClassName": null}});
+    let with_default = claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
+    let told_default = told(&claim::plan(&with_default, &Options::default()));
+    assert_eq!(told_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
+    // One that wants none is left so, and a volume that fits goes first.
+    let none = claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
+    assert!(told(&claim::plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
+    let fits = claim::Seen { candidates: vec![volume("v", &json!({}))], ..with_default };
+    assert_eq!(told(&claim::plan(&fits, &Options::default())).len(), 4);
+}
+
+#[test]
+fn a_named_volume_must_fit() {
+    let asks = |change: &Value, volume_change: Option<&Value>| claim::Seen {
+        named: volume_change.map(|change| volume("v", change)),
+        ..seen(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
+    };
+    let none = json!({});
+    let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
+    for (seen, want) in [
+        (asks(&none, None), String::new()),
+        (asks(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))), format!("{cannot}requested PV is too small")),
+        (asks(&none, Some(&json!({"spec": {"storageClassName": "x"}}))), format!("{cannot}storageClassName does not match")),
+        (asks(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))), format!("{cannot}volumeAttributesClassName does not match")),
+        (asks(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))), format!("{cannot}incompatible volumeMode")),
+        (asks(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))), format!("{cannot}incompatible accessMode")),
+        (asks(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))), format!("{cannot}the volume is marked for deletion \"v\"")),
+        (asks(&none, Some(&json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}))),
+            "FailedBinding: volume \"v\" already bound to a different claim.".to_owned()),
+    ] {
+        let told = told(&claim::plan(&seen, &Options::default()));
+        assert_eq!(told.first().cloned().unwrap_or_default(), want);
+        assert!(told.len() <= 1, "it is pending already: {told:?}");
+    }
+}
+
+#[test]
+fn a_bound_claim_stays_so_or_is_lost() {
+    let bound = json!({"metadata": {"annotations": {storage::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
+    let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
+    let with = |change: &Value, named| claim::Seen { named, ..seen(&merged(bound.clone(), change), vec![]) };
+    let plan = |seen: &claim::Seen| claim::plan(seen, &Options::default());
+    assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
+    for (seen, reason) in [
+        (with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
+        (with(&json!({}), None), "ClaimLost"),
+        (with(&json!({}), Some(volume("v", &whose("other")))), "ClaimMisbound"),
+    ] {
+        let plan = plan(&seen);
+        let [Action::Rewrite(change)] = &plan.actions[..] else { panic!("{plan:?}") };
+        assert_eq!(change.done.as_ref().unwrap().reason, reason);
+        let body: Value = serde_json::from_slice(&change.body).unwrap();
+        assert_eq!(body, json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}}));
+    }
+    let lost = json!({"status": {"phase": "Lost"}});
+    assert!(plan(&with(&lost, None)).is_nothing(), "it is told once");
+    // A volume that came unbound is bound again.
+    assert_eq!(told(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
+}
+
+fn of(change: &Value, claim_change: Option<&Value>) -> volume::Seen {
+    volume::Seen {
+        volume: volume("v", change),
+        claim: claim_change.map(|change| Arc::new(object(&claim_json(change)))),
+        name_is_taken: claim_change.is_some(),
+        users: vec![],
+        recycler: None,
+    }
+}
+
+fn claimed(policy: &str, phase: &str) -> Value {
+    json!({"spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": {"namespace": "ns", "name": "data", "uid": "c"}},
+        "status": {"phase": phase}})
+}
+
+fn decided(seen: &volume::Seen) -> Vec<String> {
+    told(&volume::plan(seen, &Options::default()).plan)
+}
+
+#[test]
+fn phases_of_volumes() {
+    let status = |phase: &str| format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#);
+    let here = json!({"spec": {"volumeName": "v"}});
+    assert_eq!(decided(&of(&json!({"status": {"phase": "Pending"}}), None)), [status("Available")]);
+    assert_eq!(decided(&of(&claimed("Retain", "Available"), Some(&here))), [status("Bound")]);
+    assert_eq!(decided(&of(&claimed("Retain", "Bound"), None)), [status("Released")]);
+    assert!(decided(&of(&claimed("Retain", "Released"), None)).is_empty());
+    assert!(decided(&of(&claimed("Retain", "Bound"), Some(&here))).is_empty());
+    assert!(decided(&of(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(), "the claim's turn");
+}
+
+#[test]
+fn a_volume_whose_claim_took_another_is_free_or_goes() {
+    let elsewhere = json!({"spec": {"volumeName": "other"}});
+    let ours = json!({"metadata": {"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}}});
+    let told = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
+    assert_eq!(told[0], r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#);
+    assert!(told[1].contains("Available"));
+    let told = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
+    assert_eq!(told[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
+    let made = json!({"metadata": {"annotations": {storage::PROVISIONED_BY: "csi.example.com"}}});
+    let told = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
+    assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
+}
+
+#[test]
+fn reclaim_policies() {
+    let source = |source: Value| merged(json!({"spec": {"nfs": null}}), &json!({"spec": source}));
+    let csi = source(json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
+    let path = source(json!({"hostPath": {"path": "/tmp/x"}}));
+    let local = source(json!({"local": {"path": "/mnt"}}));
+    let by = |who: &str| json!({"metadata": {"annotations": {storage::PROVISIONED_BY: who}, "finalizers": ["kubernetes.io/pv-controller"]}});
+    let deleter = "error getting deleter volume plugin for volume \"v\": ";
+    for (change, policy, event, folder) in [
+        (json!({}), "Retain", None, false),
+        (csi.clone(), "Delete", None, false),
+        (path.clone(), "Delete", None, true),
+        (json!({}), "Delete", Some(format!("VolumeFailedDelete {deleter}no deletable volume plugin matched")), false),
+        (local.clone(), "Delete", Some(format!("VolumeFailedDelete {deleter}no volume plugin matched")), false),
+        (by("someone.example.com"), "Delete", None, false),
+        (by("kubernetes.io/nothing"), "Delete", Some("VolumeFailedDelete no volume plugin matched name: kubernetes.io/nothing".to_owned()), false),
+        (json!({"metadata": {"annotations": {storage::MIGRATED_TO: "d"}}}), "Delete", None, false),
+        (csi, "Recycle", Some("VolumeFailedRecycle No recycler plugin found for the volume!".to_owned()), false),
+        (json!({}), "Shred", Some("VolumeUnknownReclaimPolicy Volume has unrecognized PersistentVolumeReclaimPolicy".to_owned()), false),
+    ] {
+        let seen = of(&merged(claimed(policy, "Released"), &change), None);
+        let decision = volume::plan(&seen, &Options::default());
+        let told = decision.plan.actions.iter().find_map(|action| match action {
+            Action::Rewrite(change) => change.done.as_ref(),
+            _ => None,
+        });
+        let told = told.map(|note| format!("{} {}", note.reason, note.message));
+        assert_eq!((told, decision.delete_folder), (event, folder), "{policy} {change}");
+    }
+}
+
+#[test]
+fn a_volume_is_scrubbed_and_free_again() {
+    let released = claimed("Recycle", "Released");
+    let pod = |phase: &str| {
+        let pod: Pod = object(&json!({"metadata": {"name": "recycler-for-v", "namespace": "default", "uid": "p"}, "status": {"phase": phase}}));
+        Some(Arc::new(pod))
+    };
+    let with = |recycler| volume::Seen { recycler, ..of(&released, None) };
+    assert_eq!(decided(&with(None)), ["create Pod"]);
+    assert!(decided(&with(pod("Running"))).is_empty());
+    let done = decided(&with(pod("Succeeded")));
+    assert_eq!(done[..2], ["delete recycler-for-v", "VolumeRecycled: Volume recycled"]);
+    assert!(done[2].contains("claimRef") && done[3].contains("Available"), "{done:?}");
+    let failed = decided(&with(pod("Failed")));
+    assert!(failed[0] == "delete recycler-for-v" && failed[1].contains("Recycle failed: failed to recycle volume"), "{failed:?}");
+    let used = volume::Seen { users: vec!["ns/web".to_owned()], ..with(None) };
+    assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
+}
+
+/// A server with one claim and some volumes, on which plans are carried out, or broken off.
+struct World {
+    claim: Value,
+    volumes: Vec<Value>,
+}
+
+impl World {
+    fn claim_seen(&self) -> claim::Seen {
+        let volumes: Vec<Arc<PersistentVolume>> =
+            self.volumes.iter().map(|volume| Arc::new(object(volume))).collect();
+        let claim: PersistentVolumeClaim = object(&self.claim);
+        let named = volumes.iter().find(|volume| volume.meta.name == claim.spec.volume_name).cloned();
+        let candidates = volumes
+            .iter()
+            .filter(|volume| volume.spec.claim_ref.is_none() || storage::is_for_claim(volume, &claim))
+            .cloned()
+            .collect();
+        claim::Seen { claim: Arc::new(claim), named, candidates, class: None, default_class: None, waiting: vec![] }
+    }
+
+    fn volume_seen(&self, n: usize) -> volume::Seen {
+        let claim: PersistentVolumeClaim = object(&self.claim);
+        let volume: PersistentVolume = object(&self.volumes[n]);
+        let ours = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
+        volume::Seen {
+            volume: Arc::new(volume),
+            claim: ours.then(|| Arc::new(claim)),
+            name_is_taken: true,
+            users: vec![],
+            recycler: None,
+        }
+    }
+
+    /// Carries out at most so many writes; how many there were.
+    fn act(&mut self, plan: &Plan, at_most: usize) -> usize {
+        let rewrites = plan.actions.iter().filter_map(|action| match action {
+            Action::Rewrite(rewrite) => Some(rewrite),
+            _ => None,
+        });
+        let mut writes = 0;
+        for rewrite in rewrites.take(at_most) {
+            let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
+            let object = match &*rewrite.target.kind.kind {
+                "PersistentVolume" => self
+                    .volumes
+                    .iter_mut()
+                    .find(|volume| volume["metadata"]["name"] == *rewrite.target.name)
+                    .unwrap(),
+                _ => &mut self.claim,
+            };
+            json_patch_merge(object, &body);
+            writes += 1;
+        }
+        writes
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_interrupted_one_volume_is_bound_and_all_is_silent(
+        sizes in proptest::collection::vec(1u32..5, 1..4),
+        promised in 0usize..5,
+        breaks in proptest::collection::vec((any::<bool>(), 0usize..4, 0usize..4), 0..12),
+    ) {
+        let volumes = sizes.iter().enumerate().map(|(n, size)| {
+            let mut change = json!({"spec": {"capacity": {"storage": format!("{size}Gi")}}});
+            if n == promised {
+                change["spec"]["claimRef"] = json!({"namespace": "ns", "name": "data"});
+            }
+            volume_json(&format!("v{n}"), &change)
+        });
+        let mut world = World { claim: claim_json(&json!({})), volumes: volumes.collect() };
+        let options = Options::default();
+        for (of_claim, n, writes) in breaks {
+            let plan = if of_claim {
+                claim::plan(&world.claim_seen(), &options)
+            } else {
+                volume::plan(&world.volume_seen(n % sizes.len()), &options).plan
+            };
+            world.act(&plan, writes);
+        }
+        let mut writes = 1;
+        for _ in 0..10 {
+            writes = world.act(&claim::plan(&world.claim_seen(), &options), usize::MAX);
+            for n in 0..sizes.len() {
+                writes += world.act(&volume::plan(&world.volume_seen(n), &options).plan, usize::MAX);
+            }
+            if writes == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!(writes, 0, "it never rests");
+        prop_assert_eq!(&world.claim["status"]["phase"], "Bound");
+        let bound: Vec<&Value> = world.volumes.iter().filter(|volume| volume["status"]["phase"] == "Bound").collect();
+        prop_assert_eq!(bound.len(), 1);
+        prop_assert_eq!(&bound[0]["metadata"]["name"], &world.claim["spec"]["volumeName"]);
+    }
+}

@@ -1,0 +1,261 @@
+//! Has volumes attached to the nodes whose pods use them, and detached when none does.
+//!
+//! What is attached is what VolumeAttachments say; drivers carry them out. Upstream: `pkg/controller/volume/attachdetach`, for
+//! CSI drivers: nothing that was built in is attached by a controller of this release's any more but iSCSI and Fibre Channel,
+//! which need no attaching.
+
+mod options;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    storage,
+    time::Timestamp,
+    views::{
+        CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
+    },
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Index},
+    introspect::Description,
+    metrics,
+    plan::{Key, Plan, Planner},
+};
+use plan::{Held, Memory, Seen, Wanted};
+use prometheus::IntCounterVec;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The controller that has volumes attached.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "persistentvolume-attach-detach-controller",
+    aliases: &["attachdetach"],
+    queue: "pvcs",
+    client: "attachdetach-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
+    let attachments = caches.of::<VolumeAttachment>();
+    let planner = Attachments {
+        claims: caches.of::<PersistentVolumeClaim>(),
+        volumes: caches.of::<PersistentVolume>(),
+        drivers: caches.of::<CsiDriver>(),
+        by_node: attachments.index("node", |attachment, key| key(&attachment.spec.node_name)),
+        by_volume: attachments.index("volume", |attachment, key| {
+            if let Some(volume) = &attachment.spec.source.persistent_volume_name {
+                key(volume);
+            }
+        }),
+        on_node: pods.index("node", |pod, key| {
+            if !pod.spec.node_name.is_empty() {
+                key(&pod.spec.node_name);
+            }
+        }),
+        users: pods.index("claim", storage::claim_keys),
+        nodes: nodes.clone(),
+        memory: Mutex::default(),
+        options: context.options.attach_detach,
+        forced: metrics::counters(
+            &context.registry,
+            "attach_detach_controller_attachdetach_controller_forced_detaches",
+            "Number of times the A/D Controller performed a forced detach",
+            &["reason"],
+        ),
+    };
+    let (users, waiting) = (planner.users.clone(), planner.users.clone());
+    let (of_volume, claims) = (planner.by_volume.clone(), planner.claims.clone());
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &nodes, |event, enqueue| {
+            if let CacheEvent::Updated { old, new } = event
+                && plan::looks_alike(old, new)
+            {
+                return;
+            }
+            enqueue.add(Key::of(&event.object().meta));
+        })
+        .watches(&pods, |event, enqueue| {
+            let pod = event.object();
+            if let CacheEvent::Updated { old, new } = event
+                && old.spec.node_name == new.spec.node_name
+                && plan::counts(old, false) == plan::counts(new, false)
+            {
+                return;
+            }
+            if !pod.spec.node_name.is_empty() && storage::claims_of(pod).next().is_some() {
+                enqueue.add(Key::new("", &pod.spec.node_name));
+            }
+        })
+        .watches(&attachments, move |event, enqueue| {
+            let attachment = event.object();
+            enqueue.add(Key::new("", &attachment.spec.node_name));
+            // Another node may wait for it to go.
+            let volume = attachment.spec.source.persistent_volume_name.as_deref();
+            if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
+                for key in plan::nodes_of_users(volume, &claims, &waiting) {
+                    enqueue.add(key);
+                }
+            }
+        })
+        .watches(&planner.claims, move |event, enqueue| {
+            if let CacheEvent::Updated { old, new } = event
+                && old.status.phase != new.status.phase
+            {
+                let pods = users.get(&format!("{}/{}", new.meta.namespace, new.meta.name));
+                for pod in pods.iter().filter(|pod| !pod.spec.node_name.is_empty()) {
+                    enqueue.add(Key::new("", &pod.spec.node_name));
+                }
+            }
+        })
+        .watches(&planner.volumes, move |event, enqueue| {
+            for attachment in of_volume.get(&event.object().meta.name) {
+                enqueue.add(Key::new("", &attachment.spec.node_name));
+            }
+        })
+        .reads(&planner.drivers);
+    context.run(builder.planned(planner));
+    Ok(())
+}
+
+struct Attachments {
+    nodes: Cache<Node>,
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    drivers: Cache<CsiDriver>,
+    by_node: Index<VolumeAttachment>,
+    by_volume: Index<VolumeAttachment>,
+    on_node: Index<Pod>,
+    users: Index<Pod>,
+    memory: Mutex<HashMap<Key, Memory>>,
+    options: Options,
+    forced: IntCounterVec,
+}
+
+impl Attachments {
+    /// The volumes that the node's pods use and whose drivers attach.
+    fn wanted(&self, node: &str, keeps_ended: bool) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for pod in self.on_node.get(node) {
+            if !plan::counts(&pod, keeps_ended) {
+                continue;
+            }
+            for volume in storage::claims_of(&pod).filter_map(|used| self.volume(&pod, &used)) {
+                let Some(name) = plan::unique_name(&volume) else { continue };
+                if let Some(one) = wanted.iter_mut().find(|one| one.name == name) {
+                    one.pods.push(Arc::clone(&pod));
+                    continue;
+                }
+                let elsewhere = self.by_volume.get(&volume.meta.name);
+                let elsewhere: Vec<Box<str>> = elsewhere
+                    .iter()
+                    .map(|attachment| attachment.spec.node_name.clone())
+                    .filter(|other| **other != *node)
+                    .collect();
+                let others = if elsewhere.is_empty() { Vec::new() } else { self.others(&pod, &volume) };
+                wanted.push(Wanted { name, volume, pods: vec![Arc::clone(&pod)], elsewhere, others });
+            }
+        }
+        wanted.sort_by(|a, b| a.name.cmp(&b.name));
+        for one in &mut wanted {
+            one.pods.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        }
+        wanted
+    }
+
+    /// The bound volume behind a pod's claim, if its driver wants it attached.
+    fn volume(&self, pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
+        let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
+        let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
+        let volume = self.volumes.get("", &claim.spec.volume_name)?;
+        let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
+        let driver = &volume.spec.source.csi.as_deref()?.driver;
+        let driver = self.drivers.get("", driver);
+        let attaches = driver.is_none_or(|driver| driver.spec.attach_required != Some(false));
+        (own && bound && attaches && &*claim.status.phase == "Bound").then_some(volume)
+    }
+
+    /// Pods at other nodes that use the volume.
+    fn others(&self, pod: &Pod, volume: &PersistentVolume) -> Vec<Arc<Pod>> {
+        let Some(claim) = volume.spec.claim_ref.as_deref() else { return Vec::new() };
+        let users = self.users.get(&format!("{}/{}", claim.namespace, claim.name));
+        let mut others: Vec<Arc<Pod>> = users
+            .into_iter()
+            .filter(|other| {
+                !other.spec.node_name.is_empty()
+                    && other.spec.node_name != pod.spec.node_name
+                    && plan::counts(other, false)
+            })
+            .collect();
+        others.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        others
+    }
+}
+
+impl Planner for Attachments {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let node = self.nodes.get("", &key.name);
+        let mut held: Vec<Held> = self
+            .by_node
+            .get(&key.name)
+            .into_iter()
+            .filter_map(|attachment| {
+                let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
+                let volume = self.volumes.get("", volume);
+                Some(Held { name: volume.as_deref().and_then(plan::unique_name), attachment })
+            })
+            .collect();
+        held.sort_by(|a, b| a.attachment.meta.name.cmp(&b.attachment.meta.name));
+        if node.as_deref().is_some_and(|node| !plan::is_managed(node)) {
+            return None;
+        }
+        let keeps_ended = node.as_deref().is_some_and(plan::keeps_ended);
+        let wanted = self.wanted(&key.name, keeps_ended);
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = memory.get(key).cloned().unwrap_or_default();
+        Some(Seen { name: Arc::clone(&key.name), node, wanted, held, memory })
+    }
+
+    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        let decision = plan::plan(seen, &self.options, now);
+        for reason in &decision.forced {
+            self.forced.with_label_values(&[*reason]).inc();
+        }
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Key::new("", &seen.name);
+        if decision.memory == Memory::default() {
+            memory.remove(&key);
+        } else {
+            memory.insert(key, decision.memory);
+        }
+        decision.plan
+    }
+
+    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
+        plan::plan(seen, &self.options, now).plan
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact("volumes that its pods use", seen.wanted.len());
+        description.fact("attachments", seen.held.len());
+        for one in seen.wanted.iter().filter(|one| plan::is_taken(one)) {
+            description.waits(format!(
+                "volume {} is attached to {}",
+                one.volume.meta.name,
+                one.elsewhere.join(", ")
+            ));
+        }
+        description
+    }
+}

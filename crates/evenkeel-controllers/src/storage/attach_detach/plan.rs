@@ -1,0 +1,316 @@
+//! Which volumes a node gets, and which are taken from it.
+
+use super::Options;
+use crate::{storage::claim_protection, wire};
+use evenkeel_api::{
+    View,
+    time::{SignedDuration, Timestamp},
+    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
+};
+use evenkeel_runtime::{
+    cache::{Cache, Index},
+    plan::{Create, Delete, Key, Note, OnError, Patch, PatchForm, Plan},
+};
+use ring::digest;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+const KEEPS_ENDED: &str = "volumes.kubernetes.io/keep-terminated-pod-volumes";
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
+const PATIENCE: Duration = Duration::from_secs(360);
+
+/// A node and its volumes.
+pub(super) struct Seen {
+    pub(super) name: Arc<str>,
+    /// `None` where it is gone.
+    pub(super) node: Option<Arc<Node>>,
+    /// What its pods use, by name.
+    pub(super) wanted: Vec<Wanted>,
+    /// What is attached to it, or is to be, by the attachment's name.
+    pub(super) held: Vec<Held>,
+    pub(super) memory: Memory,
+}
+
+/// A volume that pods of the node use.
+pub(super) struct Wanted {
+    /// As nodes name it.
+    pub(super) name: Box<str>,
+    pub(super) volume: Arc<PersistentVolume>,
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// Other nodes that it is attached to.
+    pub(super) elsewhere: Vec<Box<str>>,
+    /// Pods there that use it.
+    pub(super) others: Vec<Arc<Pod>>,
+}
+
+/// An attachment to the node.
+pub(super) struct Held {
+    /// The volume as nodes name it; `None` where the volume is gone.
+    pub(super) name: Option<Box<str>>,
+    pub(super) attachment: Arc<VolumeAttachment>,
+}
+
+/// What is remembered of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Attachments that are to go, each since when.
+    pub(super) leaving: BTreeMap<Box<str>, Timestamp>,
+    /// Volumes that were told to be another node's.
+    pub(super) told: BTreeSet<Box<str>>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Decision {
+    pub(super) plan: Plan,
+    pub(super) memory: Memory,
+    /// Why volumes were taken that the node may still use, a reason for each.
+    pub(super) forced: Vec<&'static str>,
+}
+
+/// Whether this controller, and not the kubelet, attaches the node's volumes.
+pub(super) fn is_managed(node: &Node) -> bool {
+    node.meta.annotations.get(MANAGED) == Some("true")
+}
+
+/// Whether volumes of pods that have ended stay attached.
+pub(super) fn keeps_ended(node: &Node) -> bool {
+    node.meta.annotations.get(KEEPS_ENDED) == Some("true")
+}
+
+/// Whether a node's change is of no concern.
+pub(super) fn looks_alike(old: &Node, new: &Node) -> bool {
+    let out = |node: &Node| node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE);
+    old.status.volumes_in_use == new.status.volumes_in_use
+        && old.status.volumes_attached == new.status.volumes_attached
+        && is_managed(old) == is_managed(new)
+        && is_ready(old) == is_ready(new)
+        && out(old) == out(new)
+}
+
+fn is_ready(node: &Node) -> bool {
+    let mut conditions = node.status.conditions.iter();
+    conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
+}
+
+/// Whether the pod needs its volumes.
+pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
+    keeps_ended || !claim_protection::is_terminated(pod)
+}
+
+/// What nodes call the volume; `None` for one that is not a driver's.
+pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Box<str>> {
+    let csi = volume.spec.source.csi.as_deref()?;
+    Some(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle).into())
+}
+
+/// Nodes of the pods that use a volume.
+pub(super) fn nodes_of_users(
+    volume: &str,
+    claims: &Cache<PersistentVolumeClaim>,
+    users: &Index<Pod>,
+) -> Vec<Key> {
+    let bound = claims.list().into_iter().filter(|claim| *claim.spec.volume_name == *volume);
+    let pods = bound
+        .flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
+    pods.filter(|pod| !pod.spec.node_name.is_empty())
+        .map(|pod| Key::new("", &pod.spec.node_name))
+        .collect()
+}
+
+/// Whether the volume is another node's, and can only be one's.
+pub(super) fn is_taken(wanted: &Wanted) -> bool {
+    let shared = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
+    // Without a mode nothing is known of it.
+    let modes = &wanted.volume.spec.access_modes;
+    let exclusive = !modes.is_empty() && !modes.iter().any(|mode| shared(mode));
+    exclusive && !wanted.elsewhere.is_empty()
+}
+
+/// Decides.
+pub(super) fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
+    let mut decision = Decision::default();
+    let leaving = leaving(seen, options, now, &mut decision);
+    report(seen, &leaving, &mut decision.plan);
+    for held in &leaving {
+        decision.plan.push(Delete::new(wire::target(&*held.attachment)));
+    }
+    attach(seen, &mut decision);
+    if let Some(period) = options.sync_period.filter(|_| !seen.held.is_empty()) {
+        decision.plan.requeue_after(period);
+    }
+    decision
+}
+
+/// The attachments that go now.
+fn leaving<'a>(
+    seen: &'a Seen,
+    options: &Options,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Vec<&'a Held> {
+    let mut leaving = Vec::new();
+    for held in &seen.held {
+        let wanted = seen.wanted.iter().any(|one| Some(&one.name) == held.name.as_ref());
+        if wanted || held.attachment.meta.deleting() {
+            continue;
+        }
+        let id = &held.attachment.meta.name;
+        let since = seen.memory.leaving.get(id).copied().unwrap_or(now);
+        if !is_mounted(seen, held) {
+            leaving.push(held);
+            continue;
+        }
+        let patience = SignedDuration::try_from(PATIENCE).unwrap_or_default();
+        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
+        let ready = seen.node.as_deref().is_some_and(is_ready);
+        let out_of_service = seen.node.as_deref().is_some_and(|node| {
+            node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+        });
+        if !ready && options.force && now >= until {
+            decision.forced.push("timeout");
+            leaving.push(held);
+        } else if out_of_service {
+            decision.forced.push("out-of-service");
+            leaving.push(held);
+        } else {
+            decision.memory.leaving.insert(id.clone(), since);
+            let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            if !left.is_zero() && !ready && options.force {
+                decision.plan.requeue_after(left);
+            }
+        }
+    }
+    leaving
+}
+
+/// Whether the node may still use the volume. Of one that is gone nothing is known.
+fn is_mounted(seen: &Seen, held: &Held) -> bool {
+    let Some(node) = seen.node.as_deref() else { return true };
+    held.name.as_ref().is_some_and(|name| node.status.volumes_in_use.contains(name))
+}
+
+/// Tells the node what is attached to it: before anything is taken away, so that nothing mounts it meanwhile.
+fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
+    let Some(node) = seen.node.as_deref() else { return };
+    let stays = |held: &&Held| {
+        held.attachment.status.attached
+            && !held.attachment.meta.deleting()
+            && !leaving.iter().any(|gone| gone.attachment.meta.name == held.attachment.meta.name)
+    };
+    let attached: Vec<&str> =
+        seen.held.iter().filter(stays).filter_map(|held| held.name.as_deref()).collect();
+    let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
+    let mut kept: Vec<&str> = known.iter().copied().filter(|name| attached.contains(name)).collect();
+    let new: Vec<&str> = attached.into_iter().filter(|name| !known.contains(name)).collect();
+    if new.is_empty() && kept.len() == known.len() {
+        return;
+    }
+    kept.extend(&new);
+    let list: Vec<Value> = kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
+    let body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
+    plan.push(Patch {
+        subresource: "status",
+        on_error: OnError::SkipRest,
+        ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
+    });
+    for one in seen.wanted.iter().filter(|one| new.contains(&&*one.name)) {
+        let volume = &one.volume.meta.name;
+        let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
+        for pod in &one.pods {
+            let of = wire::target(&**pod);
+            plan.push(Note::normal(of, "SuccessfulAttachVolume", message.clone()));
+        }
+    }
+}
+
+/// Asks for what is missing.
+fn attach(seen: &Seen, decision: &mut Decision) {
+    for one in &seen.wanted {
+        let held = seen.held.iter().find(|held| held.name.as_ref() == Some(&one.name));
+        match held {
+            // One that goes must be gone first.
+            Some(held) => {
+                let error = held.attachment.status.attach_error.as_deref();
+                if let Some(error) = error.filter(|_| !held.attachment.status.attached) {
+                    let volume = &one.volume.meta.name;
+                    tell(one, &mut decision.plan, &format!(
+                        "AttachVolume.Attach failed for volume \"{volume}\" : {}",
+                        error.message
+                    ));
+                }
+            }
+            None if is_taken(one) => {
+                if !seen.memory.told.contains(&one.name) {
+                    for pod in &one.pods {
+                        let of = wire::target(&**pod);
+                        let message = taken(one, pod);
+                        decision.plan.push(Note::warning(of, "FailedAttachVolume", message));
+                    }
+                }
+                decision.memory.told.insert(one.name.clone());
+            }
+            None if seen.node.is_some() => {
+                decision.plan.push(ask(&one.volume, &seen.name));
+            }
+            None => {}
+        }
+    }
+}
+
+fn tell(one: &Wanted, plan: &mut Plan, message: &str) {
+    for pod in &one.pods {
+        plan.push(Note::warning(wire::target(&**pod), "FailedAttachVolume", message));
+    }
+}
+
+/// Why a pod waits for another node to let go.
+fn taken(one: &Wanted, pod: &Pod) -> String {
+    let volume = &one.volume.meta.name;
+    let here = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
+    let local: Vec<&str> = one.others.iter().filter(here).map(|pod| &*pod.meta.name).collect();
+    let foreign = one.others.len() - local.len();
+    let why = match (local.is_empty(), foreign) {
+        (true, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node".to_owned(),
+        (true, _) => format!("Volume is already used by {foreign} pod(s) in different namespaces"),
+        (false, 0) => format!("Volume is already used by pod(s) {}", local.join(", ")),
+        (false, _) => format!(
+            "Volume is already used by pod(s) {} and {foreign} pod(s) in different namespaces",
+            local.join(", ")
+        ),
+    };
+    format!("Waiting for detach for volume \"{volume}\" {why}")
+}
+
+fn ask(volume: &PersistentVolume, node: &str) -> Create {
+    let csi = volume.spec.source.csi.as_deref();
+    let (driver, handle) = csi.map_or(("", ""), |csi| (&*csi.driver, &*csi.volume_handle));
+    let body = json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": attachment_name(handle, driver, node)},
+        "spec": {
+            "attacher": driver,
+            "nodeName": node,
+            "source": {"persistentVolumeName": volume.meta.name},
+        },
+    });
+    Create::new(VolumeAttachment::kind(), "", body.to_string())
+}
+
+/// Upstream's `getAttachmentName`: kubelets work it out, too.
+pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
+    let hash = digest::digest(&digest::SHA256, format!("{handle}{driver}{node}").as_bytes());
+    hash.as_ref().iter().fold("csi-".to_owned(), |mut name, byte| {
+        for half in [byte >> 4, byte & 15] {
+            name.push(char::from_digit(half.into(), 16).unwrap_or('0'));
+        }
+        name
+    })
+}

@@ -1,0 +1,119 @@
+//! Nodes and their volumes, by table.
+
+use super::{
+    Options,
+    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, plan, unique_name},
+};
+use crate::fixtures::{T0, at, object, pod};
+use evenkeel_api::views::{Node, PersistentVolume, VolumeAttachment};
+use evenkeel_runtime::plan::Action;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn volume(mode: &str) -> Arc<PersistentVolume> {
+    Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": {"accessModes": [mode],
+        "csi": {"driver": "d", "volumeHandle": "h"}}})))
+}
+
+fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
+    let name = "kubernetes.io/csi/d^h";
+    let names = |yes: bool| if yes { json!([name]) } else { json!([]) };
+    let attached = if attached { json!([{"name": name, "devicePath": ""}]) } else { json!([]) };
+    let taints = if out { json!([{"key": "node.kubernetes.io/out-of-service"}]) } else { json!([]) };
+    Arc::new(object(&json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
+}
+
+fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
+    let volume = volume(mode);
+    Wanted {
+        name: unique_name(&volume).unwrap(),
+        volume,
+        pods: vec![Arc::new(pod("p", None))],
+        elsewhere: elsewhere.iter().map(|node| (*node).into()).collect(),
+        others: elsewhere.iter().map(|_| Arc::new(pod("q", None))).collect(),
+    }
+}
+
+fn held(attached: bool, going: bool) -> Held {
+    let mut attachment: VolumeAttachment = object(&json!({"metadata": {"name": "a", "uid": "a"},
+        "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}));
+    attachment.meta.deletion = going.then_some(T0);
+    Held { name: unique_name(&volume("ReadWriteOnce")), attachment: Arc::new(attachment) }
+}
+
+fn seen(node: Option<Arc<Node>>, wanted: Vec<Wanted>, held: Vec<Held>, memory: Memory) -> Seen {
+    Seen { name: "n".into(), node, wanted, held, memory }
+}
+
+fn told(decision: &Decision) -> Vec<String> {
+    let told = decision.plan.actions.iter().map(|action| match action {
+        Action::Create(create) => {
+            let body: Value = serde_json::from_slice(&create.body).unwrap();
+            format!("create {}", body["spec"]["source"]["persistentVolumeName"])
+        }
+        Action::Delete(delete) => format!("delete {}", delete.target.name),
+        Action::Patch(patch) => {
+            let body: Value = serde_json::from_slice(&patch.body).unwrap();
+            format!("report {}", body["status"]["volumesAttached"].as_array().unwrap().len())
+        }
+        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+#[test]
+fn names_are_as_kubelets_work_them_out() {
+    let name = attachment_name("h", "d", "n");
+    assert_eq!(name.len(), 4 + 64);
+    assert!(name[4..].bytes().all(|byte| byte.is_ascii_hexdigit()));
+}
+
+#[test]
+fn volumes_come_with_pods_and_go_after_them() {
+    let (one, many) = ("ReadWriteOnce", "ReadWriteMany");
+    let up = |in_use, attached| Some(node("True", in_use, attached, false));
+    let none = Memory::default;
+    let options = Options::default();
+    let success = "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ";
+    let taken = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
+    let table: [(&str, Seen, Vec<&str>); 10] = [
+        ("asked for", seen(up(false, false), vec![wanted(one, &[])], vec![], none()), vec!["create \"v\""]),
+        ("being attached", seen(up(false, false), vec![wanted(one, &[])], vec![held(false, false)], none()), vec![]),
+        ("attached", seen(up(false, false), vec![wanted(one, &[])], vec![held(true, false)], none()), vec!["report 1", success]),
+        ("settled", seen(up(true, true), vec![wanted(one, &[])], vec![held(true, false)], none()), vec![]),
+        ("still mounted", seen(up(true, true), vec![], vec![held(true, false)], none()), vec![]),
+        ("unmounted", seen(up(false, true), vec![], vec![held(true, false)], none()), vec!["report 0", "delete a"]),
+        ("going", seen(up(false, false), vec![wanted(one, &[])], vec![held(true, true)], none()), vec![]),
+        ("another's", seen(up(false, false), vec![wanted(one, &["m"])], vec![], none()), vec![taken]),
+        ("shared", seen(up(false, false), vec![wanted(many, &["m"])], vec![], none()), vec!["create \"v\""]),
+        ("out of service", seen(Some(node("False", true, true, true)), vec![], vec![held(true, false)], none()), vec!["report 0", "delete a"]),
+    ];
+    for (what, seen, want) in table {
+        assert_eq!(told(&plan(&seen, &options, T0)), want, "{what}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_waited_for() {
+    let options = Options::default();
+    let lost = |memory| seen(Some(node("Unknown", true, true, false)), vec![], vec![held(true, false)], memory);
+    let first = plan(&lost(Memory::default()), &options, T0);
+    assert!(first.plan.actions.is_empty() && first.memory.leaving.len() == 1);
+    let early = plan(&lost(first.memory.clone()), &options, at(359));
+    assert!(early.plan.actions.is_empty());
+    let late = plan(&lost(first.memory.clone()), &options, at(360));
+    assert_eq!(told(&late), ["report 0", "delete a"]);
+    assert_eq!(late.forced, ["timeout"]);
+    let never = Options { force: false, ..options };
+    assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
+}
+
+#[test]
+fn that_a_volume_is_taken_is_told_once() {
+    let wants = |memory| seen(Some(node("True", false, false, false)), vec![wanted("ReadWriteOnce", &["m"])], vec![], memory);
+    let first = plan(&wants(Memory::default()), &Options::default(), T0);
+    assert_eq!(first.plan.actions.len(), 1);
+    assert!(plan(&wants(first.memory), &Options::default(), T0).plan.actions.is_empty());
+}

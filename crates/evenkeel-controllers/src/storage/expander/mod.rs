@@ -1,0 +1,85 @@
+//! Tells whoever makes volumes bigger that a claim asks for more than it has.
+//!
+//! Nothing that was built in can be made bigger by a controller any more: drivers do it. Upstream:
+//! `pkg/controller/volume/expand`.
+
+mod plan;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    storage,
+    time::Timestamp,
+    views::{PersistentVolume, PersistentVolumeClaim},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use plan::Seen;
+
+/// Workers of upstream's controller; no flag changes them.
+const WORKERS: usize = 10;
+
+/// The controller that has volumes made bigger.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "persistentvolume-expander-controller",
+    aliases: &["persistentvolume-expander"],
+    queue: "volume_expand",
+    client: "expand-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let (claims, volumes) =
+        (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &claims, |event, enqueue| {
+            let claim = event.object();
+            let concerns = match event {
+                CacheEvent::Updated { old, new } => plan::grew(old, new),
+                _ => true,
+            };
+            if concerns && &*claim.status.phase == "Bound" {
+                enqueue.add(Key::of(&claim.meta));
+            }
+        })
+        .event_source("volume_expand")
+        .workers(WORKERS)
+        .reads(&volumes);
+    context.run(builder.planned(Expander { claims, volumes }));
+    Ok(())
+}
+
+struct Expander {
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+}
+
+impl Planner for Expander {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let claim = self.claims.get(&key.namespace, &key.name)?;
+        let volume = self.volumes.get("", &claim.spec.volume_name);
+        Some(Seen { claim, volume })
+    }
+
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+        plan::plan(seen)
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        if let Some(has) = seen.claim.status.capacity.get("storage") {
+            description.fact("has", has);
+        }
+        description.fact("asks for", storage::requested(&seen.claim));
+        if plan::wants_more(seen) {
+            description.waits("its driver is to make the volume bigger");
+        }
+        description
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether a volume is to be made bigger, and who is told.
+
+use crate::wire;
+use evenkeel_api::{
+    quantity::Quantity,
+    storage,
+    views::{PersistentVolume, PersistentVolumeClaim},
+};
+use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use serde_json::json;
+use std::sync::Arc;
+
+const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+const EVENT: &str = "ExternalExpanding";
+
+/// A claim and its volume.
+pub(super) struct Seen {
+    pub(super) claim: Arc<PersistentVolumeClaim>,
+    pub(super) volume: Option<Arc<PersistentVolume>>,
+}
+
+/// Whether the claim asks for more than before, or has more.
+pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
+    storage::requested(new) > storage::requested(old) || has(new) > has(old)
+}
+
+fn has(claim: &PersistentVolumeClaim) -> Quantity {
+    claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
+}
+
+/// Whether the claim's volume is smaller than the claim asks for, or is being made bigger.
+pub(super) fn wants_more(seen: &Seen) -> bool {
+    let claim = &*seen.claim;
+    seen.volume.as_deref().is_some_and(|volume| {
+        let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
+        bound
+            && (storage::requested(claim) > has(claim)
+                || volume.meta.annotations.contains(PRE_RESIZE))
+    })
+}
+
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let (mut plan, claim) = (Plan::nothing(), &*seen.claim);
+    let Some(volume) = seen.volume.as_deref().filter(|_| wants_more(seen)) else { return plan };
+    let told = |message: String| Note::normal(wire::target(claim), EVENT, message);
+    let Some((plugin, driver)) = taken_over(volume) else {
+        plan.push(told("waiting for an external controller to expand this PVC".to_owned()));
+        return plan;
+    };
+    plan.push(told(format!(
+        "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
+    )));
+    if claim.meta.annotations.get(RESIZER) != Some(driver) {
+        let body = json!({"metadata": {"uid": claim.meta.uid, "annotations": {RESIZER: driver}}});
+        let failed = format!(
+            "error setting resizer annotation to pvc {}/{}, with error {{error}}",
+            claim.meta.namespace, claim.meta.name
+        );
+        plan.push(Patch {
+            subresource: "status",
+            failed: Some(Note::warning(wire::target(claim), EVENT, failed)),
+            on_error: OnError::SkipRest,
+            ..Patch::new(wire::target(claim), PatchForm::Strategic, body.to_string())
+        });
+    }
+    plan
+}
+
+/// The plug-in that a volume was of before a driver took over, and the driver.
+fn taken_over(volume: &PersistentVolume) -> Option<(&'static str, &'static str)> {
+    let source = &volume.spec.source;
+    let table = [
+        (source.gce_persistent_disk.is_some(), "kubernetes.io/gce-pd"),
+        (source.aws_elastic_block_store.is_some(), "kubernetes.io/aws-ebs"),
+        (source.azure_disk.is_some(), "kubernetes.io/azure-disk"),
+        (source.azure_file.is_some(), "kubernetes.io/azure-file"),
+        (source.cinder.is_some(), "kubernetes.io/cinder"),
+        (source.vsphere_volume.is_some(), "kubernetes.io/vsphere-volume"),
+        (source.portworx_volume.is_some(), "kubernetes.io/portworx-volume"),
+    ];
+    let (_, plugin) = table.into_iter().find(|(is, _)| *is)?;
+    Some((plugin, storage::driver_of(plugin)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_runtime::plan::Action;
+    use serde_json::Value;
+
+    fn seen(asks: &str, has: &str, source: &Value, of: &str) -> Seen {
+        let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": of}});
+        for (key, value) in source.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        Seen {
+            claim: Arc::new(object(&json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
+                "spec": {"resources": {"requests": {"storage": asks}}},
+                "status": {"phase": "Bound", "capacity": {"storage": has}}}))),
+            volume: Some(Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": spec})))),
+        }
+    }
+
+    fn told(seen: &Seen) -> Vec<String> {
+        let plan = plan(seen);
+        let told = plan.actions.iter().map(|action| match action {
+            Action::Event(note) => note.message.clone(),
+            Action::Patch(patch) => std::str::from_utf8(&patch.body).unwrap().to_owned(),
+            other => panic!("{other:?}"),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn drivers_are_told_of_claims_that_ask_for_more() {
+        let csi = json!({"csi": {"driver": "d", "volumeHandle": "h"}});
+        let external = "waiting for an external controller to expand this PVC";
+        assert_eq!(told(&seen("2Gi", "1Gi", &csi, "u")), [external]);
+        assert!(told(&seen("1Gi", "1Gi", &csi, "u")).is_empty());
+        assert!(told(&seen("2Gi", "1Gi", &csi, "another")).is_empty());
+        let disk = json!({"gcePersistentDisk": {"pdName": "p"}});
+        let told = told(&seen("2Gi", "1Gi", &disk, "u"));
+        assert!(told[0].starts_with("CSI migration enabled for kubernetes.io/gce-pd;"), "{told:?}");
+        assert!(told[1].contains("pd.csi.storage.gke.io"), "{told:?}");
+    }
+}

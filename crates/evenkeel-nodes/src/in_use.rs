@@ -1,0 +1,96 @@
+//! Reports which volumes that drivers attach are in use on a node (`status.volumesInUse`): they are not detached before.
+
+use evenkeel_api::{
+    View, storage,
+    views::{Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches, Index},
+    client::{ApiError, Client, Metadata},
+    plan::PatchForm,
+    queue::{Priority, Queue},
+    tasks::Tasks,
+};
+use serde_json::json;
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{NodesOptions, volumes::Volumes};
+
+/// The report of all nodes.
+struct InUse {
+    client: Client,
+    nodes: Cache<Node>,
+    by_node: Index<Pod>,
+    volumes: Volumes,
+    /// Names of nodes.
+    queue: Queue<Box<str>>,
+}
+
+/// Keeps the nodes' reports up to date.
+pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, tasks: &Tasks) {
+    let pods = caches.of::<Pod>();
+    let report = Arc::new(InUse {
+        client: client.clone(),
+        nodes: caches.of(),
+        by_node: pods.index("node", |pod, key| {
+            if !pod.spec.node_name.is_empty() {
+                key(&pod.spec.node_name);
+            }
+        }),
+        volumes: Volumes::new(caches, &pods),
+        queue: Queue::unnamed(),
+    });
+    let ours: BTreeSet<Box<str>> =
+        options.nodes.iter().map(|node| node.name.as_str().into()).collect();
+    let queue = report.queue.clone();
+    let add = move |pod: &Pod| {
+        if ours.contains(&pod.spec.node_name) && storage::claims_of(pod).next().is_some() {
+            queue.add(pod.spec.node_name.clone(), Priority::NORMAL);
+        }
+    };
+    let on_pod = add.clone();
+    pods.subscribe(move |event| {
+        let settled = matches!(event, CacheEvent::Updated { old, new }
+            if is_over(old) == is_over(new) && old.spec.node_name == new.spec.node_name);
+        if !settled {
+            on_pod(event.object());
+        }
+    });
+    report.volumes.listen(add);
+    tasks.spawn_until_cancelled("volumes in use", async move {
+        while let Some(node) = report.queue.next().await {
+            match report.look_at(&node).await {
+                Ok(()) => report.queue.forget(&node),
+                Err(error) => {
+                    tracing::debug!(%node, %error, "Volumes in use not reported");
+                    report.queue.add_rate_limited(node.clone());
+                }
+            }
+            report.queue.done(&node);
+        }
+    });
+}
+
+fn is_over(pod: &Pod) -> bool {
+    matches!(&*pod.status.phase, "Succeeded" | "Failed")
+}
+
+impl InUse {
+    async fn look_at(&self, name: &str) -> Result<(), ApiError> {
+        let Some(node) = self.nodes.get("", name) else { return Ok(()) };
+        let pods = self.by_node.get(name);
+        let used: BTreeSet<String> = pods
+            .iter()
+            .filter(|pod| !is_over(pod))
+            .flat_map(|pod| self.volumes.attachable(pod))
+            .collect();
+        let known: BTreeSet<String> =
+            node.status.volumes_in_use.iter().map(|name| name.to_string()).collect();
+        if used == known {
+            return Ok(());
+        }
+        let body = json!({"status": {"volumesInUse": used}}).to_string();
+        let (kind, form) = (Node::kind(), PatchForm::Merge);
+        self.client.patch::<Metadata>(&kind, "", name, "status", form, body.into()).await.map(drop)
+    }
+}

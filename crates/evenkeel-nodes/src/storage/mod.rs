@@ -1,0 +1,239 @@
+//! A storage system without storage: makes volumes for the claims of its class, makes them bigger, deletes them, and attaches
+//! them to nodes. It does what a CSI driver's provisioner, resizer and attacher do beside it.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use evenkeel_api::{
+    Kind, View, storage,
+    views::{CsiDriver, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches, Index},
+    client::{ApiError, Client, DeleteOptions, Metadata},
+    clock::Clock,
+    events::Recorder,
+    plan::{Key, PatchForm},
+    queue::{Priority, Queue},
+    tasks::Tasks,
+};
+use plan::Write;
+use std::sync::Arc;
+
+/// What the driver and the provisioner are called.
+pub const DRIVER: &str = "csi.sim.evenkeel.dev";
+
+/// So many claims, volumes and attachments are worked on at a time.
+const WORKERS: usize = 4;
+
+/// The storage of a process's nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// The class that is made, as the default one; none where empty.
+    pub class: String,
+    /// Whether volumes are attached to nodes before pods use them.
+    pub attach: bool,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self { class: "standard".to_owned(), attach: false }
+    }
+}
+
+/// What is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Item {
+    Claim(Key),
+    Volume(Key),
+    Attachment(Key),
+}
+
+/// The storage system.
+pub(crate) struct Storage {
+    client: Client,
+    clock: Clock,
+    recorder: Recorder,
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    classes: Cache<StorageClass>,
+    attachments: Cache<VolumeAttachment>,
+    of_class: Index<PersistentVolumeClaim>,
+    queue: Queue<Item>,
+}
+
+impl Storage {
+    /// Starts it; its objects are made at once, the rest follows.
+    pub(crate) fn start(
+        client: &Client,
+        caches: &Caches,
+        clock: &Clock,
+        options: StorageOptions,
+        tasks: &Tasks,
+    ) {
+        let recorder = Recorder::new(client.clone(), DRIVER, clock.clone());
+        recorder.start(tasks);
+        let claims = caches.of::<PersistentVolumeClaim>();
+        let storage = Arc::new(Self {
+            client: client.clone(),
+            clock: clock.clone(),
+            recorder,
+            volumes: caches.of(),
+            classes: caches.of(),
+            attachments: caches.of(),
+            of_class: claims.index("class", |claim, key| key(storage::class_of_claim(claim))),
+            claims,
+            queue: Queue::unnamed(),
+        });
+        storage.listen();
+        let setting_up = Arc::clone(&storage);
+        tasks.spawn_until_cancelled("storage setup", async move {
+            setting_up.set_up(&options).await;
+        });
+        for _ in 0..WORKERS {
+            let storage = Arc::clone(&storage);
+            tasks.spawn_until_cancelled("storage workers", async move { storage.work().await });
+        }
+    }
+
+    fn listen(self: &Arc<Self>) {
+        let add = |queue: &Queue<Item>, item, initial| {
+            queue.add(item, if initial { Priority::LOW } else { Priority::NORMAL });
+        };
+        let queue = self.queue.clone();
+        self.claims.subscribe(move |event| {
+            if let Some((key, initial)) = named(event) {
+                add(&queue, Item::Claim(key), initial);
+            }
+        });
+        let queue = self.queue.clone();
+        self.volumes.subscribe(move |event| {
+            if let Some((key, initial)) = named(event) {
+                add(&queue, Item::Volume(key), initial);
+            }
+        });
+        let queue = self.queue.clone();
+        self.attachments.subscribe(move |event| {
+            if let Some((key, initial)) = named(event) {
+                add(&queue, Item::Attachment(key), initial);
+            }
+        });
+        let (queue, claims) = (self.queue.clone(), self.of_class.clone());
+        self.classes.subscribe(move |event| {
+            for claim in claims.get(&event.object().meta.name) {
+                add(&queue, Item::Claim(Key::of(&claim.meta)), false);
+            }
+        });
+    }
+
+    /// Makes the class and the driver's object, where they are not there.
+    async fn set_up(&self, options: &StorageOptions) {
+        let mut objects = vec![(CsiDriver::kind(), plan::driver(options.attach))];
+        if !options.class.is_empty() {
+            objects.push((StorageClass::kind(), plan::class(&options.class)));
+        }
+        for (kind, object) in objects {
+            let mut wait = std::time::Duration::from_millis(100);
+            loop {
+                let made = self.client.create::<Metadata>(&kind, "", object.to_string().into());
+                match made.await {
+                    Err(error) if !error.is_already_exists() => {
+                        tracing::debug!(kind = %kind.kind, %error, "Object of the storage not made");
+                        self.clock.sleep(wait).await;
+                        wait = (wait * 2).min(std::time::Duration::from_secs(10));
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    async fn work(&self) {
+        while let Some(item) = self.queue.next().await {
+            match self.look_at(&item).await {
+                Ok(()) => self.queue.forget(&item),
+                Err(error) => {
+                    tracing::debug!(?item, %error, "Storage not changed");
+                    self.queue.add_rate_limited(item.clone());
+                }
+            }
+            self.queue.done(&item);
+        }
+    }
+
+    async fn look_at(&self, item: &Item) -> Result<(), ApiError> {
+        let writes = match item {
+            Item::Claim(key) => {
+                let Some(claim) = self.claims.get(&key.namespace, &key.name) else { return Ok(()) };
+                let class = self.classes.get("", storage::class_of_claim(&claim));
+                let volume = self.volumes.get("", &claim.spec.volume_name);
+                plan::of_claim(&claim, class.as_deref(), volume.as_deref())
+            }
+            Item::Volume(key) => {
+                let volume = self.volumes.get("", &key.name);
+                volume.map_or_else(Vec::new, |volume| plan::of_volume(&volume))
+            }
+            Item::Attachment(key) => {
+                let attachment = self.attachments.get("", &key.name);
+                attachment.map_or_else(Vec::new, |attachment| plan::of_attachment(&attachment))
+            }
+        };
+        for write in writes {
+            self.carry_out(write).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, write: Write) -> Result<(), ApiError> {
+        match write {
+            Write::Create { kind, body, told } => {
+                self.tell(&told[..1]);
+                match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
+                    // A cache that lags: it was made before.
+                    Err(error) if error.is_already_exists() => {}
+                    made => {
+                        made?;
+                        self.tell(&told[1..]);
+                    }
+                }
+            }
+            Write::Patch { target, subresource, body } => {
+                let (kind, namespace, name) = (&target.kind, &target.namespace, &target.name);
+                let body = body.to_string().into();
+                let patched = self
+                    .client
+                    .patch::<Metadata>(kind, namespace, name, subresource, PatchForm::Merge, body)
+                    .await;
+                gone_is_well(patched.map(drop))?;
+            }
+            Write::Delete(target) => {
+                let options = DeleteOptions { uid: target.uid.to_string(), ..DeleteOptions::default() };
+                let kind: &Kind = &target.kind;
+                let deleted = self.client.delete(kind, "", &target.name, &options).await;
+                gone_is_well(deleted.map(drop))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, told: &[evenkeel_runtime::plan::Note]) {
+        told.iter().for_each(|note| self.recorder.record(note));
+    }
+}
+
+fn gone_is_well(answer: Result<(), ApiError>) -> Result<(), ApiError> {
+    match answer {
+        Err(error) if error.is_not_found() => Ok(()),
+        answer => answer,
+    }
+}
+
+/// The key of what is there, and whether it was there before.
+fn named<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
+    match event {
+        CacheEvent::Added { object, initial } => Some((Key::of(object.meta()), *initial)),
+        CacheEvent::Updated { new, .. } => Some((Key::of(new.meta()), false)),
+        CacheEvent::Deleted(_) => None,
+    }
+}

@@ -1,0 +1,200 @@
+//! What the storage system does about a claim, a volume, an attachment.
+
+use super::DRIVER;
+use evenkeel_api::{
+    Kind, Meta, View, storage,
+    views::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
+};
+use evenkeel_runtime::plan::{Note, Target};
+use serde_json::{Value, json};
+
+/// It keeps a volume until what is behind it is deleted.
+const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// It keeps an attachment until the volume is detached.
+const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
+
+/// A write.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Write {
+    /// Makes an object without a namespace; the first event before, the others after it.
+    Create { kind: Kind, body: Value, told: Vec<Note> },
+    /// A merge patch.
+    Patch { target: Target, subresource: &'static str, body: Value },
+    /// Deletes an object without a namespace.
+    Delete(Target),
+}
+
+/// The driver's own object.
+pub(super) fn driver(attach: bool) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"attachRequired": attach, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent", "Ephemeral"]},
+    })
+}
+
+/// The default class.
+pub(super) fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": DRIVER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": true,
+    })
+}
+
+/// Makes a volume for a claim that was handed over, or makes the one it has bigger.
+pub(super) fn of_claim(
+    claim: &PersistentVolumeClaim,
+    class: Option<&StorageClass>,
+    volume: Option<&PersistentVolume>,
+) -> Vec<Write> {
+    match (class, volume) {
+        (Some(class), None) if is_handed_over(claim, class) => vec![make(claim, class)],
+        (_, Some(volume)) if is_ours(volume) && storage::is_for_claim(volume, claim) => {
+            grow(claim, volume)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_handed_over(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
+    let annotations = &claim.meta.annotations;
+    let waits = storage::waits_for_consumer(class) && !annotations.contains(storage::SELECTED_NODE);
+    annotations.get(storage::STORAGE_PROVISIONER) == Some(DRIVER)
+        && &*class.provisioner == DRIVER
+        && claim.spec.volume_name.is_empty()
+        && !claim.meta.deleting()
+        && !waits
+}
+
+fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
+    let meta = &claim.meta;
+    let name = format!("pvc-{}", meta.uid);
+    let policy = match &*class.reclaim_policy {
+        "" => "Delete",
+        policy => policy,
+    };
+    let mut body = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {storage::PROVISIONED_BY: DRIVER}},
+        "spec": {
+            "capacity": {"storage": storage::requested(claim).to_string()},
+            "accessModes": claim.spec.access_modes,
+            "persistentVolumeReclaimPolicy": policy,
+            "storageClassName": storage::class_of_claim(claim),
+            "csi": {"driver": DRIVER, "volumeHandle": name},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+        },
+    });
+    if policy == "Delete" {
+        body["metadata"]["finalizers"] = json!([PROVISIONER_FINALIZER]);
+    }
+    if !claim.spec.volume_mode.is_empty() {
+        body["spec"]["volumeMode"] = json!(claim.spec.volume_mode);
+    }
+    if !claim.spec.volume_attributes_class_name.is_empty() {
+        body["spec"]["volumeAttributesClassName"] = json!(claim.spec.volume_attributes_class_name);
+    }
+    let told = |reason, message| {
+        Note::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
+    };
+    let (namespace, claim) = (&meta.namespace, &meta.name);
+    let begun = format!("External provisioner is provisioning volume for claim \"{namespace}/{claim}\"");
+    let done = format!("Successfully provisioned volume {name}");
+    Write::Create {
+        kind: PersistentVolume::kind(),
+        body,
+        told: vec![told("Provisioning", begun), told("ProvisioningSucceeded", done)],
+    }
+}
+
+/// The volume first, then the claim's word of it.
+fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
+    let wanted = storage::requested(claim);
+    let has = claim.status.capacity.get("storage").copied();
+    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= wanted) {
+        return Vec::new();
+    }
+    let capacity = json!({"storage": wanted.to_string()});
+    let mut writes = Vec::new();
+    if storage::capacity(volume) < wanted {
+        writes.push(patch(PersistentVolume::kind(), &volume.meta, "", json!({"spec": {"capacity": capacity}})));
+    }
+    let status = json!({"status": {"capacity": capacity}});
+    writes.push(patch(PersistentVolumeClaim::kind(), &claim.meta, "status", status));
+    writes
+}
+
+fn patch(kind: Kind, meta: &Meta, subresource: &'static str, mut body: Value) -> Write {
+    body["metadata"]["uid"] = json!(meta.uid);
+    Write::Patch { target: Target::of(kind, meta), subresource, body }
+}
+
+fn is_ours(volume: &PersistentVolume) -> bool {
+    volume.meta.annotations.get(storage::PROVISIONED_BY) == Some(DRIVER)
+}
+
+/// Deletes what is behind a volume that is released, and then the volume.
+pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
+    if !is_ours(volume) {
+        return Vec::new();
+    }
+    let meta = &volume.meta;
+    let deletes = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
+    let released = &*volume.status.phase == "Released" && deletes;
+    // One that is kept loses its protector with its object only.
+    let let_go = released || (meta.deleting() && !deletes);
+    let mut writes = Vec::new();
+    if released && !meta.deleting() {
+        writes.push(Write::Delete(Target::of(PersistentVolume::kind(), meta)));
+    }
+    if let_go && has(meta, PROVISIONER_FINALIZER) {
+        writes.push(without(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
+    }
+    writes
+}
+
+/// Attaches and detaches.
+pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
+    let (meta, kind) = (&attachment.meta, VolumeAttachment::kind);
+    if &*attachment.spec.attacher != DRIVER {
+        return Vec::new();
+    }
+    if meta.deleting() {
+        let held = has(meta, ATTACHER_FINALIZER);
+        return if held { vec![without(kind(), meta, ATTACHER_FINALIZER)] } else { Vec::new() };
+    }
+    let mut writes = Vec::new();
+    if !has(meta, ATTACHER_FINALIZER) {
+        let all: Vec<&str> =
+            meta.finalizers.iter().map(|f| &**f).chain([ATTACHER_FINALIZER]).collect();
+        writes.push(patch(kind(), meta, "", json!({"metadata": {"finalizers": all}})));
+    }
+    if !attachment.status.attached {
+        writes.push(patch(kind(), meta, "status", json!({"status": {"attached": true}})));
+    }
+    writes
+}
+
+fn has(meta: &Meta, finalizer: &str) -> bool {
+    meta.finalizers.iter().any(|present| **present == *finalizer)
+}
+
+fn without(kind: Kind, meta: &Meta, finalizer: &str) -> Write {
+    let left: Vec<&str> =
+        meta.finalizers.iter().map(|present| &**present).filter(|f| *f != finalizer).collect();
+    patch(kind, meta, "", json!({"metadata": {"finalizers": left}}))
+}

@@ -1,0 +1,102 @@
+//! Whether a pod's volumes can be mounted on its node.
+
+use evenkeel_api::{
+    storage,
+    views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+};
+use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};
+use std::sync::Arc;
+
+/// What kubelets look at before they mount.
+pub(crate) struct Volumes {
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    drivers: Cache<CsiDriver>,
+    nodes: Cache<Node>,
+    /// Pods by `namespace/name` of the claims that they use.
+    users: Index<Pod>,
+    /// Pods by node.
+    by_node: Index<Pod>,
+}
+
+impl Volumes {
+    pub(crate) fn new(caches: &Caches, pods: &Cache<Pod>) -> Self {
+        Self {
+            claims: caches.of(),
+            volumes: caches.of(),
+            drivers: caches.of(),
+            nodes: caches.of(),
+            users: pods.index("claim", storage::claim_keys),
+            by_node: pods.index("node", |pod, key| {
+                if !pod.spec.node_name.is_empty() {
+                    key(&pod.spec.node_name);
+                }
+            }),
+        }
+    }
+
+    /// Calls `wake` with each pod whose volumes may have come.
+    pub(crate) fn listen(&self, wake: impl Fn(&Pod) + Clone + Send + Sync + 'static) {
+        let (users, woken) = (self.users.clone(), wake.clone());
+        self.claims.subscribe(move |event| {
+            let meta = &event.object().meta;
+            if !matches!(event, CacheEvent::Deleted(_)) {
+                let pods = users.get(&format!("{}/{}", meta.namespace, meta.name));
+                pods.iter().for_each(|pod| woken(pod));
+            }
+        });
+        let by_node = self.by_node.clone();
+        self.nodes.subscribe(move |event| {
+            if let CacheEvent::Updated { old, new } = event
+                && old.status.volumes_attached != new.status.volumes_attached
+            {
+                let pods = by_node.get(&new.meta.name);
+                let waiting = pods.iter().filter(|pod| storage::claims_of(pod).next().is_some());
+                waiting.for_each(|pod| wake(pod));
+            }
+        });
+    }
+
+    /// Whether all claims of the pod are bound, and their volumes attached where their drivers want that.
+    pub(crate) fn are_there(&self, pod: &Pod) -> bool {
+        let mut claims = storage::claims_of(pod).peekable();
+        if claims.peek().is_none() {
+            return true;
+        }
+        let node = self.nodes.get("", &pod.spec.node_name);
+        claims.all(|used| {
+            let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod));
+            claim.is_some_and(|claim| {
+                let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
+                own && self.is_there(&claim, node.as_ref())
+            })
+        })
+    }
+
+    fn is_there(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
+        &*claim.status.phase == "Bound"
+            && self.attached_name(claim).is_none_or(|name| {
+                node.is_some_and(|node| {
+                    node.status.volumes_attached.iter().any(|attached| *attached.name == *name)
+                })
+            })
+    }
+
+    /// What nodes call the claim's volume, if its driver attaches.
+    fn attached_name(&self, claim: &PersistentVolumeClaim) -> Option<String> {
+        let volume = self.volumes.get("", &claim.spec.volume_name)?;
+        let csi = volume.spec.source.csi.as_deref()?;
+        let driver = self.drivers.get("", &csi.driver)?;
+        (driver.spec.attach_required != Some(false))
+            .then(|| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))
+    }
+
+    /// What nodes call the pod's volumes that drivers attach.
+    pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
+        let claims = storage::claims_of(pod).filter_map(|used| {
+            let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
+            (&*claim.status.phase == "Bound").then_some(claim)
+        });
+        claims.filter_map(|claim| self.attached_name(&claim)).collect()
+    }
+}

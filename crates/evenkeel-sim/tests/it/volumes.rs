@@ -1,0 +1,150 @@
+//! Claims get volumes, and give them back, while something goes wrong: no volume is two claims', none is left over.
+
+use crate::fixtures::{MINUTE, PODS, REST, SECOND, is_ready, template};
+use evenkeel_nodes::StorageOptions;
+use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+
+/// A world whose nodes have storage.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.nodes.storage = Some(StorageOptions::default());
+    options
+}
+
+fn stateful() -> Value {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 2, "serviceName": "web",
+            "selector": { "matchLabels": { "app": "web" } }, "template": template("a"),
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }],
+            "persistentVolumeClaimRetentionPolicy": { "whenDeleted": "Delete", "whenScaled": "Retain" },
+        },
+    })
+}
+
+fn claim(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "storageClassName": "", "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": "1Gi" } } } })
+}
+
+fn volume(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain", "nfs": { "server": "s", "path": "/p" } } })
+}
+
+fn phases(objects: &[Value]) -> Vec<&str> {
+    let mut phases: Vec<&str> =
+        objects.iter().filter_map(|object| object["status"]["phase"].as_str()).collect();
+    phases.sort_unstable();
+    phases
+}
+
+/// Each bound claim has a volume of its own that says so, too.
+#[track_caller]
+fn check_pairs(claims: &[Value], volumes: &[Value]) {
+    for claim in claims {
+        let name = &claim["spec"]["volumeName"];
+        let volume = volumes.iter().find(|volume| volume["metadata"]["name"] == *name);
+        let volume = volume.unwrap_or_else(|| panic!("no volume {name}: {volumes:#?}"));
+        assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"], "{claim:#}");
+        assert_eq!((&volume["status"]["phase"], &claim["status"]["phase"]), (&json!("Bound"), &json!("Bound")));
+        assert_eq!(claim["status"]["capacity"]["storage"], "1Gi", "{claim:#}");
+    }
+}
+
+/// Volumes are made for pods, and go with their claims.
+async fn made(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create(STATEFUL, &stateful()).await;
+    world
+        .until("2 pods are ready", 10 * MINUTE, async |world| {
+            let pods = world.list(PODS).await;
+            pods.len() == 2 && pods.iter().all(is_ready)
+        })
+        .await;
+    world.settle(REST).await;
+    let (claims, volumes) = (world.list(CLAIMS).await, world.list(VOLUMES).await);
+    assert_eq!((claims.len(), volumes.len()), (2, 2), "{volumes:#?}");
+    check_pairs(&claims, &volumes);
+    world.stays_silent(10 * MINUTE).await;
+    world.delete(&format!("{STATEFUL}/web"), "Background").await;
+    world.settle(REST).await;
+    let (claims, volumes) = (world.list(CLAIMS).await, world.list(VOLUMES).await);
+    assert!(claims.is_empty() && volumes.is_empty(), "{claims:#?} {volumes:#?}");
+    world.stays_silent(10 * MINUTE).await;
+}
+
+/// Two claims for three volumes that are there.
+async fn found(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    for name in ["a", "b", "c"] {
+        world.create(VOLUMES, &volume(name)).await;
+    }
+    for name in ["x", "y"] {
+        world.create(CLAIMS, &claim(name)).await;
+    }
+    world.settle(REST).await;
+    let (claims, volumes) = (world.list(CLAIMS).await, world.list(VOLUMES).await);
+    check_pairs(&claims, &volumes);
+    assert_eq!(phases(&volumes), ["Available", "Bound", "Bound"]);
+    world.delete(&format!("{CLAIMS}/x"), "Background").await;
+    world.settle(REST).await;
+    assert_eq!(phases(&world.list(VOLUMES).await), ["Available", "Bound", "Released"]);
+    assert_eq!(world.list(CLAIMS).await.len(), 1);
+    world.stays_silent(10 * MINUTE).await;
+}
+
+fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
+    let runs = explore::each_write(&options(), part, what, scenario);
+    assert!(runs > 3, "the scenario has {runs} writes only");
+}
+
+#[test]
+fn volumes_are_made_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &made);
+}
+
+#[test]
+fn volumes_are_made_with_each_answer_lost() {
+    each(Part::Controllers, What::LoseAnswer, &made);
+}
+
+#[test]
+fn volumes_are_made_with_a_crash_of_the_scheduler_after_each_write() {
+    each(Part::Scheduler, What::CrashAfter, &made);
+}
+
+#[test]
+fn volumes_are_found_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &found);
+}
+
+#[test]
+fn volumes_are_found_with_a_crash_before_each_write() {
+    each(Part::Controllers, What::CrashBefore, &found);
+}
+
+#[test]
+fn volumes_are_made_with_everything_going_wrong() {
+    let kinds = [
+        What::CrashBefore,
+        What::CrashAfter,
+        What::Refuse(409),
+        What::Refuse(500),
+        What::LoseRequest,
+        What::BreakWatches,
+    ];
+    for seed in 0..8 {
+        let faults = Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        explore::with(&Options { seed, ..options() }, faults, &made);
+    }
+}
