@@ -47,7 +47,24 @@ pub fn share(client: &str) -> (f32, u32) {
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
     controllers.root_ca.ca = root_ca(options)?.map(Arc::from);
+    let binder = &mut controllers.binder;
+    for recycling in [&mut binder.recycle_nfs, &mut binder.recycle_host_path] {
+        if let Some(path) = &recycling.template_file {
+            recycling.template = Some(pod_template(path)?.into());
+        }
+    }
     Ok(controllers)
+}
+
+/// The pod in a file, JSON or YAML, as JSON. It must have a volume, in whose place another is put.
+fn pod_template(path: &str) -> Result<String> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("pv-recycler-pod-template-filepath: cannot read {path}"))?;
+    let pod: serde_json::Value = serde_saphyr::from_str(&text)
+        .with_context(|| format!("pv-recycler-pod-template-filepath: {path}"))?;
+    let volumes = pod["spec"]["volumes"].as_array().map_or(0, Vec::len);
+    anyhow::ensure!(volumes > 0, "pod specification ({path}): does not contain any volume(s)");
+    Ok(pod.to_string())
 }
 
 /// The CA to publish: the file that is named, else what the kubeconfig trusts, else what the pod was given.

@@ -50,6 +50,10 @@ pub(super) fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) 
             keep_field(new, old, "spec");
             keep_field(new, old, "status");
         }
+        ("", "PersistentVolume", "status") => {
+            status_update(row, new, old);
+            phase_time(new, old, &crate::api::seconds(cx.now));
+        }
         (_, _, "status") => status_update(row, new, old),
         _ if cx.has_status => keep_field(new, old, "status"),
         _ => {}
@@ -61,6 +65,18 @@ pub(super) fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) 
         let before = generation_annotation(old);
         let changed = at(new, "spec.template") != at(old, "spec.template");
         template_generation(new, if changed { before + 1 } else { before });
+    }
+}
+
+/// Since when a volume is in its phase, unless the writer says so.
+fn phase_time(new: &mut Value, old: &Value, now: &str) {
+    let time = "status.lastPhaseTransitionTime";
+    let (was, is) = (at(old, time).cloned(), at(new, time).cloned());
+    let moved = text(new, "status.phase") != text(old, "status.phase");
+    match (moved, was) {
+        (true, was) if is.is_none() || is == was => set(new, time, now),
+        (false, Some(was)) if is.is_none() => set(new, time, was),
+        _ => {}
     }
 }
 

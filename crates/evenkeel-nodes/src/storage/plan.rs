@@ -158,11 +158,12 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     // One that is kept loses its protector with its object only.
     let let_go = released || (meta.deleting() && !deletes);
     let mut writes = Vec::new();
-    if released && !meta.deleting() {
-        writes.push(Write::Delete(Target::of(PersistentVolume::kind(), meta)));
-    }
+    // Before the deletion: after it, other protectors let go, and this list must not bring them back.
     if let_go && has(meta, PROVISIONER_FINALIZER) {
         writes.push(without(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
+    }
+    if released && !meta.deleting() {
+        writes.push(Write::Delete(Target::of(PersistentVolume::kind(), meta)));
     }
     writes
 }

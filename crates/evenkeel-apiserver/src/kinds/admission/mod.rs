@@ -5,6 +5,7 @@ mod limit_range;
 pub(in crate::kinds) mod pod_security;
 mod pods;
 mod quota;
+mod resize;
 mod runtime_class;
 mod service_accounts;
 pub(super) mod topology;
@@ -78,6 +79,7 @@ pub(crate) fn accept(
         if cx.resource.plural() == "pods" {
             pod_security::admit(cx, object, old)?;
         }
+        resize::check(cx, object, old)?;
     }
     quota::admit(cx, object, old)
 }

@@ -101,7 +101,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             // Another node may wait for it to go.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                for key in plan::nodes_of_users(volume, &claims, &waiting) {
+                for key in nodes_of_users(volume, &claims, &waiting) {
                     enqueue.add(key);
                 }
             }
@@ -124,6 +124,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&planner.drivers);
     context.run(builder.planned(planner));
     Ok(())
+}
+
+/// Nodes of the pods that use a volume.
+fn nodes_of_users(
+    volume: &str,
+    claims: &Cache<PersistentVolumeClaim>,
+    users: &Index<Pod>,
+) -> Vec<Key> {
+    let bound = claims.list().into_iter().filter(|claim| *claim.spec.volume_name == *volume);
+    let pods = bound
+        .flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
+    pods.filter(|pod| !pod.spec.node_name.is_empty())
+        .map(|pod| Key::new("", &pod.spec.node_name))
+        .collect()
 }
 
 struct Attachments {

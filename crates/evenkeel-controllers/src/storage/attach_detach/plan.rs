@@ -5,12 +5,9 @@ use crate::{storage::claim_protection, wire};
 use evenkeel_api::{
     View,
     time::{SignedDuration, Timestamp},
-    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
+    views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
-use evenkeel_runtime::{
-    cache::{Cache, Index},
-    plan::{Create, Delete, Key, Note, OnError, Patch, PatchForm, Plan},
-};
+use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Patch, PatchForm, Plan};
 use ring::digest;
 use serde_json::{Value, json};
 use std::{
@@ -108,20 +105,6 @@ pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
 pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Box<str>> {
     let csi = volume.spec.source.csi.as_deref()?;
     Some(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle).into())
-}
-
-/// Nodes of the pods that use a volume.
-pub(super) fn nodes_of_users(
-    volume: &str,
-    claims: &Cache<PersistentVolumeClaim>,
-    users: &Index<Pod>,
-) -> Vec<Key> {
-    let bound = claims.list().into_iter().filter(|claim| *claim.spec.volume_name == *volume);
-    let pods = bound
-        .flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
-    pods.filter(|pod| !pod.spec.node_name.is_empty())
-        .map(|pod| Key::new("", &pod.spec.node_name))
-        .collect()
 }
 
 /// Whether the volume is another node's, and can only be one's.
