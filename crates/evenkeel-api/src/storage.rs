@@ -281,25 +281,107 @@ mod tests {
         let none = json!({});
         let promised = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}});
         let table: Vec<(&str, Vec<Arc<PersistentVolume>>, Value, Option<&str>)> = vec![
-            ("smallest", vec![volume("a", "9Gi", &none), volume("b", "3Gi", &none), volume("c", "1Gi", &none)], none.clone(), Some("b")),
-            ("by name", vec![volume("b", "3Gi", &none), volume("a", "3Gi", &none)], none.clone(), Some("a")),
-            ("of the class", vec![volume("a", "3Gi", &json!({"spec": {"storageClassName": "d"}}))], none.clone(), None),
-            ("old annotation", vec![volume("a", "3Gi", &json!({"metadata": {"annotations": {BETA_CLASS: "d"}}}))],
-                json!({"spec": {"storageClassName": "d"}}), Some("a")),
-            ("selected", vec![volume("a", "3Gi", &none), volume("b", "4Gi", &none)],
-                json!({"spec": {"selector": {"matchLabels": {"of": "b"}}}}), Some("b")),
-            ("an empty selector is none", vec![volume("a", "3Gi", &none)], json!({"spec": {"selector": {}}}), Some("a")),
-            ("in use", vec![volume("a", "3Gi", &json!({"status": {"phase": "Released"}}))], none.clone(), None),
-            ("block", vec![volume("a", "3Gi", &json!({"spec": {"volumeMode": "Block"}})), volume("b", "9Gi", &none)], none.clone(), Some("b")),
-            ("modes", vec![volume("a", "3Gi", &none), volume("b", "3Gi", &json!({"spec": {"accessModes": ["ReadOnlyMany", "ReadWriteOnce"]}}))],
-                json!({"spec": {"accessModes": ["ReadOnlyMany"]}}), Some("b")),
-            ("attributes", vec![volume("a", "3Gi", &none), volume("b", "3Gi", &json!({"spec": {"volumeAttributesClassName": "gold"}}))],
-                json!({"spec": {"volumeAttributesClassName": "gold"}}), Some("b")),
-            ("going", vec![volume("a", "3Gi", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))], none.clone(), None),
-            ("promised", vec![volume("a", "3Gi", &none), volume("b", "9Gi", &promised(""))], none.clone(), Some("b")),
+            (
+                "smallest",
+                vec![
+                    volume("a", "9Gi", &none),
+                    volume("b", "3Gi", &none),
+                    volume("c", "1Gi", &none),
+                ],
+                none.clone(),
+                Some("b"),
+            ),
+            (
+                "by name",
+                vec![volume("b", "3Gi", &none), volume("a", "3Gi", &none)],
+                none.clone(),
+                Some("a"),
+            ),
+            (
+                "of the class",
+                vec![volume("a", "3Gi", &json!({"spec": {"storageClassName": "d"}}))],
+                none.clone(),
+                None,
+            ),
+            (
+                "old annotation",
+                vec![volume("a", "3Gi", &json!({"metadata": {"annotations": {BETA_CLASS: "d"}}}))],
+                json!({"spec": {"storageClassName": "d"}}),
+                Some("a"),
+            ),
+            (
+                "selected",
+                vec![volume("a", "3Gi", &none), volume("b", "4Gi", &none)],
+                json!({"spec": {"selector": {"matchLabels": {"of": "b"}}}}),
+                Some("b"),
+            ),
+            (
+                "an empty selector is none",
+                vec![volume("a", "3Gi", &none)],
+                json!({"spec": {"selector": {}}}),
+                Some("a"),
+            ),
+            (
+                "in use",
+                vec![volume("a", "3Gi", &json!({"status": {"phase": "Released"}}))],
+                none.clone(),
+                None,
+            ),
+            (
+                "block",
+                vec![
+                    volume("a", "3Gi", &json!({"spec": {"volumeMode": "Block"}})),
+                    volume("b", "9Gi", &none),
+                ],
+                none.clone(),
+                Some("b"),
+            ),
+            (
+                "modes",
+                vec![
+                    volume("a", "3Gi", &none),
+                    volume(
+                        "b",
+                        "3Gi",
+                        &json!({"spec": {"accessModes": ["ReadOnlyMany", "ReadWriteOnce"]}}),
+                    ),
+                ],
+                json!({"spec": {"accessModes": ["ReadOnlyMany"]}}),
+                Some("b"),
+            ),
+            (
+                "attributes",
+                vec![
+                    volume("a", "3Gi", &none),
+                    volume("b", "3Gi", &json!({"spec": {"volumeAttributesClassName": "gold"}})),
+                ],
+                json!({"spec": {"volumeAttributesClassName": "gold"}}),
+                Some("b"),
+            ),
+            (
+                "going",
+                vec![volume(
+                    "a",
+                    "3Gi",
+                    &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+                )],
+                none.clone(),
+                None,
+            ),
+            (
+                "promised",
+                vec![volume("a", "3Gi", &none), volume("b", "9Gi", &promised(""))],
+                none.clone(),
+                Some("b"),
+            ),
             ("ours", vec![volume("b", "9Gi", &promised("u"))], none.clone(), Some("b")),
             ("another's of the name", vec![volume("b", "9Gi", &promised("v"))], none.clone(), None),
-            ("promised and too small", vec![volume("b", "1Gi", &promised("u")), volume("z", "3Gi", &none)], none.clone(), Some("z")),
+            (
+                "promised and too small",
+                vec![volume("b", "1Gi", &promised("u")), volume("z", "3Gi", &none)],
+                none.clone(),
+                Some("z"),
+            ),
         ];
         for (what, volumes, change, want) in table {
             let found = best_match(&claim(&change), &volumes, None, false);
@@ -309,8 +391,10 @@ mod tests {
 
     #[test]
     fn a_delayed_claim_takes_only_what_is_promised_to_it_or_what_its_node_reaches() {
-        let zone = |zone: &str| json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
-            {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}}});
+        let zone = |zone: &str| {
+            json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}}})
+        };
         let volumes = [volume("a", "3Gi", &zone("x")), volume("b", "4Gi", &zone("y"))];
         let claim = claim(&json!({}));
         assert!(best_match(&claim, &volumes, None, true).is_none());
@@ -333,7 +417,12 @@ mod tests {
                 "annotations": {DEFAULT_CLASS[0]: default}}});
             Arc::new(object::<StorageClass>(&it))
         };
-        let classes = [class("a", 1, "true"), class("c", 2, "true"), class("b", 2, "true"), class("d", 3, "false")];
+        let classes = [
+            class("a", 1, "true"),
+            class("c", 2, "true"),
+            class("b", 2, "true"),
+            class("d", 3, "false"),
+        ];
         assert_eq!(default_class(&classes).map(|class| &*class.meta.name), Some("b"));
         assert!(default_class(&classes[3..]).is_none());
     }
@@ -342,9 +431,13 @@ mod tests {
     fn topologies_are_any_of_all() {
         let class: StorageClass = object(&json!({"allowedTopologies": [
             {"matchLabelExpressions": [{"key": "zone", "values": ["x", "y"]}, {"key": "rack", "values": ["1"]}]}]}));
-        let node = |zone: &str, rack: &str| object::<Node>(&json!({"metadata": {"labels": {"zone": zone, "rack": rack}}}));
+        let node = |zone: &str, rack: &str| {
+            object::<Node>(&json!({"metadata": {"labels": {"zone": zone, "rack": rack}}}))
+        };
         assert!(can_be_made_at(&class, &node("y", "1")));
-        assert!(!can_be_made_at(&class, &node("y", "2")) && !can_be_made_at(&class, &node("z", "1")));
+        assert!(
+            !can_be_made_at(&class, &node("y", "2")) && !can_be_made_at(&class, &node("z", "1"))
+        );
         assert!(can_be_made_at(&StorageClass::default(), &node("z", "9")));
     }
 }

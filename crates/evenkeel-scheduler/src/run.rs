@@ -43,8 +43,7 @@ pub async fn run(
     recorder.start(&tasks);
     let mut events = listen(&caches);
     let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
-    let (claims, volumes) =
-        (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+    let (claims, volumes) = (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
     let classes = caches.of::<StorageClass>();
     let handle = Handle { caches: caches.clone(), clock: clock.clone() };
     options.profiles.iter().for_each(|profile| profile.connect(&handle));

@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::kept_as_json;
-use crate::{OwnerReference, StrMap};
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 

@@ -131,6 +131,7 @@ pub use storage::{
 };
 pub use volume::{
     AwsElasticBlockStoreVolumeSource, ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource,
-    EphemeralVolumeSource, GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
-    PersistentVolumeClaimVolumeSource, RbdVolumeSource, SecretVolumeSource, Volume, VolumeSource,
+    EphemeralVolumeSource, GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource,
+    LocalObjectReference, PersistentVolumeClaimVolumeSource, RbdVolumeSource, SecretVolumeSource,
+    Volume, VolumeSource,
 };

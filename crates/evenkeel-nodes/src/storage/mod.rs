@@ -208,7 +208,8 @@ impl Storage {
                 gone_is_well(patched.map(drop))?;
             }
             Write::Delete(target) => {
-                let options = DeleteOptions { uid: target.uid.to_string(), ..DeleteOptions::default() };
+                let options =
+                    DeleteOptions { uid: target.uid.to_string(), ..DeleteOptions::default() };
                 let kind: &Kind = &target.kind;
                 let deleted = self.client.delete(kind, "", &target.name, &options).await;
                 gone_is_well(deleted.map(drop))?;

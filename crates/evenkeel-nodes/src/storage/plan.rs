@@ -112,7 +112,8 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
         Note::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
     };
     let (namespace, claim) = (&meta.namespace, &meta.name);
-    let begun = format!("External provisioner is provisioning volume for claim \"{namespace}/{claim}\"");
+    let begun =
+        format!("External provisioner is provisioning volume for claim \"{namespace}/{claim}\"");
     let done = format!("Successfully provisioned volume {name}");
     Write::Create {
         kind: PersistentVolume::kind(),
@@ -131,7 +132,12 @@ fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> 
     let capacity = json!({"storage": wanted.to_string()});
     let mut writes = Vec::new();
     if storage::capacity(volume) < wanted {
-        writes.push(patch(PersistentVolume::kind(), &volume.meta, "", json!({"spec": {"capacity": capacity}})));
+        writes.push(patch(
+            PersistentVolume::kind(),
+            &volume.meta,
+            "",
+            json!({"spec": {"capacity": capacity}}),
+        ));
     }
     let status = json!({"status": {"capacity": capacity}});
     writes.push(patch(PersistentVolumeClaim::kind(), &claim.meta, "status", status));

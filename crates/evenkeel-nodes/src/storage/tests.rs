@@ -14,7 +14,12 @@ fn object<V: View>(value: &Value) -> V {
     V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
 }
 
-fn claim(provisioner: &str, node: Option<&str>, size: &str, has: Option<&str>) -> PersistentVolumeClaim {
+fn claim(
+    provisioner: &str,
+    node: Option<&str>,
+    size: &str,
+    has: Option<&str>,
+) -> PersistentVolumeClaim {
     let mut annotations = json!({storage::STORAGE_PROVISIONER: provisioner});
     if let Some(node) = node {
         annotations[storage::SELECTED_NODE] = node.into();
@@ -32,7 +37,9 @@ fn claim(provisioner: &str, node: Option<&str>, size: &str, has: Option<&str>) -
 }
 
 fn class(mode: &str) -> StorageClass {
-    object(&json!({"metadata": {"name": "standard"}, "provisioner": DRIVER, "volumeBindingMode": mode}))
+    object(
+        &json!({"metadata": {"name": "standard"}, "provisioner": DRIVER, "volumeBindingMode": mode}),
+    )
 }
 
 fn volume(phase: &str, policy: &str, going: bool, finalizers: &[&str]) -> PersistentVolume {
@@ -100,7 +107,11 @@ fn a_volume_goes_when_it_is_released_and_may() {
 
 #[test]
 fn attachments_come_and_go() {
-    let attachment = |attacher: &str, attached: bool, going: bool, finalizers: &[&str]| -> VolumeAttachment {
+    let attachment = |attacher: &str,
+                      attached: bool,
+                      going: bool,
+                      finalizers: &[&str]|
+     -> VolumeAttachment {
         let mut it = json!({
             "metadata": {"name": "a", "uid": "a", "finalizers": finalizers},
             "spec": {"attacher": attacher, "nodeName": "n", "source": {"persistentVolumeName": "pvc-u"}},

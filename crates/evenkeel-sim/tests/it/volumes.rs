@@ -54,7 +54,10 @@ fn check_pairs(claims: &[Value], volumes: &[Value]) {
         let volume = volumes.iter().find(|volume| volume["metadata"]["name"] == *name);
         let volume = volume.unwrap_or_else(|| panic!("no volume {name}: {volumes:#?}"));
         assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"], "{claim:#}");
-        assert_eq!((&volume["status"]["phase"], &claim["status"]["phase"]), (&json!("Bound"), &json!("Bound")));
+        assert_eq!(
+            (&volume["status"]["phase"], &claim["status"]["phase"]),
+            (&json!("Bound"), &json!("Bound"))
+        );
         assert_eq!(claim["status"]["capacity"]["storage"], "1Gi", "{claim:#}");
     }
 }

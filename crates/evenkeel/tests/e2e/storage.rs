@@ -48,7 +48,9 @@ fn by_claim(claim: &str) -> Value {
 
 async fn bound(namespace: &Namespace<'_>, claim: &str) -> Value {
     namespace
-        .until(&format!("persistentvolumeclaims/{claim}"), |claim| claim["status"]["phase"] == "Bound")
+        .until(&format!("persistentvolumeclaims/{claim}"), |claim| {
+            claim["status"]["phase"] == "Bound"
+        })
         .await
 }
 
@@ -77,7 +79,8 @@ pub(crate) async fn is_made_when_a_pod_wants_it_and_goes_with_its_claim(cluster:
     let notes = &claim["metadata"]["annotations"];
     assert_eq!(notes["volume.kubernetes.io/selected-node"], pod["spec"]["nodeName"]);
     assert_eq!(notes["pv.kubernetes.io/bind-completed"], "yes");
-    let path = format!("persistentvolumes/{}", claim["spec"]["volumeName"].as_str().expect("a name"));
+    let path =
+        format!("persistentvolumes/{}", claim["spec"]["volumeName"].as_str().expect("a name"));
     let volume = cluster.until(&path, |volume| volume["status"]["phase"] == "Bound").await;
     assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
     // A claim that asks for more gets it.
@@ -127,7 +130,9 @@ pub(crate) async fn that_is_there_is_found_promised_and_lost(cluster: &Cluster) 
         .until("persistentvolumeclaims/second", |claim| claim["status"]["phase"] == "Lost")
         .await;
     for volume in ["small", "big"] {
-        cluster.delete(&format!("persistentvolumes/{}-{volume}", namespace.name), "Background").await;
+        cluster
+            .delete(&format!("persistentvolumes/{}-{volume}", namespace.name), "Background")
+            .await;
     }
 }
 
@@ -137,9 +142,8 @@ pub(crate) async fn that_is_used_stays(cluster: &Cluster) {
     cluster.create("persistentvolumes", volume(&namespace, "one", "1Gi", &json!({}))).await;
     namespace.create("persistentvolumeclaims", claim("one", &of_class)).await;
     bound(&namespace, "one").await;
-    let says = |status: &'static str| {
-        move |claim: &Value| condition(claim, "Unused")["status"] == status
-    };
+    let says =
+        |status: &'static str| move |claim: &Value| condition(claim, "Unused")["status"] == status;
     namespace.until("persistentvolumeclaims/one", says("True")).await;
     namespace.create("pods", user("web", &by_claim("one"))).await;
     namespace.until("pods/web", is_ready).await;
@@ -177,7 +181,8 @@ pub(crate) async fn of_a_pod_alone_comes_and_goes_with_it(cluster: &Cluster) {
         namespace.delete(&format!("pods/{pod}"), "Background").await;
     }
     namespace.until_none("persistentvolumeclaims").await;
-    let volume = format!("persistentvolumes/{}", made["spec"]["volumeName"].as_str().expect("a name"));
+    let volume =
+        format!("persistentvolumes/{}", made["spec"]["volumeName"].as_str().expect("a name"));
     cluster.until(&volume, Value::is_null).await;
 }
 
@@ -195,7 +200,9 @@ pub(crate) async fn of_sets_go_as_they_say(cluster: &Cluster) {
     });
     namespace.create("statefulsets", set).await;
     namespace.until("statefulsets/db", |set| set["status"]["readyReplicas"] == 2).await;
-    let names = |claims: &Value| items(claims).iter().map(|claim| name(claim).to_owned()).collect::<Vec<_>>();
+    let names = |claims: &Value| {
+        items(claims).iter().map(|claim| name(claim).to_owned()).collect::<Vec<_>>()
+    };
     let claims = namespace.get("persistentvolumeclaims").await;
     assert_eq!(names(&claims), ["data-db-0", "data-db-1"]);
     assert!(items(&claims).iter().all(|claim| claim["status"]["phase"] == "Bound"), "{claims:#}");

@@ -15,9 +15,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     storage,
     time::Timestamp,
-    views::{
-        CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
-    },
+    views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
@@ -133,8 +131,8 @@ fn nodes_of_users(
     users: &Index<Pod>,
 ) -> Vec<Key> {
     let bound = claims.list().into_iter().filter(|claim| *claim.spec.volume_name == *volume);
-    let pods = bound
-        .flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
+    let pods =
+        bound.flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
     pods.filter(|pod| !pod.spec.node_name.is_empty())
         .map(|pod| Key::new("", &pod.spec.node_name))
         .collect()
@@ -174,8 +172,15 @@ impl Attachments {
                     .map(|attachment| attachment.spec.node_name.clone())
                     .filter(|other| **other != *node)
                     .collect();
-                let others = if elsewhere.is_empty() { Vec::new() } else { self.others(&pod, &volume) };
-                wanted.push(Wanted { name, volume, pods: vec![Arc::clone(&pod)], elsewhere, others });
+                let others =
+                    if elsewhere.is_empty() { Vec::new() } else { self.others(&pod, &volume) };
+                wanted.push(Wanted {
+                    name,
+                    volume,
+                    pods: vec![Arc::clone(&pod)],
+                    elsewhere,
+                    others,
+                });
             }
         }
         wanted.sort_by(|a, b| a.name.cmp(&b.name));

@@ -153,9 +153,10 @@ fn leaving<'a>(
         let patience = SignedDuration::try_from(PATIENCE).unwrap_or_default();
         let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
         let ready = seen.node.as_deref().is_some_and(is_ready);
-        let out_of_service = seen.node.as_deref().is_some_and(|node| {
-            node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
-        });
+        let out_of_service = seen
+            .node
+            .as_deref()
+            .is_some_and(|node| node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE));
         if !ready && options.force && now >= until {
             decision.forced.push("timeout");
             leaving.push(held);
@@ -190,13 +191,15 @@ fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
     let attached: Vec<&str> =
         seen.held.iter().filter(stays).filter_map(|held| held.name.as_deref()).collect();
     let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
-    let mut kept: Vec<&str> = known.iter().copied().filter(|name| attached.contains(name)).collect();
+    let mut kept: Vec<&str> =
+        known.iter().copied().filter(|name| attached.contains(name)).collect();
     let new: Vec<&str> = attached.into_iter().filter(|name| !known.contains(name)).collect();
     if new.is_empty() && kept.len() == known.len() {
         return;
     }
     kept.extend(&new);
-    let list: Vec<Value> = kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
+    let list: Vec<Value> =
+        kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
     plan.push(Patch {
         subresource: "status",
@@ -223,10 +226,14 @@ fn attach(seen: &Seen, decision: &mut Decision) {
                 let error = held.attachment.status.attach_error.as_deref();
                 if let Some(error) = error.filter(|_| !held.attachment.status.attached) {
                     let volume = &one.volume.meta.name;
-                    tell(one, &mut decision.plan, &format!(
-                        "AttachVolume.Attach failed for volume \"{volume}\" : {}",
-                        error.message
-                    ));
+                    tell(
+                        one,
+                        &mut decision.plan,
+                        &format!(
+                            "AttachVolume.Attach failed for volume \"{volume}\" : {}",
+                            error.message
+                        ),
+                    );
                 }
             }
             None if is_taken(one) => {

@@ -19,7 +19,8 @@ fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
     let name = "kubernetes.io/csi/d^h";
     let names = |yes: bool| if yes { json!([name]) } else { json!([]) };
     let attached = if attached { json!([{"name": name, "devicePath": ""}]) } else { json!([]) };
-    let taints = if out { json!([{"key": "node.kubernetes.io/out-of-service"}]) } else { json!([]) };
+    let taints =
+        if out { json!([{"key": "node.kubernetes.io/out-of-service"}]) } else { json!([]) };
     Arc::new(object(&json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": taints},
         "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
 }
@@ -79,16 +80,52 @@ fn volumes_come_with_pods_and_go_after_them() {
     let success = "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ";
     let taken = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
     let table: [(&str, Seen, Vec<&str>); 10] = [
-        ("asked for", seen(up(false, false), vec![wanted(one, &[])], vec![], none()), vec!["create \"v\""]),
-        ("being attached", seen(up(false, false), vec![wanted(one, &[])], vec![held(false, false)], none()), vec![]),
-        ("attached", seen(up(false, false), vec![wanted(one, &[])], vec![held(true, false)], none()), vec!["report 1", success]),
-        ("settled", seen(up(true, true), vec![wanted(one, &[])], vec![held(true, false)], none()), vec![]),
+        (
+            "asked for",
+            seen(up(false, false), vec![wanted(one, &[])], vec![], none()),
+            vec!["create \"v\""],
+        ),
+        (
+            "being attached",
+            seen(up(false, false), vec![wanted(one, &[])], vec![held(false, false)], none()),
+            vec![],
+        ),
+        (
+            "attached",
+            seen(up(false, false), vec![wanted(one, &[])], vec![held(true, false)], none()),
+            vec!["report 1", success],
+        ),
+        (
+            "settled",
+            seen(up(true, true), vec![wanted(one, &[])], vec![held(true, false)], none()),
+            vec![],
+        ),
         ("still mounted", seen(up(true, true), vec![], vec![held(true, false)], none()), vec![]),
-        ("unmounted", seen(up(false, true), vec![], vec![held(true, false)], none()), vec!["report 0", "delete a"]),
-        ("going", seen(up(false, false), vec![wanted(one, &[])], vec![held(true, true)], none()), vec![]),
-        ("another's", seen(up(false, false), vec![wanted(one, &["m"])], vec![], none()), vec![taken]),
-        ("shared", seen(up(false, false), vec![wanted(many, &["m"])], vec![], none()), vec!["create \"v\""]),
-        ("out of service", seen(Some(node("False", true, true, true)), vec![], vec![held(true, false)], none()), vec!["report 0", "delete a"]),
+        (
+            "unmounted",
+            seen(up(false, true), vec![], vec![held(true, false)], none()),
+            vec!["report 0", "delete a"],
+        ),
+        (
+            "going",
+            seen(up(false, false), vec![wanted(one, &[])], vec![held(true, true)], none()),
+            vec![],
+        ),
+        (
+            "another's",
+            seen(up(false, false), vec![wanted(one, &["m"])], vec![], none()),
+            vec![taken],
+        ),
+        (
+            "shared",
+            seen(up(false, false), vec![wanted(many, &["m"])], vec![], none()),
+            vec!["create \"v\""],
+        ),
+        (
+            "out of service",
+            seen(Some(node("False", true, true, true)), vec![], vec![held(true, false)], none()),
+            vec!["report 0", "delete a"],
+        ),
     ];
     for (what, seen, want) in table {
         assert_eq!(told(&plan(&seen, &options, T0)), want, "{what}");
@@ -98,7 +135,9 @@ fn volumes_come_with_pods_and_go_after_them() {
 #[test]
 fn a_node_that_is_not_ready_is_waited_for() {
     let options = Options::default();
-    let lost = |memory| seen(Some(node("Unknown", true, true, false)), vec![], vec![held(true, false)], memory);
+    let lost = |memory| {
+        seen(Some(node("Unknown", true, true, false)), vec![], vec![held(true, false)], memory)
+    };
     let first = plan(&lost(Memory::default()), &options, T0);
     assert!(first.plan.actions.is_empty() && first.memory.leaving.len() == 1);
     let early = plan(&lost(first.memory.clone()), &options, at(359));
@@ -112,7 +151,14 @@ fn a_node_that_is_not_ready_is_waited_for() {
 
 #[test]
 fn that_a_volume_is_taken_is_told_once() {
-    let wants = |memory| seen(Some(node("True", false, false, false)), vec![wanted("ReadWriteOnce", &["m"])], vec![], memory);
+    let wants = |memory| {
+        seen(
+            Some(node("True", false, false, false)),
+            vec![wanted("ReadWriteOnce", &["m"])],
+            vec![],
+            memory,
+        )
+    };
     let first = plan(&wants(Memory::default()), &Options::default(), T0);
     assert_eq!(first.plan.actions.len(), 1);
     assert!(plan(&wants(first.memory), &Options::default(), T0).plan.actions.is_empty());

@@ -39,8 +39,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let classes = caches.of::<VolumeAttributesClass>();
-    let (volumes, claims) =
-        (caches.of::<PersistentVolume>(), caches.of::<PersistentVolumeClaim>());
+    let (volumes, claims) = (caches.of::<PersistentVolume>(), caches.of::<PersistentVolumeClaim>());
     let planner = Classes {
         classes: classes.clone(),
         volumes: volumes.index("attributes-class", |volume, key| {
@@ -69,11 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 }
 
 /// Classes that were named and are not any more.
-fn no_longer<V: View>(
-    event: &CacheEvent<V>,
-    enqueue: &Enqueue,
-    named: impl Fn(&V) -> Vec<&str>,
-) {
+fn no_longer<V: View>(event: &CacheEvent<V>, enqueue: &Enqueue, named: impl Fn(&V) -> Vec<&str>) {
     let (before, now) = match event {
         CacheEvent::Added { .. } => return,
         CacheEvent::Updated { old, new } => (named(old), named(new)),

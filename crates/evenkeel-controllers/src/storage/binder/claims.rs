@@ -101,9 +101,7 @@ impl Binder {
         if filled_in && !plan.actions.is_empty() {
             self.metrics.filled_in(done.is_ok());
         }
-        let binds = seen.candidates.iter().any(|volume| {
-            storage::is_for_claim(volume, &seen.claim)
-        });
+        let binds = seen.candidates.iter().any(|volume| storage::is_for_claim(volume, &seen.claim));
         match &done {
             Ok(_) if binds => self.metrics.bound(&seen.claim.meta, now),
             Err(_) => self.metrics.failed(&seen.claim.meta),

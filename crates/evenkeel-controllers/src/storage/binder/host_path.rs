@@ -146,11 +146,12 @@ pub(super) async fn delete(
 async fn remove(path: &str, files: bool) -> Result<(), String> {
     let below = Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();
-        parts.peek().is_some()
-            && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
+        parts.peek().is_some() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
     });
     if !below {
-        return Err(format!("host_path deleter only supports /tmp/.+ but received provided {path}"));
+        return Err(format!(
+            "host_path deleter only supports /tmp/.+ but received provided {path}"
+        ));
     }
     if !files {
         return Ok(());

@@ -206,7 +206,9 @@ fn plugin(volume: &PersistentVolume) -> String {
     match &volume.spec.source {
         PersistentVolumeSource { host_path: Some(_), .. } => "kubernetes.io/host-path".to_owned(),
         PersistentVolumeSource { nfs: Some(_), .. } => "kubernetes.io/nfs".to_owned(),
-        PersistentVolumeSource { csi: Some(csi), .. } => format!("kubernetes.io/csi:{}", csi.driver),
+        PersistentVolumeSource { csi: Some(csi), .. } => {
+            format!("kubernetes.io/csi:{}", csi.driver)
+        }
         _ => "N/A".to_owned(),
     }
 }

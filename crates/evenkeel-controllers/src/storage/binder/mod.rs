@@ -130,4 +130,3 @@ impl Binder {
         named.iter().chain(nameless).map(|claim| Key::of(&claim.meta)).collect()
     }
 }
-

@@ -77,7 +77,8 @@ impl Binder {
         let reference = volume.spec.claim_ref.as_deref();
         let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
         let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
-        let recycler = || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
+        let recycler =
+            || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
         Seen {
             name_is_taken: reference.is_some_and(taken),
             users: reference.filter(|_| recycled).map(|of| self.users_of(of)).unwrap_or_default(),
@@ -126,8 +127,7 @@ impl Binder {
             return Ok(None);
         }
         let client = &context.env.client;
-        let live =
-            client.get::<PersistentVolumeClaim>(&reference.namespace, &reference.name).await;
+        let live = client.get::<PersistentVolumeClaim>(&reference.namespace, &reference.name).await;
         match live {
             Ok(claim) => Ok((claim.meta.uid == reference.uid).then(|| Arc::new(claim))),
             Err(error) if error.is_not_found() => Ok(None),

@@ -11,8 +11,7 @@ pub(super) use plan::is_terminated;
 use super::finalizers;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    View,
-    storage,
+    View, storage,
     views::{Namespace, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{

@@ -34,8 +34,7 @@ fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
     pod.meta.namespace == claim.meta.namespace
         && storage::claims_of(pod).any(|used| {
             used.claim_name(pod) == *claim.meta.name
-                && (!used.ephemeral
-                    || (!only_by_name && storage::made_for_pod(claim, pod).is_ok()))
+                && (!used.ephemeral || (!only_by_name && storage::made_for_pod(claim, pod).is_ok()))
         })
 }
 
@@ -187,12 +186,27 @@ mod tests {
             ("a running pod", json!({}), true, true),
             ("one that was not scheduled", json!({"spec": {"nodeName": ""}}), false, true),
             ("one that has ended", json!({"status": {"phase": "Failed"}}), true, false),
-            ("one of another name", json!({"spec": {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "o"}}]}}), false, false),
+            (
+                "one of another name",
+                json!({"spec": {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "o"}}]}}),
+                false,
+                false,
+            ),
             ("its own", ephemeral.clone(), true, true),
-            ("its own, of another uid", both(&ephemeral, &json!({"metadata": {"uid": "q"}})), false, false),
+            (
+                "its own, of another uid",
+                both(&ephemeral, &json!({"metadata": {"uid": "q"}})),
+                false,
+                false,
+            ),
             ("its own, shut down", both(&ephemeral, &gone), false, true),
             ("by name, shut down", gone.clone(), true, true),
-            ("going, and nothing runs", both(&gone, &json!({"status": {"containerStatuses": []}})), true, false),
+            (
+                "going, and nothing runs",
+                both(&gone, &json!({"status": {"containerStatuses": []}})),
+                true,
+                false,
+            ),
         ] {
             let (claim, pod) = (claim(true, None), pod(&change));
             assert_eq!((keeps(&pod, &claim), uses(&pod, &claim)), (keeps_it, uses_it), "{what}");

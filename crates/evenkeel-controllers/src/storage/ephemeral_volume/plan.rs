@@ -64,7 +64,10 @@ fn make(pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Create> {
     let owner = wire::controller_reference(&wire::target(pod));
     let volume = &used.volume.name;
     Some(Create {
-        failed: Some(told(pod, &format!("ephemeral volume {volume}: create PVC {name}: {{error}}"))),
+        failed: Some(told(
+            pod,
+            &format!("ephemeral volume {volume}: create PVC {name}: {{error}}"),
+        )),
         on_error: OnError::Abort,
         ..Create::new(
             PersistentVolumeClaim::kind(),
@@ -102,19 +105,24 @@ mod tests {
         let steps = steps(&seen);
         let [Step::Make(create)] = &steps[..] else { panic!("{steps:?}") };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
-        assert_eq!(body["metadata"], json!({
-            "name": "web-data", "namespace": "ns", "labels": {"a": "b"}, "annotations": {"c": "d"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u",
-                "controller": true, "blockOwnerDeletion": true}],
-        }));
+        assert_eq!(
+            body["metadata"],
+            json!({
+                "name": "web-data", "namespace": "ns", "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u",
+                    "controller": true, "blockOwnerDeletion": true}],
+            })
+        );
         assert_eq!(body["spec"]["resources"]["requests"]["storage"], "1Gi");
     }
 
     #[test]
     fn one_that_is_there_is_the_pods_or_in_its_way() {
         let claim = |owner: &str| {
-            let claim: PersistentVolumeClaim = object(&json!({"metadata": {"name": "web-data", "namespace": "ns",
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": owner, "controller": true}]}}));
+            let claim: PersistentVolumeClaim = object(
+                &json!({"metadata": {"name": "web-data", "namespace": "ns",
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": owner, "controller": true}]}}),
+            );
             Arc::new(claim)
         };
         let steps_with = |owner: &str| steps(&Seen::new(Arc::new(pod()), |_| Some(claim(owner))));

@@ -96,9 +96,11 @@ mod tests {
             spec[key] = value.clone();
         }
         Seen {
-            claim: Arc::new(object(&json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
+            claim: Arc::new(object(
+                &json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
                 "spec": {"resources": {"requests": {"storage": asks}}},
-                "status": {"phase": "Bound", "capacity": {"storage": has}}}))),
+                "status": {"phase": "Bound", "capacity": {"storage": has}}}),
+            )),
             volume: Some(Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": spec})))),
         }
     }

@@ -83,8 +83,7 @@ fn written<V: View>(object: &V, version: u64) -> Written {
 async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, Unprepared> {
     let meta = object.meta();
     let target = Target::of(V::kind(), meta);
-    let change =
-        Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
+    let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
     Ok(rewrite(client, &change).await?.meta.version())
 }
 
@@ -146,7 +145,8 @@ fn check(
 fn is_made(seen: &Seen, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
     let claim = seen.claims.get(&written.namespace, name);
-    let claim = claim.ok_or_else(|| format!("failed to check provisioning pvc: \"{name}\" is gone"))?;
+    let claim =
+        claim.ok_or_else(|| format!("failed to check provisioning pvc: \"{name}\" is gone"))?;
     if claim.meta.version() < written.version {
         return Ok(false);
     }

@@ -49,8 +49,7 @@ impl Found {
 
 /// Whether the claim has its volume, and that is noted.
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    !claim.spec.volume_name.is_empty()
-        && claim.meta.annotations.contains(storage::BIND_COMPLETED)
+    !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(storage::BIND_COMPLETED)
 }
 
 /// The claim, if a pod can use it.
@@ -62,7 +61,9 @@ pub(super) fn usable(
 ) -> Result<Arc<PersistentVolumeClaim>, Rejection> {
     let Some(claim) = claim else {
         return Err(Rejection::unresolvable(if ephemeral {
-            format!("waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\"")
+            format!(
+                "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
+            )
         } else {
             format!("persistentvolumeclaim \"{name}\" not found")
         }));

@@ -32,7 +32,11 @@ fn volume(name: &str, size: &str, host: Option<&str>) -> Arc<PersistentVolume> {
     )
 }
 
-fn delayed(claim: Arc<PersistentVolumeClaim>, provisioner: &str, volumes: &[Arc<PersistentVolume>]) -> Delayed {
+fn delayed(
+    claim: Arc<PersistentVolumeClaim>,
+    provisioner: &str,
+    volumes: &[Arc<PersistentVolume>],
+) -> Delayed {
     let class: Arc<StorageClass> = object(
         json!({"metadata": {"name": "c"}, "provisioner": provisioner,
             "allowedTopologies": [{"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": ["a", "b"]}]}]}),
@@ -109,9 +113,21 @@ fn claims_that_cannot_be_used_say_why() {
     };
     for (claim, ephemeral, want) in [
         (None, false, "persistentvolumeclaim \"d\" not found"),
-        (None, true, "waiting for ephemeral volume controller to create the persistentvolumeclaim \"d\""),
-        (of(&json!({"status": {"phase": "Lost"}})), false, "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\""),
-        (of(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})), false, "persistentvolumeclaim \"d\" is being deleted"),
+        (
+            None,
+            true,
+            "waiting for ephemeral volume controller to create the persistentvolumeclaim \"d\"",
+        ),
+        (
+            of(&json!({"status": {"phase": "Lost"}})),
+            false,
+            "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\"",
+        ),
+        (
+            of(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+            false,
+            "persistentvolumeclaim \"d\" is being deleted",
+        ),
         (of(&json!({})), true, "PVC shop/d was not created for pod shop/web (pod is not owner)"),
     ] {
         let why = usable(&pod, "d", ephemeral, claim).unwrap_err();

@@ -40,11 +40,8 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Plan {
     if claim.meta.annotations.contains(storage::BIND_COMPLETED) {
         return bound(seen);
     }
-    let mut plan = if claim.spec.volume_name.is_empty() {
-        unbound(seen, options)
-    } else {
-        prebound(seen)
-    };
+    let mut plan =
+        if claim.spec.volume_name.is_empty() { unbound(seen, options) } else { prebound(seen) };
     // What it waits for may come about without a change that says so.
     plan.requeue_after(options.sync_period);
     plan
@@ -265,9 +262,7 @@ fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
         Some("requested PV is too small".to_owned())
     } else if storage::class_of_volume(volume) != storage::class_of_claim(claim) {
         Some("storageClassName does not match".to_owned())
-    } else if claim.spec.volume_attributes_class_name
-        != volume.spec.volume_attributes_class_name
-    {
+    } else if claim.spec.volume_attributes_class_name != volume.spec.volume_attributes_class_name {
         Some("volumeAttributesClassName does not match".to_owned())
     } else if storage::modes_differ(claim, volume) {
         Some("incompatible volumeMode".to_owned())
@@ -312,7 +307,10 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
     let change = claim_phase_now(claim, "Lost");
     let told = warning(claim, reason, message.to_owned());
     Plan {
-        actions: change.map(|change| Rewrite { done: Some(told), ..change }.into()).into_iter().collect(),
+        actions: change
+            .map(|change| Rewrite { done: Some(told), ..change }.into())
+            .into_iter()
+            .collect(),
         requeue: None,
     }
 }

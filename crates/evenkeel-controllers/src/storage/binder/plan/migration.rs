@@ -84,7 +84,9 @@ mod tests {
     #[test]
     fn finalizers_are_of_whoever_deletes() {
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
-        let migrated = Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}));
+        let migrated = Some(
+            json!({"metadata": {"annotations": {storage::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
+        );
         let finalizers = |all: &[&str]| Some(json!({"metadata": {"finalizers": all}}));
         for (provisioner, policy, has, want) in [
             (host, "Delete", &["x"][..], finalizers(&["x", IN_TREE])),
@@ -95,20 +97,30 @@ mod tests {
             ("", "Delete", &[IN_TREE], None),
             ("kubernetes.io/gce-pd", "Delete", &["x", IN_TREE], migrated),
         ] {
-            assert_eq!(of_volume(&volume(provisioner, policy, has)), want, "{provisioner} {policy} {has:?}");
+            assert_eq!(
+                of_volume(&volume(provisioner, policy, has)),
+                want,
+                "{provisioner} {policy} {has:?}"
+            );
         }
     }
 
     #[test]
     fn a_claim_notes_who_took_over() {
-        let mut claim = PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
+        let mut claim =
+            PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
         assert_eq!(of_claim(&claim), None);
         claim.meta.annotations = label(storage::BETA_STORAGE_PROVISIONER, "kubernetes.io/cinder");
         let note = json!({"metadata": {"annotations": {storage::MIGRATED_TO: "cinder.csi.openstack.org"}}});
         assert_eq!(of_claim(&claim), Some(note));
-        claim.meta.annotations = claim.meta.annotations.with(storage::STORAGE_PROVISIONER, "csi.example.com");
+        claim.meta.annotations =
+            claim.meta.annotations.with(storage::STORAGE_PROVISIONER, "csi.example.com");
         assert_eq!(of_claim(&claim), None);
-        claim.meta.annotations = claim.meta.annotations.with(storage::MIGRATED_TO, "cinder.csi.openstack.org");
-        assert_eq!(of_claim(&claim), Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: null}}})));
+        claim.meta.annotations =
+            claim.meta.annotations.with(storage::MIGRATED_TO, "cinder.csi.openstack.org");
+        assert_eq!(
+            of_claim(&claim),
+            Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: null}}}))
+        );
     }
 }

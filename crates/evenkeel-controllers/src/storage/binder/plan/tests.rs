@@ -65,7 +65,9 @@ fn volume(name: &str, change: &Value) -> Arc<PersistentVolume> {
 }
 
 fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
-    Arc::new(object(&json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode})))
+    Arc::new(object(
+        &json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode}),
+    ))
 }
 
 fn seen(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Seen {
@@ -100,9 +102,16 @@ fn a_binding_is_written_in_order() {
     let plan = claim::plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
     let told = told(&plan);
     assert!(told[0].starts_with("PersistentVolume {"), "{told:?}");
-    assert!(told[0].contains(r#""bound-by-controller":"yes""#) || told[0].contains("bound-by-controller"), "{told:?}");
+    assert!(
+        told[0].contains(r#""bound-by-controller":"yes""#)
+            || told[0].contains("bound-by-controller"),
+        "{told:?}"
+    );
     assert_eq!(told[1], r#"PersistentVolume/status {"status":{"message":null,"phase":"Bound"}}"#);
-    assert!(told[2].contains(r#""volumeName":"v""#) && told[2].contains("bind-completed"), "{told:?}");
+    assert!(
+        told[2].contains(r#""volumeName":"v""#) && told[2].contains("bind-completed"),
+        "{told:?}"
+    );
     assert_eq!(
         told[3],
         r#"PersistentVolumeClaim/status {"status":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"phase":"Bound"}}"#
@@ -160,21 +169,39 @@ fn why_a_claim_waits() {
     };
     let none = json!({});
     for (seen, want) in [
-        (seen(&none, vec![]), "FailedBinding: no persistent volumes available for this claim and no storage class is set"),
-        (with(late(), &[], &none), "WaitForFirstConsumer: waiting for first consumer to be created before binding"),
+        (
+            seen(&none, vec![]),
+            "FailedBinding: no persistent volumes available for this claim and no storage class is set",
+        ),
+        (
+            with(late(), &[], &none),
+            "WaitForFirstConsumer: waiting for first consumer to be created before binding",
+        ),
         (with(late(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
-        (with(late(), &["p", "q"], &none), "WaitForPodScheduled: waiting for pods p,q to be scheduled"),
-        (with(None, &[], &none), "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found"),
-        (with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &none),
-            "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner"),
+        (
+            with(late(), &["p", "q"], &none),
+            "WaitForPodScheduled: waiting for pods p,q to be scheduled",
+        ),
+        (
+            with(None, &[], &none),
+            "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
+        ),
+        (
+            with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &none),
+            "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
+        ),
     ] {
         let plan = claim::plan(&seen, &options);
         assert_eq!(told(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
-    let handed = with(late(), &["p"], &json!({"metadata": {"annotations": {storage::SELECTED_NODE: "n"}}}));
+    let handed =
+        with(late(), &["p"], &json!({"metadata": {"annotations": {storage::SELECTED_NODE: "n"}}}));
     let told = told(&claim::plan(&handed, &options));
-    assert!(told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#), "{told:?}");
+    assert!(
+        told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
+        "{told:?}"
+    );
     assert!(told[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{told:?}");
     let off = Options { dynamic_provisioning: false, ..Options::default() };
     assert!(claim::plan(&handed, &off).actions.is_empty());
@@ -183,22 +210,30 @@ fn why_a_claim_waits() {
 #[test]
 fn who_makes_volumes() {
     let maker = |provisioner: &str| {
-        let seen = claim::Seen { class: Some(class(provisioner, "Immediate")), ..seen(&json!({}), vec![]) };
+        let seen = claim::Seen {
+            class: Some(class(provisioner, "Immediate")),
+            ..seen(&json!({}), vec![])
+        };
         format!("{:?}", claim::maker(&seen))
     };
     assert_eq!(maker("csi.example.com"), format!("{:?}", Maker::External("csi.example.com")));
-    assert_eq!(maker("kubernetes.io/gce-pd"), format!("{:?}", Maker::External("pd.csi.storage.gke.io")));
+    assert_eq!(
+        maker("kubernetes.io/gce-pd"),
+        format!("{:?}", Maker::External("pd.csi.storage.gke.io"))
+    );
     assert_eq!(maker("kubernetes.io/host-path"), format!("{:?}", Maker::HostPath));
 }
 
 #[test]
 fn a_claim_without_a_class_gets_the_default_one() {
     let nameless = json!({"spec": {"storageClassName": null}});
-    let with_default = claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
+    let with_default =
+        claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
     let told_default = told(&claim::plan(&with_default, &Options::default()));
     assert_eq!(told_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // One that wants none is left so, and a volume that fits goes first.
-    let none = claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
+    let none =
+        claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
     assert!(told(&claim::plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
     let fits = claim::Seen { candidates: vec![volume("v", &json!({}))], ..with_default };
     assert_eq!(told(&claim::plan(&fits, &Options::default())).len(), 4);
@@ -214,14 +249,39 @@ fn a_named_volume_must_fit() {
     let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
     for (seen, want) in [
         (asks(&none, None), String::new()),
-        (asks(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))), format!("{cannot}requested PV is too small")),
-        (asks(&none, Some(&json!({"spec": {"storageClassName": "x"}}))), format!("{cannot}storageClassName does not match")),
-        (asks(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))), format!("{cannot}volumeAttributesClassName does not match")),
-        (asks(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))), format!("{cannot}incompatible volumeMode")),
-        (asks(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))), format!("{cannot}incompatible accessMode")),
-        (asks(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))), format!("{cannot}the volume is marked for deletion \"v\"")),
-        (asks(&none, Some(&json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}))),
-            "FailedBinding: volume \"v\" already bound to a different claim.".to_owned()),
+        (
+            asks(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
+            format!("{cannot}requested PV is too small"),
+        ),
+        (
+            asks(&none, Some(&json!({"spec": {"storageClassName": "x"}}))),
+            format!("{cannot}storageClassName does not match"),
+        ),
+        (
+            asks(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
+            format!("{cannot}volumeAttributesClassName does not match"),
+        ),
+        (
+            asks(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))),
+            format!("{cannot}incompatible volumeMode"),
+        ),
+        (
+            asks(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
+            format!("{cannot}incompatible accessMode"),
+        ),
+        (
+            asks(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))),
+            format!("{cannot}the volume is marked for deletion \"v\""),
+        ),
+        (
+            asks(
+                &none,
+                Some(
+                    &json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}),
+                ),
+            ),
+            "FailedBinding: volume \"v\" already bound to a different claim.".to_owned(),
+        ),
     ] {
         let told = told(&claim::plan(&seen, &Options::default()));
         assert_eq!(told.first().cloned().unwrap_or_default(), want);
@@ -234,7 +294,10 @@ fn a_bound_claim_stays_so_or_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
-    let with = |change: &Value, named| claim::Seen { named, ..seen(&merged(bound.clone(), change), vec![]) };
+    let with = |change: &Value, named| claim::Seen {
+        named,
+        ..seen(&merged(bound.clone(), change), vec![])
+    };
     let plan = |seen: &claim::Seen| claim::plan(seen, &Options::default());
     assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
     for (seen, reason) in [
@@ -246,7 +309,10 @@ fn a_bound_claim_stays_so_or_is_lost() {
         let [Action::Rewrite(change)] = &plan.actions[..] else { panic!("{plan:?}") };
         assert_eq!(change.done.as_ref().unwrap().reason, reason);
         let body: Value = serde_json::from_slice(&change.body).unwrap();
-        assert_eq!(body, json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}}));
+        assert_eq!(
+            body,
+            json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}})
+        );
     }
     let lost = json!({"status": {"phase": "Lost"}});
     assert!(plan(&with(&lost, None)).is_nothing(), "it is told once");
@@ -275,14 +341,19 @@ fn decided(seen: &volume::Seen) -> Vec<String> {
 
 #[test]
 fn phases_of_volumes() {
-    let status = |phase: &str| format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#);
+    let status = |phase: &str| {
+        format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#)
+    };
     let here = json!({"spec": {"volumeName": "v"}});
     assert_eq!(decided(&of(&json!({"status": {"phase": "Pending"}}), None)), [status("Available")]);
     assert_eq!(decided(&of(&claimed("Retain", "Available"), Some(&here))), [status("Bound")]);
     assert_eq!(decided(&of(&claimed("Retain", "Bound"), None)), [status("Released")]);
     assert!(decided(&of(&claimed("Retain", "Released"), None)).is_empty());
     assert!(decided(&of(&claimed("Retain", "Bound"), Some(&here))).is_empty());
-    assert!(decided(&of(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(), "the claim's turn");
+    assert!(
+        decided(&of(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
+        "the claim's turn"
+    );
 }
 
 #[test]
@@ -290,7 +361,10 @@ fn a_volume_whose_claim_took_another_is_free_or_goes() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}}});
     let told = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
-    assert_eq!(told[0], r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#);
+    assert_eq!(
+        told[0],
+        r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#
+    );
     assert!(told[1].contains("Available"));
     let told = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
     assert_eq!(told[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
@@ -311,13 +385,44 @@ fn reclaim_policies() {
         (json!({}), "Retain", None, false),
         (csi.clone(), "Delete", None, false),
         (path.clone(), "Delete", None, true),
-        (json!({}), "Delete", Some(format!("VolumeFailedDelete {deleter}no deletable volume plugin matched")), false),
-        (local.clone(), "Delete", Some(format!("VolumeFailedDelete {deleter}no volume plugin matched")), false),
+        (
+            json!({}),
+            "Delete",
+            Some(format!("VolumeFailedDelete {deleter}no deletable volume plugin matched")),
+            false,
+        ),
+        (
+            local.clone(),
+            "Delete",
+            Some(format!("VolumeFailedDelete {deleter}no volume plugin matched")),
+            false,
+        ),
         (by("someone.example.com"), "Delete", None, false),
-        (by("kubernetes.io/nothing"), "Delete", Some("VolumeFailedDelete no volume plugin matched name: kubernetes.io/nothing".to_owned()), false),
+        (
+            by("kubernetes.io/nothing"),
+            "Delete",
+            Some(
+                "VolumeFailedDelete no volume plugin matched name: kubernetes.io/nothing"
+                    .to_owned(),
+            ),
+            false,
+        ),
         (json!({"metadata": {"annotations": {storage::MIGRATED_TO: "d"}}}), "Delete", None, false),
-        (csi, "Recycle", Some("VolumeFailedRecycle No recycler plugin found for the volume!".to_owned()), false),
-        (json!({}), "Shred", Some("VolumeUnknownReclaimPolicy Volume has unrecognized PersistentVolumeReclaimPolicy".to_owned()), false),
+        (
+            csi,
+            "Recycle",
+            Some("VolumeFailedRecycle No recycler plugin found for the volume!".to_owned()),
+            false,
+        ),
+        (
+            json!({}),
+            "Shred",
+            Some(
+                "VolumeUnknownReclaimPolicy Volume has unrecognized PersistentVolumeReclaimPolicy"
+                    .to_owned(),
+            ),
+            false,
+        ),
     ] {
         let seen = of(&merged(claimed(policy, "Released"), &change), None);
         let decision = volume::plan(&seen, &Options::default());
@@ -334,7 +439,9 @@ fn reclaim_policies() {
 fn a_volume_is_scrubbed_and_free_again() {
     let released = claimed("Recycle", "Released");
     let pod = |phase: &str| {
-        let pod: Pod = object(&json!({"metadata": {"name": "recycler-for-v", "namespace": "default", "uid": "p"}, "status": {"phase": phase}}));
+        let pod: Pod = object(
+            &json!({"metadata": {"name": "recycler-for-v", "namespace": "default", "uid": "p"}, "status": {"phase": phase}}),
+        );
         Some(Arc::new(pod))
     };
     let with = |recycler| volume::Seen { recycler, ..of(&released, None) };
@@ -344,7 +451,11 @@ fn a_volume_is_scrubbed_and_free_again() {
     assert_eq!(done[..2], ["delete recycler-for-v", "VolumeRecycled: Volume recycled"]);
     assert!(done[2].contains("claimRef") && done[3].contains("Available"), "{done:?}");
     let failed = decided(&with(pod("Failed")));
-    assert!(failed[0] == "delete recycler-for-v" && failed[1].contains("Recycle failed: failed to recycle volume"), "{failed:?}");
+    assert!(
+        failed[0] == "delete recycler-for-v"
+            && failed[1].contains("Recycle failed: failed to recycle volume"),
+        "{failed:?}"
+    );
     let used = volume::Seen { users: vec!["ns/web".to_owned()], ..with(None) };
     assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
 }
@@ -360,13 +471,23 @@ impl World {
         let volumes: Vec<Arc<PersistentVolume>> =
             self.volumes.iter().map(|volume| Arc::new(object(volume))).collect();
         let claim: PersistentVolumeClaim = object(&self.claim);
-        let named = volumes.iter().find(|volume| volume.meta.name == claim.spec.volume_name).cloned();
+        let named =
+            volumes.iter().find(|volume| volume.meta.name == claim.spec.volume_name).cloned();
         let candidates = volumes
             .iter()
-            .filter(|volume| volume.spec.claim_ref.is_none() || storage::is_for_claim(volume, &claim))
+            .filter(|volume| {
+                volume.spec.claim_ref.is_none() || storage::is_for_claim(volume, &claim)
+            })
             .cloned()
             .collect();
-        claim::Seen { claim: Arc::new(claim), named, candidates, class: None, default_class: None, waiting: vec![] }
+        claim::Seen {
+            claim: Arc::new(claim),
+            named,
+            candidates,
+            class: None,
+            default_class: None,
+            waiting: vec![],
+        }
     }
 
     fn volume_seen(&self, n: usize) -> volume::Seen {
