@@ -25,10 +25,6 @@ impl Options {
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         let off = flags.bool("disable-attach-detach-reconcile-sync");
         let period = flags.duration("attach-detach-reconcile-sync-period");
-        if !off && period < Duration::from_secs(1) {
-            let flag = "attach-detach-reconcile-sync-period";
-            flags.refuse(flag, format!("--{flag}: duration time must be greater than one second as set via command line option reconcile-sync-loop-period"));
-        }
         Self {
             sync_period: (!off).then_some(period),
             force: !flags.bool("disable-force-detach-on-timeout"),
