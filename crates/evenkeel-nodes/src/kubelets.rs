@@ -71,8 +71,6 @@ impl Kubelets {
         clock: Clock,
         recorder: Recorder,
         options: NodesOptions,
-        pods: Cache<Pod>,
-        objects: &Cache<Node>,
         caches: &Caches,
         queue: Queue<Key>,
     ) -> Arc<Self> {
@@ -99,7 +97,7 @@ impl Kubelets {
             recorder,
             options,
             nodes,
-            objects: objects.clone(),
+            objects: caches.of(),
             volumes: Volumes::new(caches, &pods),
             pods,
             by_node,
@@ -133,6 +131,9 @@ impl Kubelets {
                 for pod in kubelets.by_node.get(&node.meta.name) {
                     kubelets.queue.add(key(&pod), Priority::NORMAL);
                 }
+            }
+        });
+        let kubelets = Arc::downgrade(self);
         self.volumes.listen(move |pod| {
             let Some(kubelets) = kubelets.upgrade() else { return };
             if kubelets.nodes.contains_key(&pod.spec.node_name) {

@@ -65,12 +65,12 @@ mod pod;
 mod program;
 mod run;
 mod silence;
-mod usage;
 mod storage;
+mod usage;
 mod volumes;
 
 pub use behaviour::PREFIX;
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
-pub use usage::Usage;
 pub use storage::{DRIVER, StorageOptions};
+pub use usage::Usage;

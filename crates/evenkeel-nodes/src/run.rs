@@ -29,7 +29,6 @@ pub async fn run(
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);
-    let kubelets = Kubelets::new(client, clock, recorder, options, pods, &nodes, pod_queue.clone());
     in_use::start(&client, &caches, &options, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);

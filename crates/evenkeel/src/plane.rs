@@ -8,8 +8,7 @@ use evenkeel_controllers::{
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     options::Options,
 };
-use evenkeel_nodes::{NodeOptions, NodesOptions, Usage};
-use evenkeel_nodes::{NodeOptions, NodesOptions, StorageOptions};
+use evenkeel_nodes::{NodeOptions, NodesOptions, StorageOptions, Usage};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
