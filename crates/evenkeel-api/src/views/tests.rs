@@ -59,10 +59,6 @@ all_views!(both_encodings_say_the_same_and_broken_bytes_never_panic:
     Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
     Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ClusterRole, PersistentVolume, StorageClass, CsiDriver,
     CsiNode, VolumeAttachment, VolumeAttributesClass);
-    Pod, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret, Service,
-    PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision, Metadata,
-    ResourceQuota, LimitRange, ResourceClaim, DeviceClass,
-    PersistentVolume, StorageClass, CsiDriver, CsiNode, VolumeAttachment, VolumeAttributesClass);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
