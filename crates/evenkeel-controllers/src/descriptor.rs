@@ -3,12 +3,12 @@
 //! A new controller is a folder, and a line in [`descriptors`].
 
 use crate::{
-    apps, autoscaling, batch, bootstrap, certificates, core, discovery,
+    apps, autoscaling, batch, bootstrap, certificates, core, discovery, machinery,
     monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     networking,
     options::Options,
-    policy, rbac, storage,
+    policy, rbac, resource, storage,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{
@@ -219,12 +219,14 @@ pub fn descriptors() -> Vec<Descriptor> {
         certificates::pod_request_cleaner::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
+        resource::claim::DESCRIPTOR,
         core::resource_quota::DESCRIPTOR,
         core::root_ca::DESCRIPTOR,
         networking::service_cidr::DESCRIPTOR,
         core::service_account::DESCRIPTOR,
         core::service_account_token::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,
+        machinery::storage_version_migrator::DESCRIPTOR,
         core::taint_eviction::DESCRIPTOR,
         bootstrap::token_cleaner::DESCRIPTOR,
         batch::ttl_after_finished::DESCRIPTOR,

@@ -8,12 +8,14 @@ pub mod certificates;
 pub mod core;
 pub mod descriptor;
 pub mod discovery;
+pub mod machinery;
 pub mod monitors;
 pub mod needs;
 pub mod networking;
 pub mod options;
 pub mod policy;
 pub mod rbac;
+pub mod resource;
 pub mod storage;
 
 mod answers;

@@ -1,6 +1,8 @@
 //! What controllers can be told on the command line.
 
-use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, storage};
+use crate::{
+    apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage,
+};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
@@ -76,6 +78,8 @@ pub struct Options {
     pub replicaset: apps::replicaset::Options,
     /// Of the replicationcontroller controller.
     pub replicationcontroller: apps::replicationcontroller::Options,
+    /// Of the controller of claims to devices.
+    pub resource_claim: resource::claim::Options,
     /// Of the controller of quotas.
     pub resource_quota: core::resource_quota::Options,
     /// Of the publisher of the cluster's CA.
@@ -114,6 +118,7 @@ impl Options {
             pod_gc: core::pod_gc::Options::read(flags),
             replicaset: apps::replicaset::Options::read(flags),
             replicationcontroller: apps::replicationcontroller::Options::read(flags),
+            resource_claim: resource::claim::Options::read(flags),
             resource_quota: core::resource_quota::Options::read(flags),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),

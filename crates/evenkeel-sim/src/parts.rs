@@ -9,6 +9,7 @@ use evenkeel_cloud::{
     ip_pool::{Config, IpPool},
 };
 use evenkeel_controllers::{
+    certificates::signing::{self, Pair},
     core::root_ca,
     descriptor::{Clients, ControllerContext, descriptors},
     options::Options as ControllersOptions,
@@ -164,8 +165,12 @@ impl Life {
 
 /// Starts all controllers.
 fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
+    // Made for this, and good until 2126.
+    let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
+    let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
     let options = ControllersOptions {
-        root_ca: root_ca::Options { ca: Some("simulated".into()) },
+        root_ca: root_ca::Options { ca: Some(certificate.into()) },
+        signing: signing::Options { common: Some(authority), ..signing::Options::default() },
         ..ControllersOptions::default()
     };
     let clients: Clients = Arc::new(move |_| client.clone());

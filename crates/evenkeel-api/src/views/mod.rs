@@ -94,7 +94,7 @@ pub use persistent_volume_claim::{
 };
 pub use pod::{
     Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim,
-    PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
+    PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
 };
 pub use program::{
     ContainerProgram, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,

@@ -115,6 +115,8 @@ message! {
         qos_class: Box<str> = 9 "qosClass",
         /// State of an in-place resize.
         resize: Box<str> = 14 "resize",
+        /// Claims made from templates, by their names within the pod.
+        resource_claim_statuses: Box<[PodResourceClaimStatus]> = 15 "resourceClaimStatuses",
         /// The claim made for extended resources that are devices.
         extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>> = 18 "extendedResourceClaimStatus",
         /// Resources in force for the pod as a whole.
@@ -177,6 +179,16 @@ message! {
         resource_claim_name: Box<str> = 3 "resourceClaimName",
         /// What a claim is made from.
         resource_claim_template_name: Box<str> = 4 "resourceClaimTemplateName",
+    }
+}
+
+message! {
+    /// A claim made from a template.
+    pub struct PodResourceClaimStatus("k8s.io.api.core.v1.PodResourceClaimStatus") {
+        /// Name within the pod.
+        name: Box<str> = 1 "name",
+        /// The claim's own; none where none is needed.
+        resource_claim_name: Option<Box<str>> = 2 "resourceClaimName",
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod autoscaling;
 mod budgets;
+mod claims;
 mod cloud;
 mod deletion;
 mod fixtures;
+mod identity;
 mod jobs;
 mod leaders;
 mod nodes;

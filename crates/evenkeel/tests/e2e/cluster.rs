@@ -323,6 +323,8 @@ fn group(resource: &str) -> &'static str {
         "controllerrevisions" | "daemonsets" | "deployments" | "replicasets" | "statefulsets" => {
             "/apis/apps/v1"
         }
+        "certificatesigningrequests" | "clustertrustbundles" => "/apis/certificates.k8s.io/v1",
+        "clusterroles" => "/apis/rbac.authorization.k8s.io/v1",
         "cronjobs" | "jobs" => "/apis/batch/v1",
         "horizontalpodautoscalers" => "/apis/autoscaling/v2",
         "poddisruptionbudgets" => "/apis/policy/v1",
@@ -331,6 +333,7 @@ fn group(resource: &str) -> &'static str {
         "gadgets" => "/apis/quota.evenkeel.dev/v1",
         "endpointslices" => "/apis/discovery.k8s.io/v1",
         "ipaddresses" | "servicecidrs" => "/apis/networking.k8s.io/v1",
+        "resourceclaims" | "resourceclaimtemplates" => "/apis/resource.k8s.io/v1",
         _ => "/api/v1",
     }
 }

@@ -6,6 +6,8 @@
 
 mod autoscaler;
 mod budgets;
+mod certificates;
+mod claims;
 mod cloud;
 mod cloud_manager;
 mod cluster;
@@ -28,6 +30,7 @@ mod pods;
 mod program;
 mod quotas;
 mod replicas;
+mod roles;
 mod rollout;
 mod scheduling;
 mod services;
@@ -76,6 +79,13 @@ cases! {
         count_what_owners_want,
         let_unhealthy_pods_go_by_policy,
     ];
+    certificates: [
+        are_signed_once_approved,
+        are_refused_by_their_signers_rules,
+        of_nodes_are_approved_at_once,
+        of_the_server_are_published,
+    ];
+    claims: [are_made_from_templates_and_made_again, wait_for_their_template];
     cloud: [
         a_load_balancer_gets_an_address_and_gives_it_back,
         an_exhausted_pool_says_so_and_serves_who_waits,
@@ -128,6 +138,7 @@ cases! {
         limits_fill_in_and_refuse,
     ];
     replicas: [sets_adopt_and_release, cheap_pods_go_first, lost_pods_are_replaced];
+    roles: [are_put_together, follow_chains_of_parts];
     rollout: [
         keeps_within_surge_and_unavailable,
         recreate_never_mixes,

@@ -13,6 +13,7 @@ pub(super) const USERS: [&str; 3] = ["admin", "upstream-kcm", "evenkeel-kcm"];
 pub(super) struct Credentials {
     folder: PathBuf,
     ca: String,
+    ca_key: String,
 }
 
 impl Credentials {
@@ -37,12 +38,18 @@ impl Credentials {
             USERS.iter().map(|user| format!("{user},{user},{user},system:masters\n")).collect();
         let limited = format!("{LIMITED},{LIMITED},{LIMITED}\n");
         folder.write("tokens.csv", &(tokens + &limited));
-        Self { folder: folder.path().to_owned(), ca }
+        let ca_key = issuer.key().serialize_pem();
+        Self { folder: folder.path().to_owned(), ca, ca_key }
     }
 
     /// The certificate authority, PEM.
     pub(super) fn ca(&self) -> &str {
         &self.ca
+    }
+
+    /// Its key, PEM.
+    pub(super) fn ca_key(&self) -> &str {
+        &self.ca_key
     }
 
     /// The path of a kubeconfig for `user`.

@@ -1,0 +1,3 @@
+//! Controllers of the API's own machinery.
+
+pub mod storage_version_migrator;

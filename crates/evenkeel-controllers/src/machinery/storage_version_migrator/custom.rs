@@ -1,0 +1,92 @@
+//! What a custom resource is told of its migration.
+
+use evenkeel_api::time::{Timestamp, seconds};
+use serde_json::{Value, json};
+
+/// By this name the condition, and stored versions after a migration, are the controller's.
+pub(super) const MANAGER: &str = "migration-runner-controller";
+
+/// What has happened to a migration.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stage<'a> {
+    /// The migration of this name runs.
+    Begun(&'a str),
+    /// It has ended, well or not.
+    Ended {
+        /// Well.
+        well: bool,
+    },
+}
+
+/// What is wanted of the status of a CustomResourceDefinition as it is now. After a migration that saw the definition as it
+/// still is, objects are stored in no version but the newest.
+pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
+    let metadata = &definition["metadata"];
+    let generation = &metadata["generation"];
+    let conditions = definition["status"]["conditions"].as_array();
+    let before = conditions
+        .and_then(|all| all.iter().find(|condition| condition["type"] == "StorageMigrating"));
+    let unchanged = before.is_some_and(|before| before["observedGeneration"] == *generation);
+    let (status, reason, message) = match stage {
+        Stage::Begun(name) => ("True", "MigrationRunning", format!("Migration {name} is running")),
+        Stage::Ended { well: true } if unchanged => {
+            let words = "The migration has succeeded and the stored versions have been updated";
+            ("False", "MigrationSucceeded", words.to_owned())
+        }
+        Stage::Ended { well: true } => {
+            let words = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch";
+            ("False", "MigrationSucceeded", words.to_owned())
+        }
+        Stage::Ended { well: false } => {
+            ("False", "MigrationFailed", "The migration has failed".to_owned())
+        }
+    };
+    let mut wanted = json!({"conditions": [{
+        "type": "StorageMigrating", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": seconds(now), "observedGeneration": generation,
+    }]});
+    if unchanged && matches!(stage, Stage::Ended { .. }) {
+        let versions = definition["spec"]["versions"].as_array();
+        let stored = versions.and_then(|all| all.iter().find(|version| version["storage"] == true));
+        if let Some(stored) = stored {
+            wanted["storedVersions"] = json!([stored["name"]]);
+        }
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        // Decided upon this version, and no other.
+        "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
+        "status": wanted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::T0;
+
+    fn definition(observed: i64) -> Value {
+        json!({
+            "metadata": {"name": "widgets.test", "resourceVersion": "7", "generation": 3},
+            "spec": {"versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]},
+            "status": {
+                "storedVersions": ["v1", "v2"],
+                "conditions": [{"type": "StorageMigrating", "status": "True", "observedGeneration": observed}],
+            },
+        })
+    }
+
+    #[test]
+    fn stored_versions_are_forgotten_only_where_nothing_changed() {
+        let told = status(&definition(3), Stage::Ended { well: true }, T0);
+        assert_eq!(told["status"]["storedVersions"], json!(["v2"]));
+        assert_eq!(told["metadata"]["resourceVersion"], "7");
+        assert_eq!(told["status"]["conditions"][0]["status"], "False");
+        let told = status(&definition(2), Stage::Ended { well: true }, T0);
+        assert!(told["status"]["storedVersions"].is_null());
+        assert!(told["status"]["conditions"][0]["message"].as_str().unwrap().contains("mismatch"));
+        let told = status(&definition(3), Stage::Begun("m"), T0);
+        assert!(told["status"]["storedVersions"].is_null());
+        assert_eq!(told["status"]["conditions"][0]["message"], "Migration m is running");
+    }
+}

@@ -1,0 +1,287 @@
+//! Which migration runs, and what its conditions say.
+
+use super::{Migration, name};
+use evenkeel_api::{View as _, time::Timestamp};
+use evenkeel_runtime::introspect::Description;
+use k8s_openapi::{
+    api::storagemigration::v1::StorageVersionMigration,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use std::sync::Arc;
+
+const RUNNING: &str = "Running";
+const SUCCEEDED: &str = "Succeeded";
+const FAILED: &str = "Failed";
+
+/// What is to be done with the migrations of one resource.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Those that have ended and still say that they run.
+    pub(super) ended: Vec<Arc<Migration>>,
+    /// The one whose turn it is.
+    pub(super) next: Option<Arc<Migration>>,
+}
+
+/// The oldest that has not begun has its turn, unless one runs. (One that has ended and still says so counts as running only
+/// for itself, as upstream has it.)
+pub(super) fn turn(migrations: Vec<Arc<Migration>>) -> Turn {
+    let (running, mut waiting): (Vec<_>, Vec<_>) =
+        migrations.into_iter().partition(|one| is_running(one));
+    let (ended, busy): (Vec<_>, Vec<_>) = running.into_iter().partition(|one| has_ended(one));
+    waiting.retain(|one| !has_ended(one));
+    let age = |one: &Arc<Migration>| (one.meta().creation, name(one).to_owned());
+    let next = if busy.is_empty() { waiting.into_iter().min_by_key(age) } else { None };
+    Turn { ended, next }
+}
+
+fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
+    let status = migration.status.as_ref();
+    status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+}
+
+fn is_true(migration: &Migration, type_: &str) -> bool {
+    conditions(migration).iter().any(|one| one.type_ == type_ && one.status == "True")
+}
+
+/// Whether it is its turn.
+pub(super) fn is_running(migration: &Migration) -> bool {
+    is_true(migration, RUNNING)
+}
+
+/// Whether it has ended, well or not.
+pub(super) fn has_ended(migration: &Migration) -> bool {
+    is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
+}
+
+/// Whether it has ended well.
+pub(super) fn has_succeeded(migration: &Migration) -> bool {
+    is_true(migration, SUCCEEDED)
+}
+
+/// Up to which version objects are written again; empty while nobody has noted it.
+pub(super) fn version(migration: &Migration) -> &str {
+    let status = migration.status.as_ref();
+    status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
+}
+
+/// A resource may be so new that discovery does not tell of it; after this long it is not.
+pub(super) fn is_new(migration: &Migration, now: Timestamp) -> bool {
+    let made = migration.meta().creation;
+    made.is_some_and(|made| now.duration_since(made).as_secs() < 60)
+}
+
+/// How far a migration is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Objects that are still to be written.
+    pub(super) left: usize,
+    /// Objects there are.
+    pub(super) all: usize,
+}
+
+/// What is said of a migration.
+#[derive(Debug)]
+pub(super) enum News {
+    /// It is its turn.
+    Begun,
+    /// It is at it, and was interrupted.
+    Interrupted(Progress, String),
+    /// It is done.
+    Done(Progress),
+    /// It cannot be done, by the resource's nature.
+    Impossible(String),
+    /// It failed on the way.
+    Failed(Option<Progress>, String),
+    /// It has ended, and so does not run.
+    Over,
+    /// Up to this version there is something to do.
+    Version(String),
+}
+
+/// The migration with the news in its status; `None` where it says so already.
+pub(super) fn with(
+    migration: &Migration,
+    news: News,
+    now: Timestamp,
+) -> Option<StorageVersionMigration> {
+    let mut changed: StorageVersionMigration = (**migration).clone();
+    changed.metadata.managed_fields = None;
+    let generation = changed.metadata.generation;
+    let status = changed.status.get_or_insert_default();
+    if let News::Version(version) = news {
+        status.resource_version = Some(version);
+        return Some(changed);
+    }
+    let all = status.conditions.get_or_insert_default();
+    let mut set = |type_: &str, status: &str, reason: &str, message: String, generation| {
+        put(
+            all,
+            Condition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                observed_generation: generation,
+                last_transition_time: Time(now),
+            },
+        )
+    };
+    let runs = |progress: Option<Progress>, error: &str| running_words(progress, error);
+    let (running, reason) = ("MigrationRunning", "StorageVersionMigrationFailed");
+    let is_new = match news {
+        News::Begun => set(RUNNING, "True", running, runs(None, ""), None),
+        News::Interrupted(progress, error) => {
+            set(RUNNING, "True", running, runs(Some(progress), &error), None)
+        }
+        News::Done(progress) => {
+            let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
+            let words = "Migration completed".to_owned();
+            set(SUCCEEDED, "True", "StorageVersionMigrationSucceeded", words, None) || said
+        }
+        News::Impossible(words) => set(FAILED, "True", reason, words, None),
+        News::Failed(None, error) => {
+            let words = format!("migration encountered unhandled error: {error}");
+            set(FAILED, "True", reason, words, None)
+        }
+        News::Failed(Some(progress), error) => {
+            let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
+            let Progress { left, all } = progress;
+            let words = format!(
+                "{left}/{all} not yet migrated. migration encountered unhandled error: {error}"
+            );
+            set(FAILED, "True", reason, words, None) || said
+        }
+        News::Over => set(
+            RUNNING,
+            "False",
+            "MigrationCompleted",
+            "Migration completed".to_owned(),
+            generation,
+        ),
+        News::Version(_) => false,
+    };
+    is_new.then_some(changed)
+}
+
+/// Puts a condition in the place of the one of its type; the time changes only with the status. Whether anything changed.
+fn put(all: &mut Vec<Condition>, mut new: Condition) -> bool {
+    match all.iter_mut().find(|one| one.type_ == new.type_) {
+        None => {
+            all.push(new);
+            true
+        }
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            let changed = *old != new;
+            *old = new;
+            changed
+        }
+    }
+}
+
+fn running_words(progress: Option<Progress>, error: &str) -> String {
+    let mut words = "The migration is running".to_owned();
+    match progress {
+        Some(Progress { all: 0, .. }) | None => {}
+        Some(Progress { left: 0, all }) => words += &format!(", {all} objects verified migrated"),
+        Some(Progress { left, all }) => {
+            words += &format!(", {left}/{all} objects not yet migrated")
+        }
+    }
+    if !error.is_empty() {
+        words += &format!("; transient error: {error}");
+    }
+    words
+}
+
+/// What is seen of a migration.
+pub(super) fn describe(migration: &Migration) -> Description {
+    let mut told = Description::new();
+    for condition in conditions(migration) {
+        told.fact(&condition.type_, format!("{}: {}", condition.status, condition.message));
+    }
+    told.fact("up to version", version(migration));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, object};
+    use evenkeel_api::time::seconds;
+    use evenkeel_runtime::cache::Full;
+    use serde_json::{Value, json};
+
+    fn migration(name: &str, age: i64, conditions: &[(&str, &str)]) -> Arc<Migration> {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(type_, status)| json!({"type": type_, "status": status, "reason": "R", "message": "m", "lastTransitionTime": seconds(T0)}))
+            .collect();
+        Arc::new(object(&json!({
+            "metadata": {"name": name, "creationTimestamp": seconds(at(-age))},
+            "spec": {"resource": {"group": "g", "resource": "r"}}, "status": {"conditions": conditions},
+        })))
+    }
+
+    fn told(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
+        let turn = turn(migrations.to_vec());
+        let names = turn.ended.iter().map(|one| name(one).to_owned());
+        (names.collect(), turn.next.map(|one| name(&one).to_owned()))
+    }
+
+    #[test]
+    fn the_oldest_has_its_turn_and_only_one() {
+        let waiting = |name: &str, age| migration(name, age, &[]);
+        assert_eq!(
+            told(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
+            Some("c")
+        );
+        assert_eq!(told(&[waiting("b", 5), waiting("a", 5)]).1.as_deref(), Some("a"));
+        let busy = migration("busy", 1, &[(RUNNING, "True")]);
+        assert_eq!(told(&[waiting("b", 5), busy]), (vec![], None));
+        let ended = migration("ended", 7, &[(RUNNING, "True"), (SUCCEEDED, "True")]);
+        assert_eq!(
+            told(&[waiting("b", 5), ended]),
+            (vec!["ended".to_owned()], Some("b".to_owned()))
+        );
+        let over = migration("over", 7, &[(RUNNING, "False"), (FAILED, "True")]);
+        assert_eq!(told(&[over]), (vec![], None));
+    }
+
+    fn said(migration: Option<StorageVersionMigration>) -> Vec<(String, String, String)> {
+        let migration = migration.expect("news");
+        let words = |one: &Condition| (one.type_.clone(), one.status.clone(), one.message.clone());
+        conditions(&migration).iter().map(words).collect()
+    }
+
+    #[test]
+    fn news_are_told_once() {
+        let fresh = migration("m", 0, &[]);
+        let begun = with(&fresh, News::Begun, T0);
+        let text = |text: &str| text.to_owned();
+        assert_eq!(
+            said(begun.clone()),
+            [(text(RUNNING), text("True"), text("The migration is running"))]
+        );
+        let begun = Full::new(begun.unwrap());
+        assert_eq!(with(&begun, News::Begun, at(9)), None);
+        let progress = Progress { left: 2, all: 3 };
+        let late = said(with(&begun, News::Interrupted(progress, text("too busy")), T0));
+        assert_eq!(
+            late[0].2,
+            "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
+        );
+        let done = with(&begun, News::Done(Progress { left: 0, all: 3 }), at(9));
+        let words = said(done.clone());
+        assert_eq!(words[0].2, "The migration is running, 3 objects verified migrated");
+        assert_eq!((&*words[1].0, &*words[1].2), (SUCCEEDED, "Migration completed"));
+        let done = Full::new(done.unwrap());
+        assert_eq!(conditions(&done)[0].last_transition_time.0, T0);
+        let over = said(with(&done, News::Over, at(10)));
+        assert_eq!((&*over[0].1, &*over[0].2), ("False", "Migration completed"));
+        let failed = said(with(&begun, News::Failed(Some(progress), text("no")), T0));
+        assert_eq!(failed[1].2, "2/3 not yet migrated. migration encountered unhandled error: no");
+    }
+}

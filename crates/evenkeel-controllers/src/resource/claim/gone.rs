@@ -1,0 +1,50 @@
+//! Which pods were there and are deleted, so that nobody has to ask the server.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+/// How many are remembered.
+const MOST: usize = 500;
+
+/// Uids of deleted pods, the last ones.
+#[derive(Default)]
+pub(super) struct Gone(Mutex<(HashSet<Box<str>>, VecDeque<Box<str>>)>);
+
+impl Gone {
+    /// This pod is deleted.
+    pub(super) fn add(&self, uid: &str) {
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, order) = &mut *guard;
+        if !known.insert(uid.into()) {
+            return;
+        }
+        order.push_back(uid.into());
+        if order.len() > MOST
+            && let Some(oldest) = order.pop_front()
+        {
+            known.remove(&oldest);
+        }
+    }
+
+    /// Whether this pod is known to be deleted.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.contains(uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_remembered() {
+        let gone = Gone::default();
+        for number in 0..=MOST {
+            gone.add(&number.to_string());
+            gone.add(&number.to_string());
+        }
+        assert!(!gone.has("0") && gone.has("1") && gone.has(&MOST.to_string()));
+    }
+}

@@ -1,0 +1,97 @@
+//! What is counted of claims: how many are made, and how many there are.
+
+use super::{
+    Claim,
+    plan::{POD_CLAIM, wants_admin_access},
+};
+use evenkeel_api::View as _;
+use evenkeel_runtime::{cache::Cache, metrics};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use prometheus::{
+    IntCounterVec, IntGaugeVec, Opts, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+
+/// Annotation of claims that the scheduler makes for extended resources.
+const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
+
+/// Counters.
+pub(super) struct Metrics {
+    made: IntCounterVec,
+}
+
+impl Metrics {
+    pub(super) fn new(registry: &Registry, claims: &Cache<Claim>) -> Self {
+        let help = "Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API group and kind (either Pod or scheduling.k8s.io/PodGroup)";
+        let labels = ["status", "admin_access", "owner_api_group", "owner_api_kind"];
+        let name = "dynamic_resource_allocation_resourceclaim_creates_total";
+        metrics::register(registry, Count::of(claims));
+        Self { made: metrics::counters(registry, name, help, &labels) }
+    }
+
+    /// A claim for a pod was made, or could not be.
+    pub(super) fn made(&self, claim: &ResourceClaim, well: bool) {
+        let status = if well { "success" } else { "failure" };
+        self.made.with_label_values(&[status, admin_access(claim), "", "Pod"]).inc();
+    }
+}
+
+fn admin_access(claim: &ResourceClaim) -> &'static str {
+    if wants_admin_access(claim.spec.as_ref()) { "true" } else { "false" }
+}
+
+fn source(claim: &Claim) -> &'static str {
+    let annotations = &claim.meta().annotations;
+    if annotations.get(EXTENDED) == Some("true") {
+        "extended_resource"
+    } else if annotations.get(POD_CLAIM).is_some_and(|name| !name.is_empty()) {
+        "resource_claim_template"
+    } else {
+        ""
+    }
+}
+
+/// How many claims there are, counted when somebody asks.
+#[derive(Clone)]
+struct Count {
+    claims: Cache<Claim>,
+    desc: Desc,
+}
+
+const COUNT: (&str, &str) = (
+    "dynamic_resource_allocation_resource_claims",
+    "Number of ResourceClaims, categorized by allocation status, admin access, and source. Source can be 'resource_claim_template' (created from a template), 'extended_resource' (extended resources), or empty (manually created by a user).",
+);
+const LABELS: [&str; 3] = ["allocated", "admin_access", "source"];
+
+impl Count {
+    fn of(claims: &Cache<Claim>) -> Self {
+        let labels = LABELS.map(str::to_owned).to_vec();
+        let desc = Desc::new(
+            COUNT.0.to_owned(),
+            COUNT.1.to_owned(),
+            labels,
+            std::collections::HashMap::new(),
+        )
+        .expect("name and labels are valid literals");
+        Self { claims: claims.clone(), desc }
+    }
+}
+
+impl Collector for Count {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let gauge = IntGaugeVec::new(Opts::new(COUNT.0, COUNT.1), &LABELS)
+            .expect("name and labels are valid literals");
+        for claim in self.claims.list() {
+            let allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
+            let allocated = if allocated { "true" } else { "false" };
+            gauge.with_label_values(&[allocated, admin_access(&claim), source(&claim)]).inc();
+        }
+        gauge.collect()
+    }
+}

@@ -1,0 +1,328 @@
+//! Which claims a pod needs, which are made for it, and which are reserved for it.
+
+use super::{Claim, Template};
+use evenkeel_api::{
+    OwnerReference, View as _,
+    views::{Pod, PodResourceClaim},
+};
+use k8s_openapi::{
+    api::resource::v1::{
+        DeviceRequest, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference as Owner},
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Annotation of a claim that was made for a pod: the claim's name within the pod.
+pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
+/// What generated names are made from is at most so long: five letters and a hyphen follow.
+const BASE: usize = 57;
+
+/// What a claim of a pod is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name<'a> {
+    /// This; whether it was made for the pod is [`is_made`]'s word.
+    Is(&'a str),
+    /// It has not been made yet.
+    NotYet,
+    /// None is needed.
+    NotNeeded,
+    /// By means that came after us.
+    Unknown,
+}
+
+/// What a claim of the pod is called.
+pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
+    if !claim.resource_claim_name.is_empty() {
+        return Name::Is(&claim.resource_claim_name);
+    }
+    if !is_made(claim) {
+        return Name::Unknown;
+    }
+    match pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name) {
+        None => Name::NotYet,
+        Some(status) => status.resource_claim_name.as_deref().map_or(Name::NotNeeded, Name::Is),
+    }
+}
+
+/// Whether a claim is made for the pod, from a template.
+pub(super) fn is_made(claim: &PodResourceClaim) -> bool {
+    claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
+}
+
+/// Names of all claims that the pod uses, the scheduler's for extended resources among them.
+pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
+    let own = pod.spec.resource_claims.iter().filter_map(|claim| match name(pod, claim) {
+        Name::Is(name) => Some(name),
+        Name::NotYet | Name::NotNeeded | Name::Unknown => None,
+    });
+    let extended = pod.status.extended_resource_claim_status.as_deref();
+    own.chain(extended.map(|status| &*status.resource_claim_name)).filter(|name| !name.is_empty())
+}
+
+/// Whether nothing of the pod runs or ever will.
+pub(super) fn is_done(pod: &Pod) -> bool {
+    crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
+}
+
+/// The pod that a claim was made for.
+pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
+    let owners = &claim.meta().owners;
+    owners.iter().find(|one| one.controller && &*one.api_version == "v1" && &*one.kind == "Pod")
+}
+
+/// Whether a claim was made for this pod.
+pub(super) fn is_for(claim: &Claim, pod: &Pod) -> bool {
+    claim.meta().controlled_by(&pod.meta.uid)
+}
+
+/// A claim that was made for the pod by this name, which its status may not tell yet.
+pub(super) fn is_made_as(claim: &Claim, within_pod: &str) -> bool {
+    claim.meta().annotations.get(POD_CLAIM) == Some(within_pod)
+}
+
+/// What a template asks for that may be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SwitchedOff {
+    #[error("admin access is requested, but the feature is disabled")]
+    AdminAccess,
+    #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
+    Prioritized,
+}
+
+/// Whether claims may be made from the template.
+pub(super) fn allowed(
+    template: &Template,
+    admin: bool,
+    prioritized: bool,
+) -> Result<(), SwitchedOff> {
+    let spec = template.spec.as_ref().and_then(|spec| spec.spec.as_ref());
+    let wants_admin = wants_admin_access(spec);
+    let has_list = requests(spec)
+        .iter()
+        .any(|request| request.first_available.as_ref().is_some_and(|all| !all.is_empty()));
+    match (wants_admin && !admin, has_list && !prioritized) {
+        (true, _) => Err(SwitchedOff::AdminAccess),
+        (_, true) => Err(SwitchedOff::Prioritized),
+        _ => Ok(()),
+    }
+}
+
+/// Whether devices are asked for that are in use. Choices of several have no such access.
+pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
+    requests(spec).iter().any(|request| {
+        request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
+    })
+}
+
+fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
+    let devices = spec.and_then(|spec| spec.devices.as_ref());
+    devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
+}
+
+/// A claim for the pod.
+pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
+    let from = template.spec.clone().unwrap_or_default();
+    let meta = from.metadata.unwrap_or_default();
+    let mut annotations = meta.annotations.unwrap_or_default();
+    annotations.insert(POD_CLAIM.to_owned(), within_pod.to_owned());
+    let owner = Owner {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.meta.name.to_string(),
+        uid: pod.meta.uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    };
+    ResourceClaim {
+        metadata: ObjectMeta {
+            generate_name: Some(base(&pod.meta.name, within_pod)),
+            annotations: Some(annotations),
+            labels: meta.labels,
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: from.spec,
+        status: None,
+    }
+}
+
+/// What the claim's name begins with. Where that is too long, both parts are cut, each in proportion.
+fn base(pod: &str, claim: &str) -> String {
+    let whole = format!("{pod}-{claim}-");
+    if whole.len() <= BASE {
+        return whole;
+    }
+    // Names of pods and claims are ASCII; a letter that is not cannot be cut in two.
+    let cut = |part: &str| {
+        let length = part.len() * BASE / whole.len();
+        part.get(..length).unwrap_or(part).to_owned()
+    };
+    format!("{}-{}", cut(pod), cut(claim))
+}
+
+/// What the pod's status is to say of claims that were made: what it says, and these.
+pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
+    let mut all: BTreeMap<&str, &str> = pod
+        .status
+        .resource_claim_statuses
+        .iter()
+        .filter_map(|status| Some((&*status.name, status.resource_claim_name.as_deref()?)))
+        .collect();
+    all.extend(made.iter().map(|(name, claim)| (&**name, &**claim)));
+    let all: Vec<Value> =
+        all.iter().map(|(name, claim)| json!({"name": name, "resourceClaimName": claim})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": &*pod.meta.name, "namespace": &*pod.meta.namespace},
+        "status": {"resourceClaimStatuses": all},
+    })
+}
+
+/// Whether a claim is allocated, and not yet reserved for the pod.
+pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
+    let Some(status) = &claim.status else { return false };
+    let reserved = status.reserved_for.as_deref().unwrap_or_default();
+    status.allocation.is_some() && !reserved.iter().any(|one| *one.uid == *pod.meta.uid)
+}
+
+/// The claim, reserved for the pod as well.
+pub(super) fn reserved(claim: &Claim, pod: &Pod) -> ResourceClaim {
+    let mut claim: ResourceClaim = (**claim).clone();
+    claim.metadata.managed_fields = None;
+    let status = claim.status.get_or_insert_default();
+    status.reserved_for.get_or_insert_default().push(ResourceClaimConsumerReference {
+        api_group: None,
+        resource: "pods".to_owned(),
+        name: pod.meta.name.to_string(),
+        uid: pod.meta.uid.to_string(),
+    });
+    claim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use proptest::prelude::*;
+
+    fn pod(claims: &Value, statuses: &Value) -> Pod {
+        object(&json!({
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"resourceClaims": claims}, "status": {"resourceClaimStatuses": statuses},
+        }))
+    }
+
+    #[test]
+    fn names_of_claims() {
+        let claims = json!([
+            {"name": "own", "resourceClaimName": "there"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "not-yet", "resourceClaimTemplateName": "t"},
+            {"name": "not-needed", "resourceClaimTemplateName": "t"},
+            {"name": "new"},
+        ]);
+        let pod = pod(
+            &claims,
+            &json!([{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "not-needed"}]),
+        );
+        let names: Vec<_> =
+            pod.spec.resource_claims.iter().map(|claim| name(&pod, claim)).collect();
+        assert_eq!(
+            names,
+            [Name::Is("there"), Name::Is("p-made-x"), Name::NotYet, Name::NotNeeded, Name::Unknown]
+        );
+        assert_eq!(claims_of(&pod).collect::<Vec<_>>(), ["there", "p-made-x"]);
+    }
+
+    fn template(spec: &Value) -> Template {
+        object(&json!({
+            "metadata": {"name": "t", "namespace": "ns"},
+            "spec": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": spec},
+        }))
+    }
+
+    #[test]
+    fn a_claim_is_made_as_its_template_says() {
+        let spec =
+            json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}});
+        let made = made(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
+        let meta = &made.metadata;
+        assert_eq!(meta.generate_name.as_deref(), Some("p-gpu-"));
+        assert_eq!(meta.labels.as_ref().unwrap()["a"], "b");
+        assert_eq!(meta.annotations.as_ref().unwrap().len(), 2);
+        assert_eq!(meta.annotations.as_ref().unwrap()[POD_CLAIM], "gpu");
+        let owner = &meta.owner_references.as_ref().unwrap()[0];
+        assert_eq!(
+            (&*owner.kind, &*owner.uid, owner.controller, owner.block_owner_deletion),
+            ("Pod", "u", Some(true), None)
+        );
+        assert_eq!(made.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
+    }
+
+    #[test]
+    fn long_names_are_cut_in_proportion() {
+        assert_eq!(base("pod", "claim"), "pod-claim-");
+        let (pod, claim) = ("p".repeat(60), "c".repeat(20));
+        // 60 and 20 of 82 letters, in 57.
+        assert_eq!(base(&pod, &claim), format!("{}-{}", "p".repeat(41), "c".repeat(13)));
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_made() {
+        let admin = template(
+            &json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": true}}]}}),
+        );
+        let list = template(
+            &json!({"devices": {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]}]}}),
+        );
+        assert_eq!(allowed(&admin, false, true), Err(SwitchedOff::AdminAccess));
+        assert_eq!(allowed(&list, true, false), Err(SwitchedOff::Prioritized));
+        assert_eq!((allowed(&admin, true, false), allowed(&list, false, true)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn statuses_are_put_together_by_name() {
+        let pod = pod(
+            &json!([]),
+            &json!([{"name": "b", "resourceClaimName": "old"}, {"name": "none"}, {"name": "c", "resourceClaimName": "kept"}]),
+        );
+        let made = BTreeMap::from([
+            ("b".to_owned(), "new".to_owned()),
+            ("a".to_owned(), "first".to_owned()),
+        ]);
+        let all = &statuses(&pod, &made)["status"]["resourceClaimStatuses"];
+        let want = json!([
+            {"name": "a", "resourceClaimName": "first"}, {"name": "b", "resourceClaimName": "new"}, {"name": "c", "resourceClaimName": "kept"},
+        ]);
+        assert_eq!(*all, want);
+    }
+
+    #[test]
+    fn reservations() {
+        let pod = pod(&json!([]), &json!([]));
+        let claim = |status: Value| -> Claim {
+            object(
+                &json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": {}, "status": status}),
+            )
+        };
+        assert!(!lacks_reservation(&claim(json!({})), &pod));
+        assert!(lacks_reservation(&claim(json!({"allocation": {}})), &pod));
+        let others = json!({"allocation": {}, "reservedFor": [{"resource": "pods", "name": "o", "uid": "o"}]});
+        let taken = reserved(&claim(others), &pod);
+        assert_eq!(taken.status.as_ref().unwrap().reserved_for.as_ref().unwrap().len(), 2);
+        assert!(!lacks_reservation(&Full::new(taken), &pod));
+    }
+
+    use evenkeel_runtime::cache::Full;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn generated_names_fit(pod in "[a-z]{1,253}", claim in "[a-z]{1,63}") {
+            prop_assert!(base(&pod, &claim).len() <= BASE + 1);
+        }
+    }
+}

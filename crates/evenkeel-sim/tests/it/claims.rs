@@ -1,0 +1,58 @@
+//! Pods have one claim for each that they name, whatever goes wrong while it is made.
+
+use crate::fixtures::{MINUTE, PODS, REST, bare_pod};
+use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use serde_json::{Value, json};
+
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+
+/// Two claims are made for a pod, reserved for it, and go with it.
+async fn made_and_released(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c.test"}}]);
+    let template =
+        json!({"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": requests}}}});
+    world.create(TEMPLATES, &template).await;
+    let mut pod = bare_pod("p");
+    pod["spec"]["schedulerName"] = json!("nobody");
+    pod["spec"]["resourceClaims"] = json!([
+        {"name": "one", "resourceClaimTemplateName": "t"}, {"name": "other", "resourceClaimTemplateName": "t"},
+    ]);
+    world.create(PODS, &pod).await;
+    let told = |pod: &Value| pod["status"]["resourceClaimStatuses"].as_array().map_or(0, Vec::len);
+    world
+        .until("the pod is told of both", 10 * MINUTE, async |user| {
+            user.get(&format!("{PODS}/p")).await.is_some_and(|pod| told(&pod) == 2)
+        })
+        .await;
+    world.settle(REST).await;
+    assert_eq!(world.list(CLAIMS).await.len(), 2);
+    world.merge(&format!("{PODS}/p/status"), &json!({"status": {"phase": "Failed"}})).await;
+    world.until("both go", 10 * MINUTE, async |user| user.list(CLAIMS).await.is_empty()).await;
+    world.settle(REST).await;
+    world.stays_silent(6 * MINUTE).await;
+}
+
+#[test]
+fn with_a_crash_after_each_write() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::CrashAfter,
+        &made_and_released,
+    );
+    assert!(runs > 5, "{runs}");
+}
+
+#[test]
+fn with_each_answer_lost() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::LoseAnswer,
+        &made_and_released,
+    );
+    assert!(runs > 5, "{runs}");
+}

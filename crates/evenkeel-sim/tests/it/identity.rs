@@ -1,0 +1,172 @@
+//! Roles, certificates and bootstrap tokens come out right while something goes wrong.
+
+use crate::fixtures::{MINUTE, REST};
+use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
+use serde_json::{Value, json};
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const ASKED: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const MAPS: &str = "/api/v1/namespaces/kube-public/configmaps";
+const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
+
+/// Made for these tests: a client's request, and a node's.
+const CLIENT: &str = include_str!("testdata/request.pem");
+const NODE: &str = include_str!("testdata/node.pem");
+
+fn base64(text: &str) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut all = String::new();
+    for bytes in text.as_bytes().chunks(3) {
+        let number = bytes.iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte))
+            << (8 * (3 - bytes.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(number >> (18 - 6 * place)) as usize & 63];
+            all.push(if place <= bytes.len() { char::from(letter) } else { '=' });
+        }
+    }
+    all
+}
+
+fn asked(name: &str, signer: &str, pem: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "request": base64(pem), "signerName": format!("kubernetes.io/{signer}"),
+            "usages": ["digital signature", "client auth"],
+        },
+    })
+}
+
+fn role(name: &str, part_of: &str, of: &str, verb: &str) -> Value {
+    let mut role = json!({"metadata": {"name": name, "labels": {"part-of": part_of}}, "rules": []});
+    if of.is_empty() {
+        role["rules"] = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
+    } else {
+        role["aggregationRule"] =
+            json!({"clusterRoleSelectors": [{"matchLabels": {"part-of": of}}]});
+    }
+    role
+}
+
+async fn verb_of_top(user: &Requests) -> Value {
+    let top = user.get(&format!("{ROLES}/top")).await.unwrap_or_default();
+    top["rules"][0]["verbs"][0].clone()
+}
+
+/// A role two steps up follows the lowest one.
+async fn roles_follow(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create(ROLES, &role("top", "", "top", "")).await;
+    world.create(ROLES, &role("middle", "top", "middle", "")).await;
+    world.create(ROLES, &role("bottom", "middle", "", "get")).await;
+    world.until("the top has it", 10 * MINUTE, async |user| verb_of_top(user).await == "get").await;
+    let more = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]});
+    world.merge(&format!("{ROLES}/bottom"), &more).await;
+    world.until("and the next", 10 * MINUTE, async |user| verb_of_top(user).await == "list").await;
+    world.settle(REST).await;
+    world.stays_silent(6 * MINUTE).await;
+}
+
+/// A node's request is approved and signed, a client's once it is approved, and both go in the end.
+async fn certificates_are_issued(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create(ASKED, &asked("node", "kube-apiserver-client-kubelet", NODE)).await;
+    world.create(ASKED, &asked("client", "kube-apiserver-client", CLIENT)).await;
+    let approved = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
+    world.merge(&format!("{ASKED}/client/approval"), &approved).await;
+    world
+        .until("both have a certificate", 10 * MINUTE, async |user| {
+            let all = user.list(ASKED).await;
+            all.len() == 2 && all.iter().all(|one| one["status"]["certificate"].is_string())
+        })
+        .await;
+    let node = world.get(&format!("{ASKED}/node")).await.expect("it is there");
+    let conditions = node["status"]["conditions"].as_array().expect("a list");
+    assert_eq!(conditions.len(), 1, "{conditions:?}");
+    world.settle(REST).await;
+    world
+        .until("they are cleared away", 180 * MINUTE, async |user| {
+            user.list(ASKED).await.is_empty()
+        })
+        .await;
+    world.stays_silent(6 * MINUTE).await;
+}
+
+/// What new nodes are told is signed by each token until its end.
+async fn tokens_sign_and_end(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let info =
+        json!({"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "clusters: []"}});
+    world.create(MAPS, &info).await;
+    let end = world.clock().now() + evenkeel_api::time::SignedDuration::from_hours(1);
+    for (id, expiration) in
+        [("abcdef", String::new()), ("ghijkl", evenkeel_api::time::seconds(end))]
+    {
+        let mut data = json!({
+            "token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true",
+        });
+        if !expiration.is_empty() {
+            data["expiration"] = expiration.into();
+        }
+        let secret = json!({
+            "metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token", "stringData": data,
+        });
+        world.create(SECRETS, &secret).await;
+    }
+    let signatures = async |user: &Requests| {
+        let info = user.get(&format!("{MAPS}/cluster-info")).await.unwrap_or_default();
+        info["data"].as_object().map_or(0, |data| data.len() - 1)
+    };
+    world.until("both sign", 10 * MINUTE, async |user| signatures(user).await == 2).await;
+    world.until("one ends", 70 * MINUTE, async |user| signatures(user).await == 1).await;
+    world.settle(REST).await;
+    assert_eq!(world.get(&format!("{SECRETS}/bootstrap-token-ghijkl")).await, None);
+    world.stays_silent(6 * MINUTE).await;
+}
+
+#[test]
+fn roles_with_a_crash_after_each_write() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::CrashAfter,
+        &roles_follow,
+    );
+    assert!(runs > 4, "{runs}");
+}
+
+#[test]
+fn certificates_with_a_crash_after_each_write() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::CrashAfter,
+        &certificates_are_issued,
+    );
+    assert!(runs > 5, "{runs}");
+}
+
+#[test]
+fn certificates_with_each_answer_lost() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::LoseAnswer,
+        &certificates_are_issued,
+    );
+    assert!(runs > 5, "{runs}");
+}
+
+#[test]
+fn tokens_with_a_crash_after_each_write() {
+    let runs = explore::each_write(
+        &Options::default(),
+        Part::Controllers,
+        What::CrashAfter,
+        &tokens_sign_and_end,
+    );
+    assert!(runs > 3, "{runs}");
+}
