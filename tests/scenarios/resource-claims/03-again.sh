@@ -5,7 +5,4 @@ eventually told early; eventually told "$long"
 first=$(claim early)
 k delete resourceclaim "$first" >/dev/null
 eventually told early "$first"
-# One that is the pod's, but of which its status does not know.
-k patch pod early --subresource=status --type=json -p '[{"op":"remove","path":"/status/resourceClaimStatuses"}]'
-eventually told early
 k get resourceclaims -o 'jsonpath={range .items[*]}{.metadata.generateName} {.metadata.ownerReferences[0].name}{"\n"}{end}'

@@ -56,8 +56,11 @@ pub(super) struct Claims {
 impl Claims {
     /// Makes what a pod lacks, tells it what was made, and reserves what is allocated if the pod is on a node already.
     pub(super) async fn pod(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let pod = self.pods.get(&key.namespace, &key.name).filter(|pod| !pod.meta.deleting());
-        let Some(pod) = pod else { return Ok(Outcome::Settled) };
+        // One that is done needs no claim: what was made for it is being deleted.
+        let needs = |pod: &Arc<Pod>| !pod.meta.deleting() && !plan::is_done(pod);
+        let Some(pod) = self.pods.get(&key.namespace, &key.name).filter(needs) else {
+            return Ok(Outcome::Settled);
+        };
         let mut made = BTreeMap::new();
         for claim in &pod.spec.resource_claims {
             match self.make(key, &pod, claim, context).await {

@@ -7,7 +7,7 @@ const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/m
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
 /// Upstream's metrics that ours may lack, by the beginning of their names, and why.
-const ABSENT: [(&str, &str); 24] = [
+const ABSENT: [(&str, &str); 25] = [
     // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
@@ -33,6 +33,7 @@ const ABSENT: [(&str, &str); 24] = [
     ("endpoint_slice_controller_", "shown once a Service with a selector was there"),
     ("endpoint_slice_mirroring_controller_", "shown once Endpoints were mirrored"),
     // Each with its controller.
+    ("dynamic_resource_allocation_", "shown once there was a claim"),
     ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
     ("horizontal_pod_autoscaler_controller_", "shown once there is an autoscaler"),
     ("node_collector_", "most are by zone: shown once there is a node"),
