@@ -168,11 +168,13 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
     // Made for this, and good until 2126.
     let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
     let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
-    let options = ControllersOptions {
+    let mut options = ControllersOptions {
         root_ca: root_ca::Options { ca: Some(certificate.into()) },
         signing: signing::Options { common: Some(authority), ..signing::Options::default() },
         ..ControllersOptions::default()
     };
+    // The simulated nodes have no disks.
+    options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());
     let context = ControllerContext::new(env, clients, tasks, registry, options);
     for descriptor in descriptors() {

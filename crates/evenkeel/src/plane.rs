@@ -42,9 +42,12 @@ pub struct PlaneOptions {
 impl PlaneOptions {
     /// Everything, with this many nodes.
     pub fn all(nodes: u32) -> Self {
+        let mut controller_options = Options::default();
+        // The simulated nodes have no disks.
+        controller_options.binder.host_path_files = false;
         Self {
             controllers: descriptors(),
-            controller_options: Options::default(),
+            controller_options,
             scheduler: Some(SchedulerOptions::default()),
             nodes: NodesOptions {
                 nodes: NodeOptions::several(nodes, "node-", &["zone-a", "zone-b", "zone-c"]),

@@ -37,6 +37,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["resource-claim-controller"],
     queue: "resource_claim",
     client: "resource-claim-controller",
+    gates: &["DynamicResourceAllocation"],
     resources: &[Resource { group: "resource.k8s.io", version: "v1", plural: "resourceclaims" }],
     start,
     ..Descriptor::ORDINARY

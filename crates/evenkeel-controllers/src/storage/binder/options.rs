@@ -45,7 +45,7 @@ impl Default for Options {
             sync_period: Duration::from_secs(15),
             dynamic_provisioning: true,
             host_path_provisioning: false,
-            host_path_files: false,
+            host_path_files: true,
             recycle_nfs: recycling(300, 30),
             recycle_host_path: recycling(60, 30),
         }

@@ -85,7 +85,7 @@ fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
         Ok(Deleter::Other)
     } else if source.host_path.is_some() {
         Ok(Deleter::Folder)
-    } else if source.nfs.is_some() {
+    } else if source.nfs.is_some() || source.fc.is_some() || source.iscsi.is_some() {
         none("no deletable volume plugin matched")
     } else {
         none("no volume plugin matched")

@@ -31,13 +31,7 @@ fn json_patch_merge(into: &mut Value, change: &Value) {
         *into = json!({});
     }
     for (key, value) in change {
-        if value.is_null() {
-            if let Some(into) = into.as_object_mut() {
-                into.remove(key);
-            }
-        } else {
-            json_patch_merge(&mut into[key], value);
-        }
+        json_patch_merge(&mut into[key], value);
     }
 }
 
