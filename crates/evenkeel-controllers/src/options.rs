@@ -1,8 +1,6 @@
 //! What controllers can be told on the command line.
 
-use crate::{
-    apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage,
-};
+use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage};
 use std::time::Duration;
 
 /// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and

@@ -57,3 +57,9 @@ async fn load_is_met() {
 async fn a_hundred_bad_objects_harm_nobody() {
     run(|cluster| Box::pin(crate::hostile::a_hundred_bad_objects_harm_nobody(cluster))).await;
 }
+
+/// Not among the cases: upstream's server tells nobody of itself where it listens on a loopback address.
+#[tokio::test(start_paused = true)]
+async fn services_include_the_server_itself() {
+    run(|cluster| Box::pin(crate::services::include_the_server_itself(cluster))).await;
+}

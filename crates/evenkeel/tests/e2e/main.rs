@@ -153,7 +153,6 @@ cases! {
         know_their_pods,
         are_mirrored_where_somebody_wrote_their_addresses,
         hold_the_ranges_that_their_addresses_are_of,
-        include_the_server_itself,
     ];
     statefulset: [
         comes_up_in_order_and_goes_back_so,

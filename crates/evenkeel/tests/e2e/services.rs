@@ -40,7 +40,8 @@ pub(crate) async fn know_their_pods(cluster: &Cluster) {
     let spec = json!({"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]});
     namespace.create("services", service("web", &spec)).await;
     let empty = namespace.until(&slices_of("web"), |slices| items(slices).len() == 1).await;
-    assert_eq!(items(&empty)[0]["ports"], json!([]), "one without anything");
+    let ports = items(&empty)[0]["ports"].as_array();
+    assert!(ports.is_none_or(Vec::is_empty), "one without anything");
     namespace.create("replicasets", replica_set("web", 3, "app:v1")).await;
     let slices = until_ready(&namespace, "web", 3).await;
     assert_eq!(items(&slices).len(), 1, "the empty one was written over");
