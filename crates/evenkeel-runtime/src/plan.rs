@@ -13,6 +13,19 @@ use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
 use std::{fmt, sync::Arc, time::Duration};
 
+/// A pass that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Pass<'a> {
+    /// When it was planned.
+    pub planned: Timestamp,
+    /// How the actions of the plan went.
+    pub outcomes: &'a Outcomes,
+    /// How long it took, the status included.
+    pub took: Duration,
+    /// Whether all of it went well.
+    pub succeeded: bool,
+}
+
 /// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -272,6 +285,10 @@ pub trait Planner: Send + Sync + 'static {
     fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
         let _ = (seen, outcomes, now);
         Plan::nothing()
+    }
+    /// Hears of each pass when it is over, for what is counted of passes.
+    fn passed(&self, seen: &Self::Seen, pass: &Pass<'_>) {
+        let _ = (seen, pass);
     }
     /// What [`Planner::plan`] would decide, for who only wants to know; a planner that counts what it decides does not here.
     fn preview(&self, seen: &Self::Seen, now: Timestamp) -> Plan {

@@ -1,10 +1,10 @@
 WITHIN=240
 sizes() {
-  k get endpointslices -l kubernetes.io/service-name=many -o 'go-template={{range .items}}{{len .endpoints}}{{"\n"}}{{end}}' | sort -n | xargs
+  k get endpointslices -l kubernetes.io/service-name=many -o 'go-template={{range .items}}{{with .endpoints}}{{len .}}{{else}}0{{end}}{{"\n"}}{{end}}' | sort -n | xargs
 }
 are() { [[ "$(sizes)" == "$1" ]]; }
 of_size() {
-  k get endpointslices -l kubernetes.io/service-name=many -o "go-template={{range .items}}{{if eq (len .endpoints) $1}}{{.metadata.name}}{{end}}{{end}}"
+  k get endpointslices -l kubernetes.io/service-name=many -o "go-template={{range \$slice := .items}}{{with .endpoints}}{{if eq (len .) $1}}{{\$slice.metadata.name}}{{end}}{{end}}{{end}}"
 }
 small=$(of_size 10)
 big=$(of_size 100)

@@ -174,3 +174,28 @@ async fn without_lookup_certificates_are_not_believed() {
     program.end().await;
     world.end().await;
 }
+
+/// The first of them cannot ask whose a token is.
+#[tokio::test]
+async fn kubeconfigs_for_reviews_are_read_again() {
+    let world = World::new().await;
+    let mut options = world.options();
+    let path = world.folder.path().join("reviewer");
+    let good = std::fs::read_to_string(world.folder.path().join("kubeconfig")).unwrap();
+    let (before, after) = good.split_once("client-certificate-data").expect("a certificate");
+    let (_, after) = after.split_once("\ncontexts").expect("contexts");
+    std::fs::write(&path, format!("{before}token: nobody-token\ncontexts{after}")).unwrap();
+    options.authentication_kubeconfig = Some(path.to_string_lossy().into_owned());
+    options.skip_lookup = true;
+    let program = world.program(&options).await;
+    assert_eq!(get(program.address, "/metrics", &[]).await.status, 401);
+    std::fs::write(&path, &good).unwrap();
+    let asked = async {
+        while get(program.address, "/metrics", &[]).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asked).await.expect("it is read again");
+    program.end().await;
+    world.end().await;
+}

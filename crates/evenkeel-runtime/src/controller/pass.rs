@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     introspect::{self, Deeds},
-    plan::{Action, Key, Outcome, Outcomes, Plan, Planner},
+    plan::{Action, Key, Outcome, Outcomes, Pass, Plan, Planner},
 };
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
@@ -46,19 +46,37 @@ impl<P: Planner> Planned<P> {
             self.executor.barrier.forget(key);
             return Ok(None);
         };
-        let plan = self.planner.plan(&seen, self.clock.now());
+        let planned = self.clock.now();
+        let plan = self.planner.plan(&seen, planned);
         check(&plan, key);
-        let first = self.executor.run(key, &plan.actions).await;
-        deeds.add(&plan.actions, &first.outcomes);
-        if first.aborted {
-            return ended(first, None);
-        }
-        let after = self.planner.status(&seen, &first.outcomes, self.clock.now());
+        let Report { outcomes, failure, aborted, .. } = self.executor.run(key, &plan.actions).await;
+        deeds.add(&plan.actions, &outcomes);
+        let followed =
+            if aborted { Ok(None) } else { self.follow_up(key, &seen, &outcomes, deeds).await };
+        let passed = match failure {
+            Some(failure) => Err(failed(failure)),
+            None if aborted => Ok(None),
+            None => followed.map(|requeue| sooner(plan.requeue, requeue)),
+        };
+        let took = self.clock.now().duration_since(planned).try_into().unwrap_or_default();
+        let succeeded = passed.is_ok();
+        self.planner.passed(&seen, &Pass { planned, outcomes: &outcomes, took, succeeded });
+        passed
+    }
+
+    /// The status, and what else follows from how the actions went.
+    async fn follow_up(
+        &self,
+        key: &Key,
+        seen: &P::Seen,
+        outcomes: &Outcomes,
+        deeds: &mut Deeds,
+    ) -> Passed {
+        let after = self.planner.status(seen, outcomes, self.clock.now());
         check(&after, key);
-        let second = self.executor.run(key, &after.actions).await;
-        deeds.add(&after.actions, &second.outcomes);
-        ended(first, None)?;
-        ended(second, sooner(plan.requeue, after.requeue))
+        let Report { outcomes, failure, .. } = self.executor.run(key, &after.actions).await;
+        deeds.add(&after.actions, &outcomes);
+        failure.map_or(Ok(after.requeue), |failure| Err(failed(failure)))
     }
 }
 
@@ -66,10 +84,6 @@ impl<P: Planner> Planned<P> {
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
     Outcome { succeeded, error: None }
-}
-
-fn ended(report: Report, requeue: Option<Duration>) -> Passed {
-    report.failure.map_or(Ok(requeue), |failure| Err(failed(failure)))
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

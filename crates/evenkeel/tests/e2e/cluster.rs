@@ -93,12 +93,14 @@ impl Cluster {
         self.inside.as_ref()
     }
 
-    /// Writes an object past the API server's checks; `key` is as in etcd: `deployments/default/web`.
+    /// Writes an object past the API server's checks; `key` is as in etcd: `deployments/default/web`,
+    /// `example.com/widgets/default/one`.
     pub(crate) async fn store(&self, key: &str, object: &Value) {
         let etcd = match self.past.as_ref().expect("a way past the API server") {
             Past::Etcd(etcd) => etcd,
             Past::Embedded(server) => {
-                let resource = match key.split('/').next().unwrap_or_default() {
+                let mut parts = key.split('/').skip_while(|part| part.contains('.'));
+                let resource = match parts.next().unwrap_or_default() {
                     "controllers" => "replicationcontrollers",
                     "minions" => "nodes",
                     "services" => "services",

@@ -16,6 +16,7 @@ mod daemonset;
 mod deployment;
 mod embedded;
 mod explain;
+mod explain_server;
 mod failover;
 mod forbidden;
 mod garbage;

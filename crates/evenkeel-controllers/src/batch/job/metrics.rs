@@ -4,17 +4,15 @@
 
 use super::{end, indexes::Indexes, manage::Manage, pod, policy, seen::Seen};
 use crate::pods;
-use evenkeel_api::{
-    time::Timestamp,
-    views::{Job, Pod},
-};
-use evenkeel_runtime::{cache::CacheEvent, metrics, plan::Outcomes};
-use prometheus::{IntCounterVec, Registry};
+use evenkeel_api::views::{Job, Pod};
+use evenkeel_runtime::{cache::CacheEvent, metrics, plan::Pass};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
 
 /// Counters.
 #[derive(Debug, Clone)]
 pub(super) struct Metrics {
     syncs: IntCounterVec,
+    sync_duration: HistogramVec,
     jobs_finished: IntCounterVec,
     pods_finished: IntCounterVec,
     indexes_finished: IntCounterVec,
@@ -32,6 +30,13 @@ impl Metrics {
             syncs: counters(
                 "job_controller_job_syncs_total",
                 "The number of job syncs",
+                &["completion_mode", "result", "action"],
+            ),
+            sync_duration: metrics::histograms(
+                registry,
+                "job_controller_job_sync_duration_seconds",
+                "The time it took to sync a job",
+                &metrics::exponential(0.004, 2.0, 15),
                 &["completion_mode", "result", "action"],
             ),
             jobs_finished: counters(
@@ -129,9 +134,9 @@ impl Metrics {
     }
 
     /// Counts a pass, the pods that it made, and the failures that a policy spoke about.
-    pub(super) fn passed(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) {
-        let (job, decision) = (&*seen.job, seen.decision(now));
-        let result = if outcomes.first_error().is_none() { "success" } else { "error" };
+    pub(super) fn passed(&self, seen: &Seen, pass: &Pass<'_>) {
+        let (job, decision) = (&*seen.job, seen.decision(pass.planned));
+        let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {
             Some(Manage::Make(_) | Manage::Wait(_)) => "pods_created",
             Some(Manage::Delete(_)) => "pods_deleted",
@@ -139,6 +144,8 @@ impl Metrics {
             None => "reconciling",
         };
         self.syncs.with_label_values(&[mode(job), result, action]).inc();
+        let took = pass.took.as_secs_f64();
+        self.sync_duration.with_label_values(&[mode(job), result, action]).observe(took);
         if let Some(Manage::Make(slots)) = &decision.manage {
             let made = outcomes.0.iter().skip(seen.pods.n_actions() + decision.let_go.len());
             let made: u64 = made.map(|outcome| u64::from(outcome.succeeded)).sum();

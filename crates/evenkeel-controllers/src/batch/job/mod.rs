@@ -32,7 +32,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, Pass, Plan, Planner},
     queue::Backoff,
 };
 use metrics::Metrics;
@@ -100,8 +100,10 @@ impl Planner for Jobs {
     }
 
     fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        let plan = status::status(seen, outcomes, now);
-        self.metrics.passed(seen, outcomes, now);
-        plan
+        status::status(seen, outcomes, now)
+    }
+
+    fn passed(&self, seen: &Seen, pass: &Pass<'_>) {
+        self.metrics.passed(seen, pass);
     }
 }

@@ -1,5 +1,6 @@
 //! A hundred objects that nobody should have written, in a cluster that goes on: each is told of once, and no more.
 
+mod custom;
 mod objects;
 mod process;
 
@@ -19,7 +20,9 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
     let namespace = cluster.namespace("hostile").await;
     let healthy = cluster.namespace("healthy").await;
     let quiet = requests_in_a_while(cluster).await;
-    let all = bad(&namespace.name);
+    custom::define(cluster).await;
+    let mut all = bad(&namespace.name);
+    all.extend(custom::bad(&namespace.name));
     assert!(all.len() >= 100, "{} objects", all.len());
     let mut admitted = 0;
     for bad in &all {
@@ -56,6 +59,7 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
     assert!(admitted > 0, "the API server admits none of them");
     goes_on(&healthy).await;
     clean_up(cluster, &namespace, &all).await;
+    custom::undefine(cluster).await;
 }
 
 /// Whether the API server admits it; if not, it is written past it.

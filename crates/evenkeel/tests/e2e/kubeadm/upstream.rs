@@ -7,7 +7,7 @@ const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/m
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
 /// Upstream's metrics that ours may lack, by the beginning of their names, and why.
-const ABSENT: [(&str, &str); 25] = [
+const ABSENT: [(&str, &str); 24] = [
     // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
@@ -28,7 +28,6 @@ const ABSENT: [(&str, &str); 25] = [
     ("rest_client_transport_cache_gc_calls_total", "of Go's garbage collector"),
     ("rest_client_transport_cert_rotation_gc_calls_total", "of Go's garbage collector"),
     ("replicaset_controller_stale_sync_skips_total", "shown once a pass was put off"),
-    ("job_controller_job_sync_duration_seconds", "how long passes take is in the queue's metrics"),
     ("job_controller_job_", "shown once there was a Job"),
     ("endpoint_slice_controller_", "shown once a Service with a selector was there"),
     ("endpoint_slice_mirroring_controller_", "shown once Endpoints were mirrored"),
