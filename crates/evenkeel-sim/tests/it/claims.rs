@@ -1,7 +1,7 @@
 //! Pods have one claim for each that they name, whatever goes wrong while it is made.
 
-use crate::fixtures::{MINUTE, PODS, REST, bare_pod};
-use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
+use evenkeel_sim::{Faults, What, World};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -32,27 +32,15 @@ async fn made_and_released(world: &mut World, faults: Faults) {
     world.merge(&format!("{PODS}/p/status"), &json!({"status": {"phase": "Failed"}})).await;
     world.until("both go", 10 * MINUTE, async |user| user.list(CLAIMS).await.is_empty()).await;
     world.settle(REST).await;
-    world.stays_silent(6 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]
 fn with_a_crash_after_each_write() {
-    let runs = explore::each_write(
-        &Options::default(),
-        Part::Controllers,
-        What::CrashAfter,
-        &made_and_released,
-    );
-    assert!(runs > 5, "{runs}");
+    each(What::CrashAfter, 5, &made_and_released);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    let runs = explore::each_write(
-        &Options::default(),
-        Part::Controllers,
-        What::LoseAnswer,
-        &made_and_released,
-    );
-    assert!(runs > 5, "{runs}");
+    each(What::LoseAnswer, 5, &made_and_released);
 }

@@ -1,9 +1,10 @@
 //! Services know the addresses of their pods, and no others, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, deployment, is_ready, ready, web_pods,
+    DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SECOND, SILENCE, deployment, each, is_ready, ready,
+    web_pods,
 };
-use evenkeel_sim::{Faults, Options, Part, What, World, explore};
+use evenkeel_sim::{Faults, Options, What, World, explore};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -31,7 +32,7 @@ fn texts<'a>(values: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
     values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
-fn each<'a>(list: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+fn inside<'a>(list: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     list[field].as_array().into_iter().flatten()
 }
 
@@ -41,7 +42,8 @@ async fn check_addresses(world: &World, service: &str, n: usize) {
     let ips = texts(pods.iter().filter(|pod| is_ready(pod)).map(|pod| &pod["status"]["podIP"]));
     assert_eq!(ips.len(), n, "{ips:?}");
     let slices = slices_of(world, service).await;
-    let endpoints: Vec<&Value> = slices.iter().flat_map(|slice| each(slice, "endpoints")).collect();
+    let endpoints: Vec<&Value> =
+        slices.iter().flat_map(|slice| inside(slice, "endpoints")).collect();
     assert!(
         endpoints.iter().all(|endpoint| endpoint["conditions"]["ready"] == true),
         "{endpoints:#?}"
@@ -50,7 +52,7 @@ async fn check_addresses(world: &World, service: &str, n: usize) {
     assert_eq!(texts(endpoints.iter().map(|endpoint| &endpoint["addresses"][0])), ips);
     let whole = world.get(&format!("{ENDPOINTS}/{service}")).await.expect("it is there");
     let addresses: Vec<&Value> =
-        each(&whole, "subsets").flat_map(|subset| each(subset, "addresses")).collect();
+        inside(&whole, "subsets").flat_map(|subset| inside(subset, "addresses")).collect();
     assert_eq!(addresses.len(), n, "{whole:#}");
     assert_eq!(texts(addresses.into_iter().map(|address| &address["ip"])), ips);
 }
@@ -75,12 +77,12 @@ async fn follow(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let slices = slices_of(world, "web").await;
     assert_eq!(slices.len(), 1, "{slices:#?}");
-    assert_eq!(each(&slices[0], "endpoints").count(), 0, "{slices:#?}");
+    assert_eq!(inside(&slices[0], "endpoints").count(), 0, "{slices:#?}");
     world.delete(&format!("{SERVICES}/web"), "Background").await;
     world.settle(MINUTE).await;
     assert!(slices_of(world, "web").await.is_empty(), "slices are collected");
     assert!(world.get(&format!("{ENDPOINTS}/web")).await.is_none(), "Endpoints are deleted");
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 /// What somebody writes for a Service without a selector is mirrored, as long as it is there.
@@ -106,7 +108,7 @@ async fn mirror(world: &mut World, faults: Faults) {
     world.delete(&format!("{ENDPOINTS}/manual"), "Background").await;
     world.settle(MINUTE).await;
     assert!(slices_of(world, "manual").await.is_empty());
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 /// A range that is in use stays until nobody uses it.
@@ -126,45 +128,33 @@ async fn ranges(world: &mut World, faults: Faults) {
     world.delete(&format!("{SERVICES}/far"), "Background").await;
     world.settle(MINUTE).await;
     assert!(world.get(&format!("{CIDRS}/more")).await.is_none());
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 #[test]
 fn pods_are_followed_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &follow) > 10);
+    each(What::CrashAfter, 10, &follow);
 }
 
 #[test]
 fn pods_are_followed_with_a_lost_answer_to_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::LoseAnswer, &follow) > 10);
+    each(What::LoseAnswer, 10, &follow);
 }
 
 #[test]
 fn mirrors_with_a_crash_before_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashBefore, &mirror) > 3);
+    each(What::CrashBefore, 3, &mirror);
 }
 
 #[test]
 fn ranges_with_a_crash_after_each_write() {
-    let (options, part) = (Options::default(), Part::Controllers);
-    assert!(explore::each_write(&options, part, What::CrashAfter, &ranges) > 3);
+    each(What::CrashAfter, 3, &ranges);
 }
 
 #[test]
 fn services_with_everything_going_wrong() {
-    let kinds = [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::LoseRequest,
-        What::BreakWatches,
-    ];
     for seed in 0..8 {
-        let faults = Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        let faults = Faults::drawn(seed, 6, 30, &KINDS, SECOND);
         explore::with(&Options { seed, ..Options::default() }, faults.clone(), &follow);
         explore::with(&Options { seed, ..Options::default() }, faults, &mirror);
     }

@@ -1,6 +1,6 @@
 //! Claims get volumes, and give them back, while something goes wrong: no volume is two claims', none is left over.
 
-use crate::fixtures::{MINUTE, PODS, REST, SECOND, is_ready, template};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, is_ready, template};
 use evenkeel_nodes::StorageOptions;
 use evenkeel_sim::{Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
@@ -77,12 +77,12 @@ async fn made(world: &mut World, faults: Faults) {
     let (claims, volumes) = (world.list(CLAIMS).await, world.list(VOLUMES).await);
     assert_eq!((claims.len(), volumes.len()), (2, 2), "{volumes:#?}");
     check_pairs(&claims, &volumes);
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
     world.delete(&format!("{STATEFUL}/web"), "Background").await;
     world.settle(REST).await;
     let (claims, volumes) = (world.list(CLAIMS).await, world.list(VOLUMES).await);
     assert!(claims.is_empty() && volumes.is_empty(), "{claims:#?} {volumes:#?}");
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 /// Two claims for three volumes that are there.
@@ -103,7 +103,7 @@ async fn found(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     assert_eq!(phases(&world.list(VOLUMES).await), ["Available", "Bound", "Released"]);
     assert_eq!(world.list(CLAIMS).await.len(), 1);
-    world.stays_silent(10 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
 }
 
 fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
@@ -138,16 +138,8 @@ fn volumes_are_found_with_a_crash_before_each_write() {
 
 #[test]
 fn volumes_are_made_with_everything_going_wrong() {
-    let kinds = [
-        What::CrashBefore,
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::LoseRequest,
-        What::BreakWatches,
-    ];
     for seed in 0..8 {
-        let faults = Faults::drawn(seed, 6, 30, &kinds, SECOND);
+        let faults = Faults::drawn(seed, 6, 30, &KINDS, SECOND);
         explore::with(&Options { seed, ..options() }, faults, &made);
     }
 }
