@@ -25,7 +25,12 @@ impl CommandLine {
     pub fn read(&self, arguments: impl IntoIterator<Item = String>) -> Result<Given, ExitCode> {
         let name = self.about.name;
         match self.flags.parse(name, arguments) {
-            Ok(Asked::Run(given)) => Ok(given),
+            Ok(Asked::Run(given)) => {
+                if let Some(version) = given.text("version").filter(|text| text.starts_with('v')) {
+                    version::report(&version);
+                }
+                Ok(given)
+            }
             Ok(Asked::Help) => {
                 let columns = terminal_size::terminal_size().map(|(width, _)| width.0.into());
                 Err(print(&self.flags.help(&self.about, columns)))

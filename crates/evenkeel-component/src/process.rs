@@ -144,7 +144,7 @@ fn pages(parts: &Parts<'_>, manager: &Manager, clock: &Clock) -> Pages {
     let (gates, log) = (parts.gates, parts.log.clone());
     Pages {
         described: Described {
-            version: version::GIT_VERSION.trim_start_matches('v').to_owned(),
+            version: version::reported().trim_start_matches('v').to_owned(),
             emulated: gates.versions().emulated.to_string(),
             started: clock.now(),
             clock: clock.clone(),

@@ -1,10 +1,25 @@
 //! Which version this program says that it is: `--version`, `kubernetes_build_info`, `/statusz`.
 
+use std::sync::OnceLock;
+
 /// The Kubernetes release whose behaviour the program has, and behind the plus sign which program it is, so that what
 /// compares versions finds what it looks for and what shows them shows the truth.
 pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSION"));
 /// The release alone.
 pub(crate) const RELEASE: &str = "v1.37.1";
+
+/// What `--version=v…` says instead.
+static GIVEN: OnceLock<String> = OnceLock::new();
+
+/// What is reported from now on, once and for all: a vendor's name for the same release, [checked](check).
+pub(crate) fn report(version: &str) {
+    let _ = GIVEN.set(version.to_owned());
+}
+
+/// The version that this process reports: [`GIT_VERSION`], unless it was told another.
+pub fn reported() -> &'static str {
+    GIVEN.get().map_or(GIT_VERSION, String::as_str)
+}
 
 /// What `--version` prints.
 pub fn short() -> String {

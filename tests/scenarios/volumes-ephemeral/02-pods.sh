@@ -1,10 +1,13 @@
+# The scheduler would have its say of the blocked one at times of its own.
 for pod in works blocked; do
+  gates=; [[ $pod == works ]] || gates="[{name: example.test/wait}]"
   k create -f - <<MANIFEST
 apiVersion: v1
 kind: Pod
 metadata: {name: $pod}
 spec:
   terminationGracePeriodSeconds: 1
+  schedulingGates: $gates
   containers: [{name: app, image: "app:v1", volumeMounts: [{name: scratch, mountPath: /data}]}]
   volumes:
   - name: scratch

@@ -92,7 +92,7 @@ pub fn register_build(registry: &Registry, versions: Versions) {
         ],
     );
     let platform = version::platform();
-    let labels = ["1", "37", version::GIT_VERSION, "", "", "", "", "rustc", &platform];
+    let labels = ["1", "37", version::reported(), "", "", "", "", "rustc", &platform];
     build.with_label_values(&labels).set(1);
     let info = int_gauges(
         registry,

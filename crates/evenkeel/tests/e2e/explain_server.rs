@@ -3,7 +3,7 @@
 use crate::{
     forbidden::USER,
     objects::deployment,
-    program::{Embedded, Program, free_port},
+    program::{Embedded, Program, Watcher, free_port},
 };
 use base64::prelude::*;
 use evenkeel::explain::{Args, run};
@@ -48,6 +48,7 @@ async fn a_running_manager_tells_of_an_object() {
         format!("--client-ca-file={}", authority.display()),
         format!("--secure-port={port}"),
         "--leader-elect=false".to_owned(),
+        "--version=v1.37.1-vendor.1".to_owned(),
         "--controller-start-interval=0s".to_owned(),
         "--controllers=serviceaccount-controller,deployment-controller,replicaset-controller"
             .to_owned(),
@@ -71,6 +72,11 @@ async fn a_running_manager_tells_of_an_object() {
         Args { object: vec!["deploy/none".to_owned()], ..args(admin.clone(), "default", port) };
     let text = run(&none, &[]).await.unwrap_or_else(|error| panic!("{error:#}"));
     assert!(text.contains("no such object"), "{text}");
+
+    // Which version it is, it was told.
+    let watcher = Watcher::with_token(port, embedded.server.admin_token());
+    assert!(watcher.text("/metrics").await.contains("git_version=\"v1.37.1-vendor.1\""));
+    assert!(watcher.text("/statusz").await.contains("1.37.1-vendor.1"));
 
     // What goes wrong is told in words that help.
     let wary = Args { insecure_skip_tls_verify: false, ..asked };
