@@ -280,7 +280,8 @@ mod tests {
     fn the_smallest_that_fits_is_taken() {
         let none = json!({});
         let promised = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}});
-        let table: Vec<(&str, Vec<Arc<PersistentVolume>>, Value, Option<&str>)> = vec![
+        type Case = (&'static str, Vec<Arc<PersistentVolume>>, Value, Option<&'static str>);
+        let table: Vec<Case> = vec![
             (
                 "smallest",
                 vec![

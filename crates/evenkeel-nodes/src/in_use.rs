@@ -85,7 +85,7 @@ impl InUse {
             .flat_map(|pod| self.volumes.attachable(pod))
             .collect();
         let known: BTreeSet<String> =
-            node.status.volumes_in_use.iter().map(|name| name.to_string()).collect();
+            node.status.volumes_in_use.iter().map(ToString::to_string).collect();
         if used == known {
             return Ok(());
         }

@@ -37,7 +37,8 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
 
 /// Whether a pod has an address and has not ended.
 pub(super) fn has_address(pod: &Pod) -> bool {
-    !pods::is_terminal(pod) && !(pod.status.pod_ip.is_empty() && pod.status.pod_ips.is_empty())
+    let status = &pod.status;
+    !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }
 
 /// The host name by which the Service's domain knows the pod, empty for none.
@@ -132,7 +133,8 @@ mod tests {
     #[test]
     fn only_what_matters_is_a_change() {
         let old = pod("a", Some(T0));
-        let table: [(&str, fn(&mut Pod), Change); 7] = [
+        type Case = (&'static str, fn(&mut Pod), Change);
+        let table: [Case; 7] = [
             ("a resync", |_| {}, Change::Nothing),
             ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
             ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),

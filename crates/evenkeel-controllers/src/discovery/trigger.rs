@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn the_earliest_new_time_counts() {
-        let table: [(&str, Option<&[(&str, i64)]>, &[(&str, i64)], Option<i64>); 6] = [
+        type Pods = &'static [(&'static str, i64)];
+        let table: [(&str, Option<Pods>, Pods, Option<i64>); 6] = [
             ("an unknown Service", None, &[("a", 5)], Some(0)),
             ("nothing new", Some(&[("a", 5)]), &[("a", 5)], None),
             ("a pod went", Some(&[("a", 5), ("b", 6)]), &[("a", 5)], None),

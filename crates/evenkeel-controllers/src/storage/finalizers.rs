@@ -29,7 +29,7 @@ pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan 
     let (meta, mut plan) = (object.meta(), Plan::nothing());
     if is_missing(meta, finalizer) {
         let all = meta.finalizers.iter().map(|present| &**present).chain([finalizer]);
-        plan.push(set(object, all.collect()));
+        plan.push(set(object, &all.collect::<Vec<_>>()));
     } else if holds(meta, finalizer) && !used {
         plan.push(without(object, finalizer));
     }
@@ -39,10 +39,10 @@ pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan 
 /// Takes the finalizer from the object.
 pub(super) fn without<V: View>(object: &V, finalizer: &str) -> Rewrite {
     let others = object.meta().finalizers.iter().map(|present| &**present);
-    set(object, others.filter(|present| *present != finalizer).collect())
+    set(object, &others.filter(|present| *present != finalizer).collect::<Vec<_>>())
 }
 
-fn set<V: View>(object: &V, finalizers: Vec<&str>) -> Rewrite {
+fn set<V: View>(object: &V, finalizers: &[&str]) -> Rewrite {
     let body = json!({"metadata": {"finalizers": finalizers}}).to_string();
     Rewrite::new(wire::target(object), &object.meta().resource_version, PatchForm::Merge, body)
 }

@@ -103,7 +103,7 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
         let ready = service.spec.publish_not_ready_addresses || pods::is_ready(pod);
         offers.push((address, ready, at));
     }
-    let offer = |(address, ready, at): (_, _, usize)| Offer { address, ready, ports: &*lists[at] };
+    let offer = |(address, ready, at): (_, _, usize)| Offer { address, ready, ports: &lists[at] };
     canonical::pack(offers.into_iter().map(offer).collect())
 }
 

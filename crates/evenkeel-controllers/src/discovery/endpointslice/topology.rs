@@ -78,12 +78,12 @@ fn allocations(
     let spare = endpoints.checked_sub(total).ok_or_else(|| {
         counted("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
     })?;
-    let allocation = |(zone, ratio): (&Box<str>, &f64)| {
-        let minimum = minimum(*ratio);
+    let allocation = |ratio: f64| {
+        let minimum = minimum(ratio);
         let desired = (ratio * endpoints as f64).max(minimum as f64);
-        (zone.clone(), Allocation { maximum: minimum + spare, desired })
+        Allocation { maximum: minimum + spare, desired }
     };
-    Ok(ratios.iter().map(allocation).collect())
+    Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
 /// What unchanged slices give to zones, and those whose hints will not do.
@@ -95,7 +95,9 @@ fn unchanged(
     for at in (0..layout.pieces.len()).filter(|at| !layout.pieces[*at].written) {
         match hinted(layout, at, &given, allocations) {
             Some(hints) => {
-                hints.into_iter().for_each(|(zone, n)| *given.entry(zone).or_default() += n)
+                for (zone, n) in hints {
+                    *given.entry(zone).or_default() += n;
+                }
             }
             None => wrong.push(at),
         }
@@ -125,21 +127,21 @@ fn hinted(
             *counts.entry(zone.name.clone()).or_default() += 1;
         }
     }
-    let too_many = |(zone, n): (&Box<str>, &usize)| {
+    let too_many = |zone: &str, n: usize| {
         let already = given.get(zone).copied().unwrap_or_default();
         allocations.get(zone).is_none_or(|allocation| n + already > allocation.maximum)
     };
-    (!counts.iter().any(too_many)).then_some(counts)
+    (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
 }
 
 /// How many endpoints zones give away, and how many others get: whole endpoints, from who has most to who lacks most.
 fn exchange(allocations: &BTreeMap<Box<str>, Allocation>, given: &Counts) -> (Counts, Counts) {
-    let over = |zone: &Box<str>, allocation: &Allocation| {
+    let over = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };
-    let of = |sign: f64| -> BTreeMap<&Box<str>, f64> {
+    let of = |sign: f64| -> BTreeMap<&str, f64> {
         let all =
-            allocations.iter().map(|(zone, allocation)| (zone, sign * over(zone, allocation)));
+            allocations.iter().map(|(zone, allocation)| (&**zone, sign * over(zone, allocation)));
         all.filter(|(_, n)| *n > 0.0).collect()
     };
     let (mut has, mut lacks) = (of(1.0), of(-1.0));
@@ -148,15 +150,15 @@ fn exchange(allocations: &BTreeMap<Box<str>, Allocation>, given: &Counts) -> (Co
         if (over < 1.0 && under < 1.0) || over < 0.5 || under < 0.5 {
             break;
         }
-        *giving.entry(giver.clone()).or_default() += 1;
-        *receiving.entry(receiver.clone()).or_default() += 1;
+        *giving.entry(giver.into()).or_default() += 1;
+        *receiving.entry(receiver.into()).or_default() += 1;
         has.entry(giver).and_modify(|n| *n -= 1.0);
         lacks.entry(receiver).and_modify(|n| *n -= 1.0);
     }
     (giving, receiving)
 }
 
-fn most<'a>(zones: &BTreeMap<&'a Box<str>, f64>) -> Option<(&'a Box<str>, f64)> {
+fn most<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     let all = zones.iter().map(|(zone, n)| (*zone, *n));
     all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -165,11 +167,11 @@ fn most<'a>(zones: &BTreeMap<&'a Box<str>, f64>) -> Option<(&'a Box<str>, f64)> 
 pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();
-    let too_few = |(zone, ratio): (&Box<str>, &f64)| {
+    let too_few = |zone: &str, ratio: f64| {
         let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD))).ceil() as usize;
         given.get(zone).is_none_or(|n| *n < minimum)
     };
-    !given.is_empty() && ratios.iter().any(too_few)
+    !given.is_empty() && ratios.iter().any(|(zone, ratio)| too_few(zone, *ratio))
 }
 
 #[cfg(test)]

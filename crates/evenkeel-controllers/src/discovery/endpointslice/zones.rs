@@ -97,10 +97,9 @@ impl Zones {
         }
         let total: i64 = self.cpu.values().map(|(cpu, _)| cpu).sum();
         let known = self.unknown == 0 && self.cpu.len() > 1;
-        let ratio = |(zone, (cpu, _)): (&Box<str>, &(i64, usize))| {
-            (zone.clone(), *cpu as f64 / total as f64)
-        };
-        let ratios = known.then(|| Arc::new(self.cpu.iter().map(ratio).collect()));
+        let shares =
+            self.cpu.iter().map(|(zone, (cpu, _))| (zone.clone(), *cpu as f64 / total as f64));
+        let ratios = known.then(|| Arc::new(shares.collect()));
         self.ratios = Some(ratios.clone());
         ratios
     }

@@ -197,7 +197,7 @@ fn too_many_and_invalid_addresses_are_told_of() {
 fn subsets() -> impl Strategy<Value = Value> {
     let few = || proptest::collection::vec(0u8..6, 0..4);
     let one = (few(), few(), 80u16..83).prop_map(|(ready, not, port)| {
-        let ip = |n: &u8| if n % 3 == 0 { format!("fd00::{n}") } else { format!("10.0.0.{n}") };
+        let ip = |n: &u8| if n.is_multiple_of(3) { format!("fd00::{n}") } else { format!("10.0.0.{n}") };
         let all = |some: &[u8]| some.iter().map(|n| json!({"ip": ip(n)})).collect::<Vec<_>>();
         json!({"addresses": all(&ready), "notReadyAddresses": all(&not), "ports": [{"port": port, "protocol": "TCP"}]})
     });

@@ -187,7 +187,7 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
         Some(Progress { all: 0, .. }) | None => {}
         Some(Progress { left: 0, all }) => words += &format!(", {all} objects verified migrated"),
         Some(Progress { left, all }) => {
-            words += &format!(", {left}/{all} objects not yet migrated")
+            words += &format!(", {left}/{all} objects not yet migrated");
         }
     }
     if !error.is_empty() {

@@ -10,13 +10,19 @@ const MOST: usize = 500;
 
 /// Uids of deleted pods, the last ones.
 #[derive(Default)]
-pub(super) struct Gone(Mutex<(HashSet<Box<str>>, VecDeque<Box<str>>)>);
+pub(super) struct Gone(Mutex<Last>);
+
+#[derive(Default)]
+struct Last {
+    known: HashSet<Box<str>>,
+    order: VecDeque<Box<str>>,
+}
 
 impl Gone {
     /// This pod is deleted.
     pub(super) fn add(&self, uid: &str) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, order) = &mut *guard;
+        let Last { known, order } = &mut *guard;
         if !known.insert(uid.into()) {
             return;
         }
@@ -30,7 +36,7 @@ impl Gone {
 
     /// Whether this pod is known to be deleted.
     pub(super) fn has(&self, uid: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.contains(uid)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(uid)
     }
 }
 

@@ -29,8 +29,10 @@ pub(super) struct Metrics {
     took: HistogramVec,
     errors: [IntCounterVec; 2],
     /// Claims whose volumes are being made: by whom, and since when.
-    making: Arc<Mutex<HashMap<Key, (Box<str>, Timestamp)>>>,
+    making: Arc<Mutex<Making>>,
 }
+
+type Making = HashMap<Key, (Box<str>, Timestamp)>;
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
@@ -69,7 +71,7 @@ impl Metrics {
         }
     }
 
-    fn making(&self) -> MutexGuard<'_, HashMap<Key, (Box<str>, Timestamp)>> {
+    fn making(&self) -> MutexGuard<'_, Making> {
         self.making.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -29,7 +29,7 @@ impl Seen {
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// The claim is made.
-    Make(Create),
+    Make(Box<Create>),
     /// There is a claim of the name that was not made for the pod.
     Refuse(Note),
 }
@@ -49,7 +49,7 @@ pub(super) fn steps(seen: &Seen) -> Vec<Step> {
     let step = |(used, claim): (storage::ClaimUse<'_>, &Option<Arc<PersistentVolumeClaim>>)| {
         let volume = &*used.volume.name;
         match claim {
-            None => make(pod, &used).map(Step::Make),
+            None => make(pod, &used).map(Box::new).map(Step::Make),
             Some(claim) => storage::made_for_pod(claim, pod).err().map(|error| {
                 Step::Refuse(told(pod, &format!("ephemeral volume {volume}: {error}")))
             }),

@@ -110,14 +110,14 @@ pub(super) fn bad(namespace: &str) -> Vec<Bad> {
         (object["apiVersion"], object["kind"]) = (VERSION.into(), "Menace".into());
         let path = format!("/apis/{VERSION}/namespaces/{namespace}/menaces");
         let key = format!("hostile.evenkeel.dev/menaces/{namespace}/{name}");
-        all.push(made(path, key, name, namespace, at + 1, metadata, object));
+        all.push(made(path, key, name, namespace, at + 1, &metadata, object));
     }
     let pod =
         json!({"apiVersion": "v1", "kind": "Pod", "spec": crate::objects::pod_spec("app:v1")});
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let key = format!("pods/{namespace}/menace-pod");
     let owned = json!({"ownerReferences": [controlling], "labels": {"app": "menace"}});
-    all.push(made(path, key, "menace-pod", namespace, 50, owned, pod));
+    all.push(made(path, key, "menace-pod", namespace, 50, &owned, pod));
     all
 }
 
@@ -131,7 +131,7 @@ fn made(
     name: &str,
     namespace: &str,
     uid: usize,
-    metadata: Value,
+    metadata: &Value,
     mut object: Value,
 ) -> Bad {
     let mut whole = json!({
