@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `holds`, which is asked again after every little while.
+    /// Lets time pass until `holds`, which is asked again after every little while, less often the longer it takes.
     ///
     /// # Panics
     /// When it still does not hold after `limit`.
@@ -231,11 +231,12 @@ impl World {
         limit: Duration,
         mut holds: impl AsyncFnMut(&Requests) -> bool,
     ) {
-        let end = self.clock().now() + limit;
+        let begin = self.clock().now();
         while !holds(&self.requests).await {
-            let now = self.clock().now();
-            assert!(now < end, "not within {limit:?}: {what}; last:\n{}", self.log().tail(20));
-            self.pass(Duration::from_millis(100)).await;
+            let taken: Duration =
+                self.clock().now().duration_since(begin).try_into().unwrap_or_default();
+            assert!(taken < limit, "not within {limit:?}: {what}; last:\n{}", self.log().tail(20));
+            self.pass((taken / 100).max(Duration::from_millis(100))).await;
         }
     }
 

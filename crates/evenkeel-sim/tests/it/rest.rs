@@ -59,8 +59,12 @@ async fn workloads(world: &World) {
 /// What has none.
 async fn others(world: &World) {
     let meta = |name: &str| json!({"name": name});
-    let claim =
-        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let mut claim = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": ""});
+    let mut volume = claim.clone();
+    claim["resources"] = json!({"requests": {"storage": "1Gi"}});
+    volume["capacity"] = json!({"storage": "1Gi"});
+    volume["hostPath"] = json!({"path": "/data"});
+    let subset = json!({"addresses": [{"ip": "192.0.2.7"}], "ports": [{"port": 80}]});
     let limit = json!({"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}}]});
     let web = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
     let none = json!({"podSelector": {}});
@@ -78,6 +82,12 @@ async fn others(world: &World) {
         (format!("{CORE}/secrets"), json!({"metadata": meta("secret"), "stringData": {"a": "b"}})),
         (format!("{CORE}/serviceaccounts"), json!({"metadata": meta("somebody")})),
         (format!("{CORE}/services"), json!({"metadata": meta("web"), "spec": web})),
+        (
+            format!("{CORE}/services"),
+            json!({"metadata": meta("elsewhere"), "spec": {"ports": [{"port": 80}]}}),
+        ),
+        (format!("{CORE}/endpoints"), json!({"metadata": meta("elsewhere"), "subsets": [subset]})),
+        ("/api/v1/persistentvolumes".to_owned(), json!({"metadata": meta("disk"), "spec": volume})),
         (
             format!("{CORE}/persistentvolumeclaims"),
             json!({"metadata": meta("data"), "spec": claim}),
