@@ -19,6 +19,8 @@ use std::{
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const KEEPS_ENDED: &str = "volumes.kubernetes.io/keep-terminated-pod-volumes";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// What the name that nodes have for a driver's volume begins with.
+const NAME_OF_CSI: &str = "kubernetes.io/csi/";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
 
@@ -104,7 +106,7 @@ pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
 /// What nodes call the volume; `None` for one that is not a driver's.
 pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Box<str>> {
     let csi = volume.spec.source.csi.as_deref()?;
-    Some(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle).into())
+    Some(format!("{NAME_OF_CSI}{}^{}", csi.driver, csi.volume_handle).into())
 }
 
 /// Whether the volume is another node's, and can only be one's.
@@ -131,6 +133,19 @@ pub(super) fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
     decision
 }
 
+/// Whether this controller asked for the attachment, by its name: those that others made, for whatever end, are theirs.
+fn is_own(held: &Held) -> bool {
+    let attachment = &held.attachment;
+    let Some(name) = &held.name else {
+        // Of a volume that is gone the name cannot be worked out anew.
+        return is_attachment_name(&attachment.meta.name);
+    };
+    let handle = name.strip_prefix(NAME_OF_CSI).and_then(|name| name.split_once('^'));
+    handle.is_some_and(|(driver, handle)| {
+        attachment_name(handle, driver, &attachment.spec.node_name) == *attachment.meta.name
+    })
+}
+
 /// The attachments that go now.
 fn leaving<'a>(
     seen: &'a Seen,
@@ -141,7 +156,7 @@ fn leaving<'a>(
     let mut leaving = Vec::new();
     for held in &seen.held {
         let wanted = seen.wanted.iter().any(|one| Some(&one.name) == held.name.as_ref());
-        if wanted || held.attachment.meta.deleting() {
+        if wanted || held.attachment.meta.deleting() || !is_own(held) {
             continue;
         }
         let id = &held.attachment.meta.name;
@@ -303,4 +318,10 @@ pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String 
         }
         name
     })
+}
+
+fn is_attachment_name(name: &str) -> bool {
+    let digits = name.strip_prefix("csi-").unwrap_or_default();
+    digits.len() == 2 * digest::SHA256_OUTPUT_LEN
+        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -37,8 +37,10 @@ fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
 }
 
 fn held(attached: bool, going: bool) -> Held {
-    let mut attachment: VolumeAttachment = object(&json!({"metadata": {"name": "a", "uid": "a"},
-        "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}));
+    let mut attachment: VolumeAttachment = object(
+        &json!({"metadata": {"name": attachment_name("h", "d", "n"), "uid": "a"},
+        "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}),
+    );
     attachment.meta.deletion = going.then_some(T0);
     Held { name: unique_name(&volume("ReadWriteOnce")), attachment: Arc::new(attachment) }
 }
@@ -53,7 +55,10 @@ fn told(decision: &Decision) -> Vec<String> {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
             format!("create {}", body["spec"]["source"]["persistentVolumeName"])
         }
-        Action::Delete(delete) => format!("delete {}", delete.target.name),
+        Action::Delete(delete) => {
+            assert_eq!(*delete.target.name, *attachment_name("h", "d", "n"));
+            "delete".to_owned()
+        }
         Action::Patch(patch) => {
             let body: Value = serde_json::from_slice(&patch.body).unwrap();
             format!("report {}", body["status"]["volumesAttached"].as_array().unwrap().len())
@@ -104,7 +109,7 @@ fn volumes_come_with_pods_and_go_after_them() {
         (
             "unmounted",
             seen(up(false, true), vec![], vec![held(true, false)], none()),
-            vec!["report 0", "delete a"],
+            vec!["report 0", "delete"],
         ),
         (
             "going",
@@ -124,12 +129,28 @@ fn volumes_come_with_pods_and_go_after_them() {
         (
             "out of service",
             seen(Some(node("False", true, true, true)), vec![], vec![held(true, false)], none()),
-            vec!["report 0", "delete a"],
+            vec!["report 0", "delete"],
         ),
     ];
     for (what, seen, want) in table {
         assert_eq!(told(&plan(&seen, &options, T0)), want, "{what}");
     }
+}
+
+#[test]
+fn attachments_that_others_made_stay() {
+    let nobodys = |id: &str, known: bool| {
+        let mut held = held(false, false);
+        held.name = held.name.filter(|_| known);
+        Arc::get_mut(&mut held.attachment).unwrap().meta.name = id.into();
+        let node = Some(node("True", false, false, false));
+        told(&plan(&seen(node, vec![], vec![held], Memory::default()), &Options::default(), T0))
+    };
+    let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
+    assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
+    assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
+    // Of a volume that is gone, but asked for under this controller's name for it.
+    assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 
 #[test]
@@ -143,7 +164,7 @@ fn a_node_that_is_not_ready_is_waited_for() {
     let early = plan(&lost(first.memory.clone()), &options, at(359));
     assert!(early.plan.actions.is_empty());
     let late = plan(&lost(first.memory.clone()), &options, at(360));
-    assert_eq!(told(&late), ["report 0", "delete a"]);
+    assert_eq!(told(&late), ["report 0", "delete"]);
     assert_eq!(late.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
