@@ -1,14 +1,15 @@
 //! Rules on workloads: groups apps and batch.
 
 use super::errors::{Errors, Path};
-use super::{Subject, meta, pod};
+use super::{Subject, core, meta, pod};
 use crate::kinds::value::{self, at, int, is_empty, list, object, text};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => {
-            selected_template(new, errors);
+            selected_template(kind, new, true, errors);
             by_kind(kind, new, errors);
         }
         "Job" => job(new, errors),
@@ -24,7 +25,7 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
     match subject.kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => {
-            selected_template(new, errors);
+            selected_template(subject.kind, new, true, errors);
             by_kind(subject.kind, new, errors);
             let path = Path::new("spec");
             errors.immutable(
@@ -34,7 +35,11 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             );
         }
         "StatefulSet" => {
-            selected_template(new, errors);
+            // One that was taken before its template was looked at may still be scaled and deleted.
+            let mut before = Errors::default();
+            selected_template(subject.kind, old, true, &mut before);
+            by_kind(subject.kind, old, &mut before);
+            selected_template(subject.kind, new, before.is_empty(), errors);
             by_kind(subject.kind, new, errors);
             stateful_set_update(new, old, errors);
         }
@@ -48,16 +53,22 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
 }
 
-/// Selector and template, and that the one selects the other.
-fn selected_template(new: &Value, errors: &mut Errors) {
+/// Selector and template, and that the one selects the other; the template's own rules only where `strict`.
+fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
     let path = Path::new("spec");
+    // Upstream has a ReplicaSet's and a Deployment's rules in one, and the words of either.
+    let (selecting, running) = match kind {
+        "StatefulSet" => ("statefulset", kind),
+        "DaemonSet" => ("daemonset", kind),
+        _ => ("deployment", "ReplicaSet"),
+    };
     match at(new, "spec.selector") {
         None => errors.required(&path.field("selector"), ""),
         Some(selector) => {
             meta::selector(selector, &path.field("selector"), errors);
             if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
-                let words = "empty selector is invalid for deployment";
-                errors.invalid(&path.field("selector"), selector.clone(), words);
+                let words = format!("empty selector is invalid for {selecting}");
+                errors.invalid(&path.field("selector"), selector.clone(), &words);
             }
         }
     }
@@ -72,7 +83,11 @@ fn selected_template(new: &Value, errors: &mut Errors) {
         errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
     }
     if let Some(template) = at(new, "spec.template") {
-        pod::template(template, &template_path, errors);
+        if strict && kind == "StatefulSet" {
+            pod::template(&of_member(new, template), &template_path, errors);
+        } else if strict {
+            pod::template(template, &template_path, errors);
+        }
         let policy = text(template, "spec.restartPolicy");
         if policy != "Always" && !policy.is_empty() {
             let path = template_path.field("spec");
@@ -82,12 +97,37 @@ fn selected_template(new: &Value, errors: &mut Errors) {
             let path = template_path.field("spec");
             errors.forbidden(
                 &path.field("activeDeadlineSeconds"),
-                "activeDeadlineSeconds in ReplicaSet is not Supported",
+                &format!("activeDeadlineSeconds in {running} is not Supported"),
             );
         }
     } else {
         errors.required(&template_path, "");
     }
+}
+
+/// A StatefulSet's template as its pods get it: with the volumes of its claims, which come before the template's own, and
+/// without the names that the controller gives.
+fn of_member(set: &Value, template: &Value) -> Value {
+    let mut template = template.clone();
+    let claims = list(set, "spec.volumeClaimTemplates");
+    let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
+        return template;
+    };
+    spec.remove("subdomain");
+    spec.remove("hostname");
+    if claims.is_empty() {
+        return template;
+    }
+    let names: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "metadata.name")).collect();
+    let mut volumes: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .collect();
+    if let Some(Value::Array(own)) = spec.remove("volumes") {
+        volumes.extend(own.into_iter().filter(|own| !names.contains(text(own, "name"))));
+    }
+    spec.insert("volumes".to_owned(), volumes.into());
+    template
 }
 
 fn by_kind(kind: &str, new: &Value, errors: &mut Errors) {
@@ -262,6 +302,10 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.one_of(&retention.field(field), value, &["Retain", "Delete"]);
     }
     errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
+    let claims = path.field("volumeClaimTemplates");
+    for (index, claim) in list(new, "spec.volumeClaimTemplates").iter().enumerate() {
+        core::claim(claim, &claims.index(index).field("spec"), errors);
+    }
 }
 
 fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {

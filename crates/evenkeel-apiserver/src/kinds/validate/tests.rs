@@ -147,3 +147,43 @@ fn each_bad_field_is_named() {
     defaults::apply("", "v1", "Service", &mut service);
     check("Service", service, &["spec.ports[0].port", "spec.ports[0].targetPort", "spec.type"]);
 }
+
+#[test]
+fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_scaled() {
+    let claim = |size: &str| {
+        json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}}}})
+    };
+    let set = |claims: Value, mount: &str| {
+        let mut template = template();
+        template["spec"]["volumes"] = json!([]);
+        template["spec"]["containers"][0]["volumeMounts"][0]["name"] = json!(mount);
+        let mut set = json!({"metadata": {"name": "x", "namespace": "n", "uid": "u"}, "spec": {
+            "selector": {"matchLabels": {"app": "x"}}, "template": template, "volumeClaimTemplates": claims}});
+        defaults::apply("apps", "v1", "StatefulSet", &mut set);
+        set
+    };
+    let subject = || Subject { group: "apps", kind: "StatefulSet", subresource: "" };
+    let fields = |errors: Errors| -> Vec<String> {
+        errors.into_vec().into_iter().map(|error| error.field).collect()
+    };
+    let (lost, sized) = (
+        "spec.template.spec.containers[0].volumeMounts[0].name",
+        "spec.volumeClaimTemplates[0].spec.resources.requests[storage]",
+    );
+    let table: [(Value, &str, &[&str]); 3] = [
+        (json!([claim("1Gi")]), "v", &[]),
+        (json!([claim("1Gi")]), "w", &[lost]),
+        (json!([claim("0")]), "v", &[sized]),
+    ];
+    for (claims, mount, expected) in table {
+        let mut errors = Errors::default();
+        create(subject(), &set(claims, mount), &mut errors);
+        assert_eq!(fields(errors), expected);
+    }
+    let (old, mut new) = (set(json!([]), "w"), set(json!([]), "w"));
+    new["spec"]["replicas"] = json!(3);
+    let mut errors = Errors::default();
+    update(subject(), &new, &old, &mut errors);
+    assert_eq!(fields(errors), Vec::<String>::new());
+}
