@@ -19,6 +19,7 @@ use crate::store::Entry;
 use evenkeel_api::{Encoding, View};
 pub(crate) use quota::Charge;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Runs the plug-ins that look at this kind, in upstream's order.
@@ -56,6 +57,10 @@ pub(super) fn admit(
         }
         ("", "PersistentVolume", "") if old.is_none() => {
             add_finalizer(object, "kubernetes.io/pv-protection");
+            Ok(())
+        }
+        ("networking.k8s.io", "Ingress", "") if old.is_none() => {
+            default_ingress_class(cx, object);
             Ok(())
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "") if old.is_none() => {
@@ -122,23 +127,63 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// DefaultStorageClass: a claim that names no class gets the newest of those marked as the default.
+/// DefaultStorageClass: a claim that names no class gets the default one.
 fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
     if value::at(claim, "spec.storageClassName").is_some() {
         return;
     }
-    let is_default = |class: &Value| {
+    let classes = writes::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
+    if let Some(class) = default_of(&classes, "storageclass.kubernetes.io/is-default-class") {
+        set(claim, "spec.storageClassName", class);
+    }
+}
+
+/// DefaultIngressClass: an Ingress that names no class, not even in the annotation of old, gets the default one.
+fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) {
+    let annotated = value::object(ingress, "metadata.annotations")
+        .is_some_and(|all| all.contains_key("kubernetes.io/ingress.class"));
+    if annotated || value::at(ingress, "spec.ingressClassName").is_some() {
+        return;
+    }
+    let classes = writes::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
+    if let Some(class) = default_of(&classes, "ingressclass.kubernetes.io/is-default-class") {
+        set(ingress, "spec.ingressClassName", class);
+    }
+}
+
+/// The name of the newest class that is marked as the default, of equally old ones the first by name.
+fn default_of<'a>(classes: &'a [Value], mark: &str) -> Option<&'a str> {
+    let marked = classes.iter().filter(|class| {
         value::object(class, "metadata.annotations")
-            .and_then(|all| all.get("storageclass.kubernetes.io/is-default-class"))
+            .and_then(|all| all.get(mark))
             .is_some_and(|value| value == "true")
-    };
-    let mut classes = writes::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
-    classes.retain(is_default);
-    let newest = classes.iter().max_by(|a, b| {
-        let key = |class: &Value| text(class, "metadata.creationTimestamp").to_owned();
-        key(a).cmp(&key(b)).then_with(|| text(b, "metadata.name").cmp(text(a, "metadata.name")))
     });
-    if let Some(class) = newest {
-        set(claim, "spec.storageClassName", text(class, "metadata.name"));
+    let rank = |class: &&Value| {
+        (
+            text(class, "metadata.creationTimestamp").to_owned(),
+            Reverse(text(class, "metadata.name").to_owned()),
+        )
+    };
+    marked.max_by_key(rank).map(|class| text(class, "metadata.name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_default_is_taken_and_of_equals_the_first_by_name() {
+        let class = |name: &str, made: &str, mark: &str| json!({"metadata": {"name": name, "creationTimestamp": made, "annotations": {"m": mark}}});
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let table: [(&[Value], Option<&str>); 5] = [
+            (&[], None),
+            (&[class("a", early, "false")], None),
+            (&[class("a", early, "true"), class("b", late, "true")], Some("b")),
+            (&[class("b", late, "true"), class("a", late, "true")], Some("a")),
+            (&[class("a", early, "true"), class("b", late, "false")], Some("a")),
+        ];
+        for (classes, expected) in table {
+            assert_eq!(default_of(classes, "m"), expected, "{classes:?}");
+        }
     }
 }
