@@ -5,7 +5,7 @@ use crate::kinds::value::{flag, list};
 use crate::resource::{ResourceType, Rows};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -205,19 +205,29 @@ pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
 
 /// Adds the built-in schemas that are referred to, and those that they refer to.
 fn add_builtin(components: &mut Map<String, Value>) {
-    let known: Map<String, Value> =
-        serde_json::from_str(crate::schema::documents()).unwrap_or_default();
+    static BUILTIN: OnceLock<Map<String, Value>> = OnceLock::new();
+    for (name, schema) in BUILTIN.get_or_init(builtin) {
+        components.entry(name).or_insert_with(|| schema.clone());
+    }
+}
+
+/// Out of a recorded document that has them all, since the server's own schemas have no descriptions.
+fn builtin() -> Map<String, Value> {
+    let mut known = super::recorded("apis/apps/v1");
+    let mut known = known["components"]["schemas"].take();
+    let mut builtin = Map::new();
     let mut wanted: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();
     while let Some(name) = wanted.pop() {
-        if components.contains_key(&name) {
+        let Some(schema) = known.get_mut(&name).filter(|schema| !schema.is_null()) else {
             continue;
-        }
-        let Some(schema) = known.get(&name) else { continue };
+        };
+        let schema = schema.take();
         let text = schema.to_string();
         let names = text.split("#/components/schemas/").skip(1);
         wanted.extend(names.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
-        components.insert(name, schema.clone());
+        builtin.insert(name, schema);
     }
+    builtin
 }
 
 /// The paths of a resource.
@@ -273,4 +283,25 @@ fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect
     };
     json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk,
         "parameters": names.iter().map(|name| text(name)).collect::<Vec<_>>(), "responses": {"200": answer}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_custom_objects_share_is_described() {
+        let builtin = builtin();
+        let fields = &builtin[OBJECT_META]["properties"];
+        let words = fields["creationTimestamp"]["description"].as_str().expect("described");
+        assert!(words.starts_with("CreationTimestamp is a timestamp"), "{words}");
+        for name in [LIST_META, SCALE, "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"] {
+            assert!(builtin.contains_key(name), "{name}");
+        }
+        let text = Value::Object(builtin.clone()).to_string();
+        let names = text.split("#/components/schemas/").skip(1);
+        for name in names.filter_map(|rest| rest.split('"').next()) {
+            assert!(builtin.contains_key(name), "{name}");
+        }
+    }
 }

@@ -36,6 +36,14 @@ fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
     INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
 }
 
+/// A recorded document of version 3; null where there is none of that name.
+fn recorded(name: &str) -> Value {
+    let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
+    let mut text = String::new();
+    let read = packed.map(|packed| GzDecoder::new(packed).read_to_string(&mut text));
+    read.and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
 /// Answers a GET of an OpenAPI path; `None` where `path` is none.
 pub(crate) fn serve(
     api: &Api,

@@ -42,11 +42,6 @@ fn builtin() -> &'static Builtin {
     })
 }
 
-/// The schemas of built-in types as the document of version 3 has them, by name.
-pub(crate) fn documents() -> &'static str {
-    OPENAPI
-}
-
 /// Fills in the defaults that the schema of `kind` states. Those of built-in kinds are upstream's code, not its schema:
 /// what the schema calls a default there is what an unset field looks like, and decoding has seen to that.
 pub(crate) fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
