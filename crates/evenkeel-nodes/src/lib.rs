@@ -6,7 +6,8 @@
 //!
 //! # What pods do
 //!
-//! Containers start after [`Delays::start`], are ready [`Delays::ready`] later and run until they are told to stop;
+//! Containers start after [`Delays::start`], are ready [`Delays::ready`] later (with a probe not before its
+//! `initialDelaySeconds`) and run until they are told to stop;
 //! those of a Job's pods end with exit code 0 after [`Delays::job`], init containers after [`Delays::init`]. Init containers run
 //! in order, sidecars beside the rest; `restartPolicy`, crash-loop back-off (10 s doubling to 5 min),
 //! `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` mean what they mean on a real node.

@@ -45,16 +45,14 @@ pub(crate) fn facts<'a>(
         } else {
             &spec_of.restart_policy
         };
+        let mut script = behaviour::defaults(delays, default);
+        script.ready_delay = script.ready_delay.max(first_probe(spec_of));
         Container {
             name: &spec_of.name,
             image: &spec_of.image,
             sidecar,
             restart: Restart::parse(own),
-            script: behaviour::read(
-                &pod.meta.annotations,
-                &spec_of.name,
-                behaviour::defaults(delays, default),
-            ),
+            script: behaviour::read(&pod.meta.annotations, &spec_of.name, script),
             program: None,
         }
     };
@@ -82,6 +80,13 @@ pub(crate) fn facts<'a>(
         everyday_events,
         node_files: Arc::default(),
     }
+}
+
+/// From running to the first probe that could find the container ready.
+fn first_probe(container: &ViewContainer) -> Duration {
+    let probes = [&container.startup_probe, &container.readiness_probe];
+    let delays = probes.into_iter().flatten().map(|probe| probe.initial_delay_seconds);
+    seconds(delays.max().unwrap_or_default().into())
 }
 
 fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {

@@ -227,6 +227,29 @@ fn readiness_may_come_late_or_never_and_be_changed() {
 }
 
 #[test]
+fn nothing_is_ready_before_its_first_probe() {
+    let probed = |probes: Value, annotations: Value| {
+        let mut spec = one();
+        for (kind, probe) in probes.as_object().unwrap() {
+            spec["containers"][0][kind] = probe.clone();
+        }
+        let mut world = World::new(spec, annotations);
+        let mut ready = || {
+            world.run(10);
+            world.condition("Ready")["status"] == "True"
+        };
+        [ready(), ready(), ready(), ready()]
+    };
+    let after = |seconds: i32| json!({"httpGet": {"port": 80}, "initialDelaySeconds": seconds});
+    assert_eq!(probed(json!({"readinessProbe": after(15)}), json!({})), [false, true, true, true]);
+    let both = json!({"readinessProbe": after(15), "startupProbe": after(25)});
+    assert_eq!(probed(both, json!({})), [false, false, true, true]);
+    let told = json!({ "sim.evenkeel.dev/ready-delay": "35s" });
+    assert_eq!(probed(json!({"readinessProbe": after(15)}), told), [false, false, false, true]);
+    assert_eq!(probed(json!({"livenessProbe": after(35)}), json!({})), [true; 4]);
+}
+
+#[test]
 fn readiness_gates_are_waited_for() {
     let mut spec = one();
     spec["readinessGates"] = json!([{ "conditionType": "example.com/fed" }]);
