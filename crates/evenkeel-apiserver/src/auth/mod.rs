@@ -2,6 +2,7 @@
 
 mod accounts;
 mod authn;
+mod nodes;
 mod rbac;
 
 pub(crate) use accounts::{Accounts, Grant, ISSUER};

@@ -1,11 +1,12 @@
-//! Role-based authorization: rules compiled from the stored roles and bindings, again whenever those changed.
+//! Role-based authorization: rules compiled from the stored roles and bindings, again whenever those changed. What nodes
+//! may besides is said by `nodes`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::Deserialize;
 
-use super::User;
+use super::{User, nodes};
 use crate::store::Store;
 
 const SHELVES: [&str; 4] = [
@@ -46,6 +47,8 @@ struct Compiled {
     /// Subject to what it is granted: namespace (none: everywhere) and the rules of a role.
     users: HashMap<Box<str>, Vec<Grant>>,
     groups: HashMap<Box<str>, Vec<Grant>>,
+    /// What nodes may.
+    node: Option<Arc<[Rule]>>,
 }
 
 struct Grant {
@@ -98,9 +101,12 @@ struct Subject {
 impl Rules {
     /// Whether `user` may.
     pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
-        user.is_in("system:masters")
-            || self
-                .compiled(store)
+        if user.is_in("system:masters") {
+            return true;
+        }
+        let compiled = self.compiled(store);
+        compiled.is_its_nodes(store, user, what)
+            || compiled
                 .grants(user, what.namespace)
                 .any(|(_, grant)| grant.rules.iter().any(|rule| rule.covers(what)))
     }
@@ -116,6 +122,9 @@ impl Rules {
             return Some(String::new());
         }
         let compiled = self.compiled(store);
+        if compiled.is_its_nodes(store, user, what) {
+            return Some(String::new());
+        }
         compiled
             .grants(user, what.namespace)
             .find(|(_, g)| g.rules.iter().any(|rule| rule.covers(what)))
@@ -155,6 +164,12 @@ impl Rules {
 }
 
 impl Compiled {
+    /// Whether the user is a node that may.
+    fn is_its_nodes(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+        let (Some(node), Some(rules)) = (nodes::node_of(user), &self.node) else { return false };
+        nodes::allow(store, node, rules, what)
+    }
+
     /// What a user has in a namespace, each with the name by which he has it.
     fn grants<'a>(
         &'a self,
@@ -190,6 +205,7 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
             }
         }
     }
+    compiled.node = roles.get(&(true, "system:node".into())).cloned();
     for (cluster, shelf) in [(true, SHELVES[2]), (false, SHELVES[3])] {
         for entry in store.all(shelf) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
@@ -241,7 +257,7 @@ fn describe(key: &str, cluster: bool, role: &RoleRef) -> String {
 }
 
 impl Rule {
-    fn covers(&self, what: &Attributes<'_>) -> bool {
+    pub(super) fn covers(&self, what: &Attributes<'_>) -> bool {
         let has =
             |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
         if !has(&self.verbs, what.verb) {

@@ -2,6 +2,7 @@
 
 mod custom;
 mod durability;
+mod nodes;
 mod store;
 mod verbs;
 
