@@ -12,4 +12,4 @@ k label pod second tier=front --overwrite
 eventually are both "first=true second=false third=true"
 k label pod first app=else --overwrite
 eventually are one "second=false third=true"
-k get endpoints both one unready -o 'go-template={{range .items}}{{.metadata.name}}{{range .subsets}} [{{len .addresses}} of{{range .ports}} {{.name}}:{{.port}}{{end}}]{{end}}{{"\n"}}{{end}}' 2>/dev/null
+k get endpoints both one unready -o 'go-template={{range .items}}{{.metadata.name}}{{range .subsets}} [{{with .addresses}}{{len .}}{{else}}0{{end}} of{{range .ports}} {{.name}}:{{.port}}{{end}}]{{end}}{{"\n"}}{{end}}' 2>/dev/null

@@ -1,7 +1,7 @@
 WITHIN=240
 endpoints() { k get endpointslices -l kubernetes.io/service-name=$1 -o 'jsonpath={range .items[*].endpoints[*]}{.targetRef.name}={.conditions.ready} {end}' | tr ' ' '\n' | sort | xargs; }
 are() { [[ "$(endpoints "$1")" == "$2" ]]; }
-finish third Succeeded
+k delete pod third --wait
 eventually are both "second=false"
 k delete endpoints both
 eventually k get endpoints both
