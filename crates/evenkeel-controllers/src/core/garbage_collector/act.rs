@@ -26,14 +26,13 @@ struct Live<'a> {
 impl GarbageCollector {
     /// Looks at an object, and does what has to be done.
     pub(super) async fn visit(&self, uid: &Uid) -> Result<(), Failed> {
-        let Some((place, settled)) = self.graph().node(uid).map(|node| {
-            (node.place.clone(), !node.is_virtual && node.deleting && !node.deleting_dependents)
-        }) else {
-            return Ok(());
+        let place = {
+            let graph = self.graph();
+            match graph.node(uid) {
+                Some(node) if !graph.at_rest(node) => node.place.clone(),
+                _ => return Ok(()),
+            }
         };
-        if settled {
-            return Ok(());
-        }
         let kind = self.kind(&place)?;
         let Some(item) = self.read(&kind, &place.namespace, &place.name, uid).await? else {
             let work = self.graph().not_found(uid, &place);

@@ -56,14 +56,16 @@ impl Place {
     /// Whether a dependent's reference can mean the object here. Versions of one group are the same object; an object
     /// without a namespace can be owned from any.
     fn answers_to(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
-        let group = |api_version: &str| {
-            api_version.split_once('/').map_or("", |(group, _)| group).to_owned()
-        };
         *self.kind == *owner.kind
             && *self.name == *owner.name
             && group(&self.api_version) == group(&owner.api_version)
             && (self.namespace.is_empty() || *self.namespace == *dependents_namespace)
     }
+}
+
+/// The group of an `apiVersion`, empty for core's.
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// One object.
@@ -176,6 +178,20 @@ impl Graph {
             return work;
         }
         self.remove(uid)
+    }
+
+    /// Whether nothing is to be done about an object as far as its watches tell: it is going and waits for nobody, or all
+    /// its owners are where it says, and stay. No live read is needed to leave it alone: a change of it or of an owner
+    /// that has not been seen yet asks for it again when it is.
+    pub(crate) fn at_rest(&self, node: &Node) -> bool {
+        let stays = |owner: &OwnerReference| {
+            self.nodes.get(&*owner.uid).is_some_and(|of| {
+                !of.is_virtual && !of.deleting && of.place.answers_to(owner, &node.place.namespace)
+            })
+        };
+        !node.is_virtual
+            && !node.deleting_dependents
+            && (node.deleting || node.owners.iter().all(stays))
     }
 
     /// Dependents that hold back the deletion of `uid`: those whose reference blocks.

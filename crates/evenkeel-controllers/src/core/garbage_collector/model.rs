@@ -16,6 +16,8 @@ struct World {
     objects: BTreeMap<String, Meta>,
     graph: Graph,
     work: Work,
+    /// Objects that were looked at live.
+    looked: usize,
 }
 
 fn owner(uid: &str, block: bool) -> OwnerReference {
@@ -79,7 +81,9 @@ impl World {
     }
 
     fn visit(&mut self, uid: &str) {
-        let Some(place) = self.graph.node(uid).map(|node| node.place.clone()) else { return };
+        let waiting = self.graph.node(uid).filter(|node| !self.graph.at_rest(node));
+        let Some(place) = waiting.map(|node| node.place.clone()) else { return };
+        self.looked += 1;
         let Some(live) = self.objects.get(uid).cloned() else {
             let work = self.graph.not_found(uid, &place);
             return self.add(work);
@@ -222,6 +226,46 @@ fn a_child_seen_before_its_owner_stays() {
     world.settle();
     assert_eq!(world.left(), ["child", "late"]);
     assert!(world.graph.node("late").is_some_and(|node| !node.is_virtual));
+}
+
+#[test]
+fn what_is_seen_with_its_owners_is_not_looked_at() {
+    let mut world = World::default();
+    world.put("child", &[owner("late", true)]);
+    world.put("late", &[]);
+    world.settle();
+    assert_eq!((world.left(), world.looked), (vec!["child", "late"], 0));
+}
+
+#[test]
+fn only_watched_owners_in_their_place_that_stay_are_relied_on() {
+    let elsewhere = OwnerReference { name: "moved".into(), ..owner("a", false) };
+    let other_kind = OwnerReference { kind: "Secret".into(), ..owner("a", false) };
+    let other_group = OwnerReference { api_version: "g.example/v1".into(), ..owner("a", false) };
+    let other_version = OwnerReference { api_version: "v2".into(), ..owner("a", false) };
+    let table = [
+        (vec![], true),
+        (vec![owner("a", false)], true),
+        (vec![other_version], true),
+        (vec![owner("a", true), owner("nobody", false)], false),
+        (vec![elsewhere], false),
+        (vec![other_kind], false),
+        (vec![other_group], false),
+    ];
+    for (owners, expected) in table {
+        let mut world = World::default();
+        world.put("a", &[]);
+        world.put("child", &owners);
+        let child = world.graph.node("child").expect("put above");
+        assert_eq!(world.graph.at_rest(child), expected, "{owners:?}");
+        let a = world.graph.node("a").expect("put above");
+        assert!(world.graph.at_rest(a));
+        world.delete("a", Propagation::Foreground);
+        let a = world.graph.node("a").expect("its deletion waits");
+        assert!(!world.graph.at_rest(a));
+        let child = world.graph.node("child").expect("put above");
+        assert_eq!(world.graph.at_rest(child), owners.is_empty(), "an owner that goes");
+    }
 }
 
 #[test]
