@@ -33,6 +33,27 @@ pub trait Flags {
     }
 }
 
+/// Options of a controller that is told how many of its objects are worked on at the same time, and nothing else; so many
+/// unless it is told otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers<const DEFAULT: usize> {
+    /// How many at the same time.
+    pub concurrent_syncs: usize,
+}
+
+impl<const DEFAULT: usize> Default for Workers<DEFAULT> {
+    fn default() -> Self {
+        Self { concurrent_syncs: DEFAULT }
+    }
+}
+
+impl<const DEFAULT: usize> Workers<DEFAULT> {
+    /// What the flag says.
+    fn read(flags: &dyn Flags, flag: &str) -> Self {
+        Self { concurrent_syncs: flags.workers(flag) }
+    }
+}
+
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
@@ -98,32 +119,32 @@ impl Options {
         Self {
             attach_detach: storage::attach_detach::Options::read(flags),
             binder: storage::binder::Options::read(flags),
-            cron_job: batch::cron_job::Options::read(flags),
-            daemonset: apps::daemonset::Options::read(flags),
-            deployment: apps::deployment::Options::read(flags),
-            disruption_budget: policy::disruption_budget::Options::read(flags),
+            cron_job: Workers::read(flags, batch::cron_job::WORKERS),
+            daemonset: Workers::read(flags, apps::daemonset::WORKERS),
+            deployment: Workers::read(flags, apps::deployment::WORKERS),
+            disruption_budget: Workers::read(flags, policy::disruption_budget::WORKERS),
             endpoints: discovery::endpoints::Options::read(flags),
             endpointslice: discovery::endpointslice::Options::read(flags),
             endpointslice_mirroring: discovery::endpointslice_mirroring::Options::read(flags),
-            ephemeral_volume: storage::ephemeral_volume::Options::read(flags),
+            ephemeral_volume: Workers::read(flags, storage::ephemeral_volume::WORKERS),
             garbage_collector: core::garbage_collector::Options::read(flags),
             horizontal: autoscaling::horizontal::Options::read(flags),
-            job: batch::job::Options::read(flags),
+            job: Workers::read(flags, batch::job::WORKERS),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
-            namespace: core::namespace::Options::read(flags),
+            namespace: Workers::read(flags, core::namespace::WORKERS),
             node_ipam: core::node_ipam::Options::read(flags),
             node_lifecycle: core::node_lifecycle::Options::read(flags),
             pod_gc: core::pod_gc::Options::read(flags),
-            replicaset: apps::replicaset::Options::read(flags),
-            replicationcontroller: apps::replicationcontroller::Options::read(flags),
-            resource_claim: resource::claim::Options::read(flags),
+            replicaset: Workers::read(flags, apps::replicaset::WORKERS),
+            replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),
+            resource_claim: Workers::read(flags, resource::claim::WORKERS),
             resource_quota: core::resource_quota::Options::read(flags),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
             service_account_token: core::service_account_token::Options::read(flags),
             signing: certificates::signing::Options::read(flags),
-            statefulset: apps::statefulset::Options::read(flags),
-            ttl_after_finished: batch::ttl_after_finished::Options::read(flags),
+            statefulset: Workers::read(flags, apps::statefulset::WORKERS),
+            ttl_after_finished: Workers::read(flags, batch::ttl_after_finished::WORKERS),
         }
     }
 }

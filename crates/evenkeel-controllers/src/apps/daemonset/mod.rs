@@ -7,7 +7,6 @@ mod budget;
 mod describe;
 mod mold;
 mod nodes;
-mod options;
 mod plan;
 mod rolling;
 mod seen;
@@ -15,11 +14,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
-
 use crate::{
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::ByController,
     pods,
 };
@@ -37,6 +35,12 @@ use evenkeel_runtime::{
 };
 use seen::Seen;
 use std::sync::{Mutex, PoisonError};
+
+/// How many DaemonSets are worked on at the same time; `--concurrent-daemonset-syncs`.
+pub type Options = Workers<2>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-daemonset-syncs";
 
 /// The controller of DaemonSets.
 pub const DESCRIPTOR: Descriptor = Descriptor {

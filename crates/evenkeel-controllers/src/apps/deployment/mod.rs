@@ -6,7 +6,6 @@ mod budget;
 mod describe;
 mod events;
 mod new_set;
-mod options;
 mod plan;
 mod progress;
 mod recreate;
@@ -20,11 +19,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
-
 use crate::{
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::ByController,
 };
 use evenkeel_api::{
@@ -40,6 +38,12 @@ use seen::Seen;
 
 /// Retries after which a Deployment waits for its next change.
 const MAX_RETRIES: u32 = 15;
+
+/// How many Deployments are worked on at the same time; `--concurrent-deployment-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-deployment-syncs";
 
 /// The controller of Deployments.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -4,18 +4,16 @@
 
 mod describe;
 mod metrics;
-mod options;
 mod plan;
 mod set;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
-
 use crate::{
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::ByController,
     pods,
 };
@@ -33,6 +31,12 @@ use metrics::DeletionAge;
 use plan::Seen;
 pub(crate) use set::Set;
 use std::sync::Arc;
+
+/// How many ReplicaSets are worked on at the same time; `--concurrent-replicaset-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-replicaset-syncs";
 
 /// The controller of ReplicaSets.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -2,13 +2,18 @@
 //!
 //! Upstream: `pkg/controller/replication`.
 
-mod options;
-
-pub use options::Options;
-
 use super::replicaset;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
+};
 use evenkeel_api::views::ReplicationController;
+
+/// How many ReplicationControllers are worked on at the same time; `--concurrent-rc-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-rc-syncs";
 
 /// The controller of ReplicationControllers.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -6,7 +6,6 @@ mod budget;
 mod describe;
 mod identity;
 mod metrics;
-mod options;
 mod plan;
 mod retention;
 mod rolling;
@@ -15,11 +14,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
-
 use crate::{
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::ByController,
     pods,
 };
@@ -34,6 +32,12 @@ use evenkeel_runtime::{
 };
 use metrics::Gauges;
 use seen::Seen;
+
+/// How many StatefulSets are worked on at the same time; `--concurrent-statefulset-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-statefulset-syncs";
 
 /// The controller of StatefulSets.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -3,7 +3,6 @@
 //! Upstream: `pkg/controller/cronjob`.
 
 mod history;
-mod options;
 mod plan;
 mod run;
 mod seen;
@@ -12,10 +11,9 @@ mod status;
 mod tests;
 mod times;
 
-pub use options::Options;
-
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::{ByController, resolve},
 };
 use evenkeel_api::{
@@ -33,6 +31,12 @@ use run::Run;
 use seen::Seen;
 use std::sync::OnceLock;
 use times::Times;
+
+/// How many CronJobs are worked on at the same time; `--concurrent-cron-job-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-cron-job-syncs";
 
 /// The controller of CronJobs.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -8,7 +8,6 @@ mod events;
 mod indexes;
 mod manage;
 mod metrics;
-mod options;
 mod orphans;
 mod plan;
 mod pod;
@@ -20,10 +19,10 @@ mod template;
 mod tests;
 
 pub(crate) use end::{finished, is_finished};
-pub use options::Options;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     owned::ByController,
 };
 use evenkeel_api::{
@@ -38,6 +37,12 @@ use evenkeel_runtime::{
 use metrics::Metrics;
 use seen::Seen;
 use std::time::Duration;
+
+/// How many Jobs are worked on at the same time; `--concurrent-job-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-job-syncs";
 
 /// The controller of Jobs.
 pub const DESCRIPTOR: Descriptor = Descriptor {

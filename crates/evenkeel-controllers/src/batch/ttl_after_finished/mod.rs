@@ -2,12 +2,12 @@
 //!
 //! Upstream: `pkg/controller/ttlafterfinished` (KEP-592).
 
-mod options;
 mod plan;
 
-pub use options::Options;
-
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
+};
 use evenkeel_api::{time::Timestamp, views::Job};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
@@ -16,6 +16,12 @@ use evenkeel_runtime::{
 };
 use prometheus::Histogram;
 use std::sync::Arc;
+
+/// How many Jobs are looked at at the same time; `--concurrent-ttl-after-finished-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-ttl-after-finished-syncs";
 
 /// The controller that deletes Jobs that have ended.
 pub const DESCRIPTOR: Descriptor = Descriptor {

@@ -8,7 +8,7 @@ mod plan;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
-    options::Flags,
+    options::Workers,
 };
 use bytes::Bytes;
 use content::Content;
@@ -33,25 +33,11 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often a write that lost against another one is tried again.
 const CONFLICTS: usize = 5;
 
-/// What the controller can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
-    pub concurrent_syncs: usize,
-}
+/// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
+pub type Options = Workers<10>;
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { concurrent_syncs: 10 }
-    }
-}
-
-impl Options {
-    /// What the flags say.
-    pub(crate) fn read(flags: &dyn Flags) -> Self {
-        Self { concurrent_syncs: flags.workers("concurrent-namespace-syncs") }
-    }
-}
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-namespace-syncs";
 
 /// The controller of namespaces.
 pub const DESCRIPTOR: Descriptor = Descriptor {

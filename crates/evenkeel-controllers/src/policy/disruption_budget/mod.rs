@@ -2,7 +2,6 @@
 //!
 //! Upstream: `pkg/controller/disruption`.
 
-mod options;
 mod owners;
 mod plan;
 mod stale;
@@ -10,10 +9,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
-
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
     pods,
     scale::Scales,
 };
@@ -31,6 +29,12 @@ use std::sync::Arc;
 
 /// What its events name as their source.
 const EVENT_SOURCE: &str = "controllermanager";
+
+/// How many budgets are worked on at the same time; `--concurrent-disruption-syncs`.
+pub type Options = Workers<1>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
 /// The controller of disruption budgets.
 pub const DESCRIPTOR: Descriptor = Descriptor {

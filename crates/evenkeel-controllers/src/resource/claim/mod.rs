@@ -6,15 +6,13 @@
 mod act;
 mod gone;
 mod metrics;
-mod options;
 mod plan;
 mod release;
-
-pub use options::Options;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
+    options::Workers,
 };
 use act::Claims;
 use evenkeel_api::{View as _, views::Pod};
@@ -30,6 +28,12 @@ use std::sync::Arc;
 type Claim = Full<ResourceClaim>;
 /// What claims are made from, whole.
 type Template = Full<ResourceClaimTemplate>;
+
+/// How many pods, and how many claims, are worked on at the same time; `--concurrent-resourceclaim-syncs`.
+pub type Options = Workers<50>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
 /// The controller of claims.
 pub const DESCRIPTOR: Descriptor = Descriptor {

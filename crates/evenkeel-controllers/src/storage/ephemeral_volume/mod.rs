@@ -2,12 +2,12 @@
 //!
 //! Upstream: `pkg/controller/volume/ephemeral` (KEP-1698).
 
-mod options;
 mod plan;
 
-pub use options::Options;
-
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
+};
 use evenkeel_api::{
     storage,
     views::{PersistentVolumeClaim, Pod},
@@ -22,6 +22,12 @@ use evenkeel_runtime::{
 use plan::{Seen, Step};
 use prometheus::IntCounter;
 use std::sync::Arc;
+
+/// How many pods are looked at at the same time; `--concurrent-ephemeralvolume-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-ephemeralvolume-syncs";
 
 /// The controller of ephemeral volumes.
 pub const DESCRIPTOR: Descriptor = Descriptor {
