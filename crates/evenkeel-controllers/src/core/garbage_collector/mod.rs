@@ -159,7 +159,8 @@ impl GarbageCollector {
         let late = Tasks::new();
         self.0.events.start(&late);
         let complete = stop.run_until_cancelled(self.0.complete.wait()).await.is_some();
-        for _ in 0..if complete { self.0.workers } else { 0 } {
+        let workers = if complete { self.0.workers } else { 0 };
+        for _ in 0..workers {
             for job in [Job::Delete, Job::Orphan] {
                 let worker = self.clone();
                 tasks.spawn("garbage collector", async move { worker.work(job).await });
