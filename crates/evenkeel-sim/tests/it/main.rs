@@ -1,5 +1,6 @@
 //! The control plane in virtual time, with and without faults.
 
+mod accounts;
 mod autoscaling;
 mod budgets;
 mod claims;
@@ -15,6 +16,7 @@ mod repeat;
 mod replicas;
 mod rest;
 mod rollout;
+mod schedules;
 mod services;
 mod sets;
 mod volumes;

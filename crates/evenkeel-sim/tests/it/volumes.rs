@@ -1,12 +1,13 @@
 //! Claims get volumes, and give them back, while something goes wrong: no volume is two claims', none is left over.
 
-use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, is_ready, template};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready, template};
 use evenkeel_nodes::StorageOptions;
 use evenkeel_sim::{Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
 /// A world whose nodes have storage.
@@ -106,6 +107,42 @@ async fn found(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
+/// A pod's own claim comes with it, grows when it is asked to, and goes with it.
+async fn of_its_own(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
+    let mut pod = bare_pod("web");
+    pod["spec"]["volumes"] =
+        json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": { "spec": spec } } }]);
+    world.create(PODS, &pod).await;
+    let (path, claim) = (format!("{PODS}/web"), format!("{CLAIMS}/web-scratch"));
+    world
+        .until("the pod is ready", 10 * MINUTE, async |user| {
+            user.get(&path).await.is_some_and(|pod| is_ready(&pod))
+        })
+        .await;
+    world.settle(REST).await;
+    assert_eq!(world.list(ATTACHMENTS).await.len(), 1);
+    let more = json!({ "spec": { "resources": { "requests": { "storage": "2Gi" } } } });
+    world.merge(&claim, &more).await;
+    world
+        .until("it has grown", 10 * MINUTE, async |user| {
+            let claim = user.get(&claim).await.unwrap_or_default();
+            claim["status"]["capacity"]["storage"] == "2Gi"
+        })
+        .await;
+    world.settle(REST).await;
+    world.stays_silent(SILENCE).await;
+    world.delete(&path, "Background").await;
+    world.settle(REST).await;
+    for left in [CLAIMS, VOLUMES, ATTACHMENTS] {
+        let left = world.list(left).await;
+        assert!(left.is_empty(), "{left:#?}");
+    }
+    world.stays_silent(SILENCE).await;
+}
+
 fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
     let runs = explore::each_write(&options(), part, what, scenario);
     assert!(runs > 3, "the scenario has {runs} writes only");
@@ -124,6 +161,11 @@ fn volumes_are_made_with_each_answer_lost() {
 #[test]
 fn volumes_are_made_with_a_crash_of_the_scheduler_after_each_write() {
     each(Part::Scheduler, What::CrashAfter, &made);
+}
+
+#[test]
+fn a_pods_own_volume_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &of_its_own);
 }
 
 #[test]

@@ -31,7 +31,7 @@ const WORKERS: usize = 5;
 /// The controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "storage-version-migrator-controller",
-    aliases: &["storage-version-migrator"],
+    aliases: &["svm"],
     queue: "storage-version-migrator-controller",
     client: "storage-version-migrator-controller",
     gates: &["StorageVersionMigrator"],

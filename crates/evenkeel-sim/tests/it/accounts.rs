@@ -1,0 +1,51 @@
+//! Namespaces have what pods need, and tokens end with their account, whatever goes wrong.
+
+use crate::fixtures::{REST, SILENCE, each};
+use evenkeel_sim::{Faults, What, World};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "/api/v1/namespaces/other";
+
+fn token(name: &str, account: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+        "type": "kubernetes.io/service-account-token",
+    })
+}
+
+/// An account is there at once, and again when it is deleted; so is the CA. A token is filled in, and goes with its account.
+async fn are_kept(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
+    world.settle(REST).await;
+    let [accounts, maps, secrets] =
+        ["serviceaccounts", "configmaps", "secrets"].map(|plural| format!("{NAMESPACE}/{plural}"));
+    let [account, ca] = [format!("{accounts}/default"), format!("{maps}/kube-root-ca.crt")];
+    let first = world.get(&account).await.expect("an account");
+    assert!(world.get(&ca).await.is_some_and(|map| map["data"]["ca.crt"].is_string()));
+    world.create(&secrets, &token("of-default", "default")).await;
+    world.create(&secrets, &token("of-nobody", "nobody")).await;
+    world.settle(REST).await;
+    let filled = world.get(&format!("{secrets}/of-default")).await.expect("a token");
+    assert!(filled["data"]["token"].is_string() && filled["data"]["ca.crt"].is_string());
+    world.merge(&ca, &json!({"data": {"ca.crt": "somebody else's"}})).await;
+    world.delete(&account, "Background").await;
+    world.settle(REST).await;
+    let again = world.get(&account).await.expect("an account again");
+    assert_ne!(again["metadata"]["uid"], first["metadata"]["uid"]);
+    assert_eq!(world.get(&format!("{secrets}/of-default")).await, None, "it was the first one's");
+    let map = world.get(&ca).await.expect("a CA");
+    assert_ne!(map["data"]["ca.crt"], "somebody else's");
+    world.stays_silent(SILENCE).await;
+}
+
+#[test]
+fn with_a_crash_after_each_write() {
+    each(What::CrashAfter, 6, &are_kept);
+}
+
+#[test]
+fn with_each_answer_lost() {
+    each(What::LoseAnswer, 6, &are_kept);
+}
