@@ -173,6 +173,8 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
         signing: signing::Options { common: Some(authority), ..signing::Options::default() },
         ..ControllersOptions::default()
     };
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
+    options.service_account_token.key_file = Some(key.to_owned());
     // The simulated nodes have no disks.
     options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());
