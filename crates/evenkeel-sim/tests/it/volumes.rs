@@ -10,10 +10,10 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
-/// A world whose nodes have storage.
+/// A world whose nodes have storage, which is attached.
 fn options() -> Options {
     let mut options = Options::default();
-    options.nodes.storage = Some(StorageOptions::default());
+    options.nodes.storage = Some(StorageOptions { attach: true, ..StorageOptions::default() });
     options
 }
 
