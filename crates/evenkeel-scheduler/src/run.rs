@@ -3,7 +3,7 @@
 use evenkeel_api::{
     View as _,
     time::Timestamp,
-    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
+    views::{Node, Pod},
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Caches},
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     SchedulerOptions, condition,
     core::{Assigned, Core, Failure, Step},
-    framework::{Handle, Permitted, Point, Profile, StorageChange, Unprepared},
+    framework::{Handle, Permitted, Point, Profile, Told, Unprepared, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
 };
@@ -41,11 +41,12 @@ pub async fn run(
     let recorder =
         SeriesRecorder::new(client.clone(), "default-scheduler", &options.instance, clock.clone());
     recorder.start(&tasks);
-    let mut events = listen(&caches);
+    let (watches, objects) = Watches::new();
+    let mut events = listen(&caches, objects);
     let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
-    let (claims, volumes) = (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
-    let classes = caches.of::<StorageClass>();
-    let handle = Handle { caches: caches.clone(), clock: clock.clone() };
+    let watches = Arc::new(watches);
+    let handle =
+        Handle { caches: caches.clone(), clock: clock.clone(), watches: Arc::clone(&watches) };
     options.profiles.iter().for_each(|profile| profile.connect(&handle));
     let scheduler = Scheduler {
         core: Core::new(&options),
@@ -60,9 +61,9 @@ pub async fn run(
     let work = async {
         nodes.synced().await;
         pods.synced().await;
-        claims.synced().await;
-        volumes.synced().await;
-        classes.synced().await;
+        for synced in watches.syncs() {
+            synced.await;
+        }
         scheduler.work(&mut events).await;
     };
     shutdown.run_until_cancelled(work).await;
@@ -73,42 +74,40 @@ pub async fn run(
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
-    Claim(Arc<PersistentVolumeClaim>),
-    Volume(Arc<PersistentVolume>),
-    Class(Arc<StorageClass>),
+    Object(Box<dyn Told>),
 }
 
-fn listen(caches: &Caches) -> mpsc::UnboundedReceiver<Event> {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let (nodes, claims, volumes) = (sender.clone(), sender.clone(), sender.clone());
-    let classes = sender.clone();
+/// What changes. Pods and nodes in their order, other objects in theirs.
+struct Events {
+    nodes_and_pods: mpsc::UnboundedReceiver<Event>,
+    objects: mpsc::UnboundedReceiver<Box<dyn Told>>,
+}
+
+impl Events {
+    /// The next change, if there is one already.
+    fn at_hand(&mut self) -> Option<Event> {
+        let first = self.nodes_and_pods.try_recv();
+        first.or_else(|_| self.objects.try_recv().map(Event::Object)).ok()
+    }
+
+    /// The next change; `None` when there never will be one.
+    async fn next(&mut self) -> Option<Event> {
+        tokio::select! {
+            // In order, so that a run can be repeated.
+            biased;
+            event = self.nodes_and_pods.recv() => event,
+            Some(object) = self.objects.recv() => Some(Event::Object(object)),
+        }
+    }
+}
+
+fn listen(caches: &Caches, objects: mpsc::UnboundedReceiver<Box<dyn Told>>) -> Events {
+    let (sender, nodes_and_pods) = mpsc::unbounded_channel();
+    let nodes = sender.clone();
     // Sending fails once the scheduler has ended; then nobody needs to know.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches.of::<Pod>().subscribe(move |event| drop(sender.send(Event::Pod(event.clone()))));
-    caches.of::<PersistentVolumeClaim>().subscribe(move |event| {
-        if let Some(claim) = present(event) {
-            drop(claims.send(Event::Claim(claim)));
-        }
-    });
-    caches.of::<PersistentVolume>().subscribe(move |event| {
-        if let Some(volume) = present(event) {
-            drop(volumes.send(Event::Volume(volume)));
-        }
-    });
-    caches.of::<StorageClass>().subscribe(move |event| {
-        if let Some(class) = present(event) {
-            drop(classes.send(Event::Class(class)));
-        }
-    });
-    receiver
-}
-
-/// The object, if it is there: that one is gone lets no pod in.
-fn present<V>(event: &CacheEvent<V>) -> Option<Arc<V>> {
-    match event {
-        CacheEvent::Deleted(_) => None,
-        event => Some(Arc::clone(event.object())),
-    }
+    Events { nodes_and_pods, objects }
 }
 
 struct Scheduler {
@@ -146,9 +145,9 @@ enum BindError {
 }
 
 impl Scheduler {
-    async fn work(mut self, events: &mut mpsc::UnboundedReceiver<Event>) {
+    async fn work(mut self, events: &mut Events) {
         loop {
-            while let Ok(event) = events.try_recv() {
+            while let Some(event) = events.at_hand() {
                 self.apply(event);
             }
             while let Some(Some(answer)) = self.bindings.next().now_or_never() {
@@ -168,7 +167,7 @@ impl Scheduler {
     }
 
     /// Waits until there may be something to do; `false` when there never will be.
-    async fn wait(&mut self, events: &mut mpsc::UnboundedReceiver<Event>) -> bool {
+    async fn wait(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
         let due = self
             .core
@@ -177,7 +176,7 @@ impl Scheduler {
         tokio::select! {
             // In order, so that a run can be repeated; none of them starves another, since `work` takes in all there is.
             biased;
-            event = events.recv() => match event {
+            event = events.next() => match event {
                 Some(event) => self.apply(event),
                 None => return false,
             },
@@ -202,9 +201,7 @@ impl Scheduler {
                 self.core.pod_seen(&new, now);
             }
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
-            Event::Claim(claim) => self.core.storage_seen(StorageChange::Claim(&claim), now),
-            Event::Volume(volume) => self.core.storage_seen(StorageChange::Volume(&volume), now),
-            Event::Class(class) => self.core.storage_seen(StorageChange::Class(&class), now),
+            Event::Object(object) => self.core.object_seen(&object.change(), now),
         }
     }
 

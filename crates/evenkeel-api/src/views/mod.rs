@@ -85,8 +85,8 @@ pub use node::{
     NodeSystemInfo, Taint,
 };
 pub use persistent_volume::{
-    CsiPersistentVolumeSource, NfsVolumeSource, PersistentVolume, PersistentVolumeSource,
-    PersistentVolumeSpec, PersistentVolumeStatus, VolumeNodeAffinity,
+    CinderPersistentVolumeSource, CsiPersistentVolumeSource, NfsVolumeSource, PersistentVolume,
+    PersistentVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, VolumeNodeAffinity,
 };
 pub use persistent_volume_claim::{
     ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition,
@@ -124,14 +124,15 @@ pub use stateful_set::{
     StatefulSetUpdateStrategy,
 };
 pub use storage::{
-    CsiDriver, CsiDriverSpec, CsiNode, CsiNodeDriver, CsiNodeSpec, StorageClass,
-    TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachment,
+    CsiDriver, CsiDriverSpec, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiStorageCapacity,
+    StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachment,
     VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus, VolumeAttributesClass,
-    VolumeError,
+    VolumeError, VolumeNodeResources,
 };
 pub use volume::{
-    AwsElasticBlockStoreVolumeSource, ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource,
-    EphemeralVolumeSource, GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource,
-    LocalObjectReference, PersistentVolumeClaimVolumeSource, RbdVolumeSource, SecretVolumeSource,
+    AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, CinderVolumeSource,
+    ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
+    GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
+    PersistentVolumeClaimVolumeSource, PortworxVolumeSource, RbdVolumeSource, SecretVolumeSource,
     Volume, VolumeSource,
 };

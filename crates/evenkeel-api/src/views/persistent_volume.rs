@@ -2,7 +2,10 @@
 
 use super::affinity::NodeSelector;
 use super::config::ObjectReference;
-use super::volume::HostPathVolumeSource;
+use super::volume::{
+    AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, GcePersistentDiskVolumeSource,
+    HostPathVolumeSource, PortworxVolumeSource,
+};
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::{Map, Unread};
@@ -50,9 +53,9 @@ message! {
     /// What is behind a volume; exactly one.
     pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
         /// A disk at Google.
-        gce_persistent_disk: Option<Unread> = 1 "gcePersistentDisk",
+        gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",
         /// A disk at Amazon.
-        aws_elastic_block_store: Option<Unread> = 2 "awsElasticBlockStore",
+        aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 2 "awsElasticBlockStore",
         /// A path of the node.
         host_path: Option<Box<HostPathVolumeSource>> = 3 "hostPath",
         /// An export over NFS.
@@ -60,7 +63,7 @@ message! {
         /// A block device over iSCSI.
         iscsi: Option<Unread> = 7 "iscsi",
         /// A volume of OpenStack.
-        cinder: Option<Unread> = 8 "cinder",
+        cinder: Option<Box<CinderPersistentVolumeSource>> = 8 "cinder",
         /// A block device over Fibre Channel.
         fc: Option<Unread> = 10 "fc",
         /// A file share at Azure.
@@ -68,13 +71,21 @@ message! {
         /// A disk of vSphere.
         vsphere_volume: Option<Unread> = 14 "vsphereVolume",
         /// A disk at Azure.
-        azure_disk: Option<Unread> = 16 "azureDisk",
+        azure_disk: Option<Box<AzureDiskVolumeSource>> = 16 "azureDisk",
         /// A volume of Portworx.
-        portworx_volume: Option<Unread> = 18 "portworxVolume",
+        portworx_volume: Option<Box<PortworxVolumeSource>> = 18 "portworxVolume",
         /// A path or a device of one node.
         local: Option<Unread> = 20 "local",
         /// A volume of a CSI driver.
         csi: Option<Box<CsiPersistentVolumeSource>> = 22 "csi",
+    }
+}
+
+message! {
+    /// A volume of OpenStack.
+    pub struct CinderPersistentVolumeSource("k8s.io.api.core.v1.CinderPersistentVolumeSource") {
+        /// Its id.
+        volume_id: Box<str> = 1 "volumeID",
     }
 }
 

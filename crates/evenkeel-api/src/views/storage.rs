@@ -3,6 +3,8 @@
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::Unread;
+use crate::quantity::Quantity;
+use crate::selector::Selector;
 
 message! {
     /// How volumes are made.
@@ -59,6 +61,10 @@ message! {
     pub struct CsiDriverSpec("k8s.io.api.storage.v1.CSIDriverSpec") {
         /// Whether its volumes are attached to nodes before they are mounted; yes where it says nothing.
         attach_required: Option<bool> = 1 "attachRequired",
+        /// Whether pods are placed by what its CSIStorageCapacities say; no where it says nothing.
+        storage_capacity: Option<bool> = 4 "storageCapacity",
+        /// Whether pods with its volumes keep off nodes that lack it; no where it says nothing.
+        prevent_pod_scheduling_if_missing: Option<bool> = 11 "preventPodSchedulingIfMissing",
     }
 }
 
@@ -87,8 +93,43 @@ message! {
     pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
         /// Its name.
         name: Box<str> = 1 "name",
+        /// How many volumes the node takes.
+        allocatable: Option<Box<VolumeNodeResources>> = 4 "allocatable",
     }
 }
+
+message! {
+    /// How many volumes a node takes of a driver.
+    pub struct VolumeNodeResources("k8s.io.api.storage.v1.VolumeNodeResources") {
+        /// So many; any number where it says nothing.
+        count: Option<i32> = 1 "count",
+    }
+}
+
+message! {
+    /// How much room a driver has for volumes of a class, seen from some nodes.
+    pub struct CsiStorageCapacity("k8s.io.api.storage.v1.CSIStorageCapacity") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The nodes; none where it is absent.
+        node_topology: Option<Selector> = 2 "nodeTopology",
+        /// The class.
+        storage_class_name: Box<str> = 3 "storageClassName",
+        /// How much there is.
+        capacity: Option<Quantity> = 4 "capacity",
+        /// How big one volume can be.
+        maximum_volume_size: Option<Quantity> = 5 "maximumVolumeSize",
+    }
+}
+
+view!(
+    CsiStorageCapacity,
+    "storage.k8s.io",
+    "v1",
+    "CSIStorageCapacity",
+    "csistoragecapacities",
+    true
+);
 
 message! {
     /// A volume is, or is to be, attached to a node.

@@ -58,7 +58,7 @@ all_views!(both_encodings_say_the_same_and_broken_bytes_never_panic:
     Pod, PodProgram, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
     Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
     Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ClusterRole, PersistentVolume, StorageClass, CsiDriver,
-    CsiNode, VolumeAttachment, VolumeAttributesClass);
+    CsiNode, CsiStorageCapacity, VolumeAttachment, VolumeAttributesClass);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]

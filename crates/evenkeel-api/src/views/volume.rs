@@ -1,6 +1,7 @@
 //! Volumes of a pod, as far as placing and simulating it goes.
 
 use crate::decode::message;
+use crate::map::Unread;
 use crate::quantity::Quantity;
 use crate::template::EphemeralClaimTemplate;
 
@@ -33,8 +34,18 @@ message! {
         persistent_volume_claim: Option<Box<PersistentVolumeClaimVolumeSource>> = 10 "persistentVolumeClaim",
         /// A Ceph block device.
         rbd: Option<Box<RbdVolumeSource>> = 11 "rbd",
+        /// A volume of OpenStack.
+        cinder: Option<Box<CinderVolumeSource>> = 13 "cinder",
+        /// A file share at Azure.
+        azure_file: Option<Unread> = 18 "azureFile",
         /// A ConfigMap.
         config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
+        /// A disk of vSphere.
+        vsphere_volume: Option<Unread> = 20 "vsphereVolume",
+        /// A disk at Azure.
+        azure_disk: Option<Box<AzureDiskVolumeSource>> = 22 "azureDisk",
+        /// A volume of Portworx.
+        portworx_volume: Option<Box<PortworxVolumeSource>> = 24 "portworxVolume",
         /// Of a CSI driver, living as long as the pod.
         csi: Option<Box<CsiVolumeSource>> = 28 "csi",
         /// A claim that lives as long as the pod.
@@ -125,6 +136,30 @@ message! {
         pool: Box<str> = 4 "pool",
         /// Whether it is only read.
         read_only: bool = 8 "readOnly",
+    }
+}
+
+message! {
+    /// A volume of OpenStack.
+    pub struct CinderVolumeSource("k8s.io.api.core.v1.CinderVolumeSource") {
+        /// Its id.
+        volume_id: Box<str> = 1 "volumeID",
+    }
+}
+
+message! {
+    /// A disk at Azure.
+    pub struct AzureDiskVolumeSource("k8s.io.api.core.v1.AzureDiskVolumeSource") {
+        /// Where it is.
+        disk_uri: Box<str> = 2 "diskURI",
+    }
+}
+
+message! {
+    /// A volume of Portworx.
+    pub struct PortworxVolumeSource("k8s.io.api.core.v1.PortworxVolumeSource") {
+        /// Its id.
+        volume_id: Box<str> = 1 "volumeID",
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::{
     SchedulerOptions,
-    framework::{Change, CycleState, NodeAspects, Permitted, Point, Profile, StorageChange},
+    framework::{Change, CycleState, NodeAspects, Permitted, Point, Profile},
     nodes::NodeTable,
     pod::PodInfo,
     queue::{Counts, Popped, SchedulingQueue, Waits},
@@ -118,9 +118,9 @@ impl Core {
         self.nodes.remove_node(name);
     }
 
-    /// Something about volumes came or changed.
-    pub(crate) fn storage_seen(&mut self, change: StorageChange<'_>, now: Timestamp) {
-        self.moved(now, &Change::Storage(change));
+    /// An object beside pods and nodes came, changed or went.
+    pub(crate) fn object_seen(&mut self, change: &Change<'_>, now: Timestamp) {
+        self.moved(now, change);
     }
 
     /// A pod came or changed.
@@ -361,5 +361,6 @@ fn aspects(old: &Node, new: &Node) -> NodeAspects {
         labels: old.meta.labels != new.meta.labels,
         taints: old.spec.taints != new.spec.taints
             || old.spec.unschedulable != new.spec.unschedulable,
+        declared_features: old.status.declared_features != new.status.declared_features,
     }
 }

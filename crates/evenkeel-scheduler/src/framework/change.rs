@@ -1,7 +1,12 @@
 //! Changes in the cluster that may let a rejected pod in.
 
+use std::any::Any;
+
 use crate::{nodes::NodeRef, pod::PodInfo};
-use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use evenkeel_api::views::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment,
+};
 
 /// Something changed.
 #[derive(Debug, Clone, Copy)]
@@ -14,21 +19,79 @@ pub enum Change<'a> {
     PodAssigned(&'a PodInfo),
     /// A pod that was bound ended or was deleted, or asks for less.
     PodGone(&'a PodInfo),
-    /// Something about volumes came or changed.
-    Storage(StorageChange<'a>),
+    /// An object of another kind came, changed or went.
+    Object(ObjectChange<'a>),
     /// The waiting pod itself changed; its newer version is the one being asked about.
     OwnUpdate,
 }
 
-/// What about volumes came or changed, as it is now.
+/// Which object beside pods and nodes changed, and how. Those kinds are told of that some plugin asked for
+/// ([`Handle::watch`](super::Handle::watch)).
 #[derive(Debug, Clone, Copy)]
-pub enum StorageChange<'a> {
-    /// A claim.
-    Claim(&'a PersistentVolumeClaim),
+pub enum ObjectChange<'a> {
+    /// A claim to a volume.
+    Claim(Edit<'a, PersistentVolumeClaim>),
     /// A volume.
-    Volume(&'a PersistentVolume),
+    Volume(Edit<'a, PersistentVolume>),
     /// A class of volumes.
-    Class(&'a StorageClass),
+    Class(Edit<'a, StorageClass>),
+    /// The drivers of a node.
+    CsiNode(Edit<'a, CsiNode>),
+    /// A driver of volumes.
+    CsiDriver(Edit<'a, CsiDriver>),
+    /// How much room a driver has somewhere.
+    CsiStorageCapacity(Edit<'a, CsiStorageCapacity>),
+    /// A volume's being attached.
+    VolumeAttachment(Edit<'a, VolumeAttachment>),
+    /// Of a kind that a plugin of one's own watches.
+    Other(Edit<'a, dyn Any>),
+}
+
+/// How an object changed.
+#[derive(Debug)]
+pub enum Edit<'a, T: ?Sized> {
+    /// It is new.
+    Added(&'a T),
+    /// It changed.
+    Updated {
+        /// As it was.
+        old: &'a T,
+        /// As it is.
+        new: &'a T,
+    },
+    /// It is gone; as it was.
+    Deleted(&'a T),
+}
+
+impl<T: ?Sized> Clone for Edit<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Edit<'_, T> {}
+
+impl<'a, T: ?Sized> Edit<'a, T> {
+    /// As it was, if it was there.
+    pub fn before(self) -> Option<&'a T> {
+        match self {
+            Self::Added(_) => None,
+            Self::Updated { old, .. } | Self::Deleted(old) => Some(old),
+        }
+    }
+
+    /// As it is, if it is there.
+    pub fn now(self) -> Option<&'a T> {
+        match self {
+            Self::Added(new) | Self::Updated { new, .. } => Some(new),
+            Self::Deleted(_) => None,
+        }
+    }
+
+    /// Whether it is new.
+    pub fn is_added(self) -> bool {
+        matches!(self, Self::Added(_))
+    }
 }
 
 /// What of a node changed.
@@ -40,6 +103,8 @@ pub struct NodeAspects {
     pub labels: bool,
     /// `spec.taints` or `spec.unschedulable`.
     pub taints: bool,
+    /// `status.declaredFeatures`.
+    pub declared_features: bool,
 }
 
 impl NodeAspects {

@@ -7,12 +7,15 @@ mod change;
 mod profile;
 mod state;
 mod verdict;
+mod watch;
 
-pub use change::{Change, Hint, NodeAspects, StorageChange};
+pub use change::{Change, Edit, Hint, NodeAspects, ObjectChange};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
 pub use verdict::{Filtered, Reason, Rejection, Severity};
+pub use watch::Watched;
+pub(crate) use watch::{Told, Watches};
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -21,7 +24,7 @@ use crate::{
     pod::PodInfo,
 };
 use evenkeel_runtime::{
-    cache::Caches,
+    cache::{Cache, Caches},
     client::{ApiError, Client},
     clock::Clock,
     plan::Failure,
@@ -36,11 +39,19 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What plugins may use beside what they are shown.
 #[derive(Clone)]
 pub struct Handle {
-    /// What the cluster looks like. A cache that is asked for before the scheduler's start is filled before the first pod is
-    /// tried.
+    /// What the cluster looks like.
     pub caches: Caches,
     /// The time.
     pub clock: Clock,
+    pub(crate) watches: Arc<Watches>,
+}
+
+impl Handle {
+    /// The objects of a kind. They are all there before the first pod is tried, and each change of one is asked about in
+    /// [`Plugin::hint`].
+    pub fn watch<V: Watched>(&self) -> Cache<V> {
+        self.watches.watch(&self.caches)
+    }
 }
 
 /// What every plugin is.

@@ -32,7 +32,7 @@ impl Plugin for NodeAffinity {
             }
             // While a pod is gated its selectors may change.
             Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Storage(_) => Hint::Skip,
+            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
         }
     }
 

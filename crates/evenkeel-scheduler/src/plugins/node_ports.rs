@@ -28,7 +28,7 @@ impl Plugin for NodePorts {
             Change::NodeAdded(_) => Hint::Queue,
             Change::NodeUpdated(..)
             | Change::PodAssigned(_)
-            | Change::Storage(_)
+            | Change::Object(_)
             | Change::OwnUpdate => Hint::Skip,
         }
     }

@@ -27,7 +27,7 @@ impl Plugin for NodeResourcesFit {
                 Hint::when(aspects.allocatable && fits_when_empty(pod, *node))
             }
             Change::PodGone(_) | Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::Storage(_) => Hint::Skip,
+            Change::PodAssigned(_) | Change::Object(_) => Hint::Skip,
         }
     }
 

@@ -21,7 +21,7 @@ impl Plugin for NodeUnschedulable {
         match change {
             Change::NodeAdded(node) | Change::NodeUpdated(node, _) => Hint::when(open(pod, *node)),
             Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Storage(_) => Hint::Skip,
+            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
         }
     }
 

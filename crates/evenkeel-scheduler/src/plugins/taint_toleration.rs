@@ -39,7 +39,7 @@ impl Plugin for TaintToleration {
                 Hint::when(forbidding(&pod.pod.spec.tolerations, node.taints()).is_none())
             }
             Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Storage(_) => Hint::Skip,
+            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
         }
     }
 

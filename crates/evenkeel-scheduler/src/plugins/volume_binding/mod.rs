@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Handle, Hint, Pending, Plugin, PreBind, PreFilter,
-        PreFiltered, Rejection, Reserve, StorageChange, Unprepared,
+        Change, CycleState, Filter, Filtered, Handle, Hint, ObjectChange, Pending, Plugin, PreBind,
+        PreFilter, PreFiltered, Rejection, Reserve, Unprepared,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -63,9 +63,9 @@ struct Seen {
 
 impl Seen {
     fn new(handle: &Handle) -> Self {
-        let Handle { caches, clock } = handle;
+        let Handle { caches, clock, .. } = handle;
         let (claims, volumes) =
-            (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+            (handle.watch::<PersistentVolumeClaim>(), handle.watch::<PersistentVolume>());
         let changed = Arc::new(Notify::new());
         let (of_claims, of_volumes) = (Arc::clone(&changed), Arc::clone(&changed));
         claims.subscribe(move |_| of_claims.notify_waiters());
@@ -75,7 +75,7 @@ impl Seen {
             pods: caches.of(),
             nodes: caches.of(),
             by_class: volumes.index("class", |volume, key| key(storage::class_of_volume(volume))),
-            classes: caches.of(),
+            classes: handle.watch(),
             claims,
             volumes,
             changed,
@@ -95,14 +95,15 @@ impl Plugin for VolumeBinding {
 
     fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
         match change {
-            Change::Storage(StorageChange::Claim(claim)) => {
+            Change::Object(ObjectChange::Claim(edit)) => {
+                let Some(claim) = edit.now() else { return Hint::Skip };
                 let mut claims = storage::claims_of(&pod.pod);
                 Hint::when(
                     claim.meta.namespace == pod.pod.meta.namespace
                         && claims.any(|used| used.claim_name(&pod.pod) == *claim.meta.name),
                 )
             }
-            Change::Storage(_) | Change::NodeAdded(_) => Hint::Queue,
+            Change::Object(_) | Change::NodeAdded(_) => Hint::Queue,
             Change::NodeUpdated(_, aspects) => Hint::when(aspects.labels),
             Change::PodAssigned(_) | Change::PodGone(_) | Change::OwnUpdate => Hint::Skip,
         }
