@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     framework::{
-        CycleState, MAX_NODE_SCORE, Point, PreFiltered, Profile, Reason, Rejection, Severity,
+        CycleState, MAX_NODE_SCORE, Point, PreFiltered, PreScored, Profile, Reason, Rejection,
+        Severity,
     },
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
@@ -191,19 +192,24 @@ fn score(
     state: &mut CycleState,
     feasible: &[NodeRef<'_>],
 ) -> Vec<i64> {
-    let mut skipped = Vec::new();
+    let mut done = Vec::new();
+    let mut same = 0;
     for (n, plugin) in profile.at(Point::PreScore) {
-        if plugin.as_pre_score().is_some_and(|plugin| !plugin.pre_score(state, pod, nodes)) {
-            skipped.push(n);
+        let Some(plugin) = plugin.as_pre_score() else { continue };
+        match plugin.pre_score(state, pod, nodes, feasible) {
+            PreScored::All => continue,
+            PreScored::Skip => {}
+            PreScored::Same(score) => same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n),
         }
+        done.push(n);
     }
-    let mut total = vec![0_i64; feasible.len()];
+    let mut total = vec![same; feasible.len()];
     let mut own = Vec::with_capacity(feasible.len());
-    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !skipped.contains(n)) {
+    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
         own.clear();
-        own.extend(feasible.iter().map(|node| plugin.score(state, pod, *node)));
-        plugin.normalise(&mut own);
+        plugin.score_all(state, pod, feasible, &mut own);
+        plugin.normalise(state, feasible, &mut own);
         for (sum, score) in total.iter_mut().zip(&own) {
             *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
         }

@@ -142,6 +142,22 @@ pub trait PreFilter: Plugin {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFiltered, Rejection>;
+
+    /// Brings `state` to what it would be with `other` on `node` as well. Not called when the plugin was skipped.
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
+        let (_, _, _, _) = (state, pod, other, node);
+    }
+
+    /// Brings `state` to what it would be without `other`, which is on `node`. Not called when the plugin was skipped.
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        other: &PodInfo,
+        node: NodeRef<'_>,
+    ) {
+        let (_, _, _, _) = (state, pod, other, node);
+    }
 }
 
 /// For each node, until one plugin rejects it.
@@ -171,10 +187,27 @@ pub trait PostFilter: Plugin {
     ) -> PostFiltered;
 }
 
+/// What a [`PreScore`] leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreScored {
+    /// Every node is to be scored.
+    All,
+    /// This plugin has nothing to say about this pod: its score is left out.
+    Skip,
+    /// Every node would have this score once normalised, so that none needs to be scored.
+    Same(i64),
+}
+
 /// Once for each attempt with more than one node left.
 pub trait PreScore: Plugin {
-    /// Works out what the score needs, into `state`; `false` leaves the score of this plugin out.
-    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, nodes: &NodeTable) -> bool;
+    /// Works out what the score needs, into `state`; `feasible` are the nodes that are left.
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+        feasible: &[NodeRef<'_>],
+    ) -> PreScored;
 }
 
 /// For each node that is left.
@@ -182,9 +215,20 @@ pub trait Score: Plugin {
     /// How good the node is.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64;
 
-    /// Brings the scores of all nodes into `0..=MAX_NODE_SCORE`.
-    fn normalise(&self, scores: &mut [i64]) {
-        let _ = scores;
+    /// How good each of `nodes` is, in their order. For plugins that fetch from `state` once for all nodes.
+    fn score_all(
+        &self,
+        state: &CycleState,
+        pod: &PodInfo,
+        nodes: &[NodeRef<'_>],
+        scores: &mut Vec<i64>,
+    ) {
+        scores.extend(nodes.iter().map(|node| self.score(state, pod, *node)));
+    }
+
+    /// Brings the scores of `nodes`, in their order, into `0..=MAX_NODE_SCORE`.
+    fn normalise(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
+        let (_, _, _) = (state, nodes, scores);
     }
 }
 

@@ -22,6 +22,15 @@ impl CycleState {
         self.values.iter().find(|(own, _)| *own == id).and_then(|(_, value)| value.downcast_ref())
     }
 
+    /// The value of this type, to be changed.
+    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
+        let id = TypeId::of::<T>();
+        self.values
+            .iter_mut()
+            .find(|(own, _)| *own == id)
+            .and_then(|(_, value)| value.downcast_mut())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.values.clear();
     }

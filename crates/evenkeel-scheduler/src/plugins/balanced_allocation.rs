@@ -1,7 +1,7 @@
 //! NodeResourcesBalancedAllocation: rather nodes on which CPU and memory run out together.
 
 use crate::{
-    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, Score},
+    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -29,8 +29,15 @@ impl Plugin for BalancedAllocation {
 
 impl PreScore for BalancedAllocation {
     /// A pod that asks for nothing is left out, or all of them would go to one node.
-    fn pre_score(&self, _: &mut CycleState, pod: &PodInfo, _: &NodeTable) -> bool {
-        pod.asks.requests.cpu != 0 || pod.asks.requests.memory != 0
+    fn pre_score(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScored {
+        let asks = &pod.asks.requests;
+        if asks.cpu == 0 && asks.memory == 0 { PreScored::Skip } else { PreScored::All }
     }
 }
 

@@ -3,7 +3,7 @@
 use evenkeel_api::views::{Container, Pod};
 
 use crate::{
-    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, Score},
+    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -38,7 +38,13 @@ impl Plugin for ImageLocality {
 }
 
 impl PreScore for ImageLocality {
-    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, nodes: &NodeTable) -> bool {
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScored {
         let share = |image: String| {
             let on = nodes.nodes_with_image(&image);
             (on > 0).then(|| (image, f64::from(on) / nodes.len().max(1) as f64))
@@ -47,7 +53,7 @@ impl PreScore for ImageLocality {
             containers(&pod.pod).map(|c| full_name(&c.image)).filter_map(share).collect();
         let any = !known.is_empty();
         state.put(Known(known));
-        any
+        if any { PreScored::All } else { PreScored::Skip }
     }
 }
 

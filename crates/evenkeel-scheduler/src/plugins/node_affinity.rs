@@ -6,7 +6,7 @@ use super::{node_selector, normalise};
 use crate::{
     framework::{
         Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, PreScore,
-        Rejection, Score,
+        PreScored, Rejection, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -85,8 +85,14 @@ impl Filter for NodeAffinity {
 }
 
 impl PreScore for NodeAffinity {
-    fn pre_score(&self, _: &mut CycleState, pod: &PodInfo, _: &NodeTable) -> bool {
-        !preferred(&pod.pod).is_empty()
+    fn pre_score(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScored {
+        if preferred(&pod.pod).is_empty() { PreScored::Skip } else { PreScored::All }
     }
 }
 
@@ -98,7 +104,7 @@ impl Score for NodeAffinity {
         matching.map(|term| i64::from(term.weight)).sum()
     }
 
-    fn normalise(&self, scores: &mut [i64]) {
+    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         normalise(scores, false);
     }
 }

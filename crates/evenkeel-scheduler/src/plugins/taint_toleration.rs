@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::normalise;
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, PreScore,
-        Rejection, Score,
+        Change, CycleState, Filter, Filtered, Hint, MAX_NODE_SCORE, Plugin, PreFilter, PreFiltered,
+        PreScore, PreScored, Rejection, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -90,7 +90,13 @@ impl Filter for TaintToleration {
 }
 
 impl PreScore for TaintToleration {
-    fn pre_score(&self, state: &mut CycleState, pod: &PodInfo, nodes: &NodeTable) -> bool {
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScored {
         let soft =
             |toleration: &&Toleration| matches!(&*toleration.effect, "" | "PreferNoSchedule");
         let tolerations: Vec<&Toleration> = pod.pod.spec.tolerations.iter().filter(soft).collect();
@@ -99,8 +105,12 @@ impl PreScore for TaintToleration {
             soft.filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
                 .count() as i64
         };
-        state.put(Disliked(nodes.taint_sets().iter().map(disliked).collect()));
-        true
+        let counts: Vec<i64> = nodes.taint_sets().iter().map(disliked).collect();
+        if counts.iter().all(|count| *count == 0) {
+            return PreScored::Same(MAX_NODE_SCORE);
+        }
+        state.put(Disliked(counts));
+        PreScored::All
     }
 }
 
@@ -109,7 +119,7 @@ impl Score for TaintToleration {
         state.get::<Disliked>().map_or(0, |Disliked(counts)| counts[node.taint_set()])
     }
 
-    fn normalise(&self, scores: &mut [i64]) {
+    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         normalise(scores, true);
     }
 }
