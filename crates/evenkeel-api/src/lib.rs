@@ -14,6 +14,7 @@ pub mod kind;
 pub mod list;
 pub mod map;
 pub mod meta;
+pub mod migrated;
 pub mod name;
 mod owner;
 pub mod placement;

@@ -23,6 +23,8 @@ pub struct Asks {
     pub scored: (i64, i64),
     /// Ports of the node it wants.
     pub ports: Box<[HostPort]>,
+    /// Claims to volumes that it names, each as `namespace/name`.
+    pub claims: Box<[Box<str>]>,
 }
 
 /// A port of a node.
@@ -58,7 +60,12 @@ impl PodInfo {
             ("memory", Quantity::from_bytes(DEFAULT_MEMORY)),
         ];
         let scored = Resources::from_amounts(&requests::of_pod(&pod, &defaults));
-        let asks = Asks { requests, scored: (scored.cpu, scored.memory), ports: host_ports(&pod) };
+        let asks = Asks {
+            requests,
+            scored: (scored.cpu, scored.memory),
+            ports: host_ports(&pod),
+            claims: claims(&pod),
+        };
         Self { pod, asks: Arc::new(asks) }
     }
 
@@ -87,6 +94,17 @@ impl PodInfo {
     pub fn priority(&self) -> i32 {
         self.pod.spec.priority.unwrap_or(0)
     }
+}
+
+fn claims(pod: &Pod) -> Box<[Box<str>]> {
+    let sources = pod
+        .spec
+        .volumes
+        .iter()
+        .filter_map(|volume| volume.source.persistent_volume_claim.as_deref());
+    sources
+        .map(|source| format!("{}/{}", pod.meta.namespace, source.claim_name).into_boxed_str())
+        .collect()
 }
 
 fn host_ports(pod: &Pod) -> Box<[HostPort]> {

@@ -1,6 +1,8 @@
 //! Containers and their states.
 
-use crate::decode::message;
+use serde::de::Deserializer;
+
+use crate::decode::{Field, Reader, Shape, Wire, WireError, message};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
@@ -24,12 +26,70 @@ message! {
         resize_policy: Box<[ContainerResizePolicy]> = 23 "resizePolicy",
         /// `Always` makes an init container a sidecar.
         restart_policy: Box<str> = 24 "restartPolicy",
+        /// What its exits lead to beside that.
+        restart_policy_rules: Box<[ContainerRestartRule]> = 25 "restartPolicyRules",
+        /// Whether it wants some volume mounted with options of its own.
+        bind_mount_options: BindMountOptions = 9 "volumeMounts",
         /// When it is restarted.
         liveness_probe: Option<Box<Probe>> = 10 "livenessProbe",
         /// When it is ready; without one, when it runs.
         readiness_probe: Option<Box<Probe>> = 11 "readinessProbe",
         /// When it has started; without one, when it runs.
         startup_probe: Option<Box<Probe>> = 22 "startupProbe",
+    }
+}
+
+message! {
+    /// What exits of a container lead to.
+    pub struct ContainerRestartRule("k8s.io.api.core.v1.ContainerRestartRule") {
+        /// `Restart` or `RestartAllContainers`.
+        action: Box<str> = 1 "action",
+    }
+}
+
+message! {
+    /// A mount, of which only one thing is of interest.
+    pub struct VolumeMountOptions("k8s.io.api.core.v1.VolumeMount") {
+        /// Its options; how many, no more.
+        bind_mount_options: Box<[Unread]> = 8 "bindMountOptions",
+    }
+}
+
+/// Whether one of a container's mounts has options of its own. Of the mounts nothing else is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BindMountOptions(pub bool);
+
+impl BindMountOptions {
+    fn of(mounts: &[VolumeMountOptions]) -> Self {
+        Self(mounts.iter().any(|mount| !mount.bind_mount_options.is_empty()))
+    }
+}
+
+impl Field for BindMountOptions {
+    const SHAPE: Shape = <Box<[VolumeMountOptions]> as Field>::SHAPE;
+    type Partial = Self;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <Box<[VolumeMountOptions]>>::from_json(deserializer).map(|mounts| Self::of(&mounts))
+    }
+
+    fn open(self) -> Self {
+        self
+    }
+
+    fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut mount = VolumeMountOptions::default();
+        VolumeMountOptions::merge(&mut mount, wire, reader)?;
+        partial.0 |= Self::of(&[mount]).0;
+        Ok(())
+    }
+
+    fn close(partial: Self) -> Result<Self, WireError> {
+        Ok(partial)
     }
 }
 

@@ -53,8 +53,9 @@ pub use autoscaler::{
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
-    Container, ContainerPort, ContainerResizePolicy, ContainerState, ContainerStateRunning,
-    ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe, ResourceRequirements,
+    BindMountOptions, Container, ContainerPort, ContainerResizePolicy, ContainerRestartRule,
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, Probe, ResourceRequirements, VolumeMountOptions,
 };
 pub use controller_revision::ControllerRevision;
 pub use cron_job::{CronJob, CronJobSpec, CronJobStatus};

@@ -51,6 +51,8 @@ message! {
         node_name: Box<str> = 10 "nodeName",
         /// Whether it shares the node's network.
         host_network: bool = 11 "hostNetwork",
+        /// `false` for a user namespace of its own.
+        host_users: Option<bool> = 37 "hostUsers",
         /// Host name, where it is not the pod's name.
         hostname: Box<str> = 16 "hostname",
         /// Domain under which the host name is found.

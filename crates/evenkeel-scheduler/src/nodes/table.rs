@@ -25,6 +25,8 @@ pub struct NodeTable {
     taint_sets: Vec<Arc<[Taint]>>,
     /// On how many nodes each image is.
     images: HashMap<Box<str>, u32>,
+    /// How often each claim, by `namespace/name`, is named by pods.
+    claims: HashMap<Box<str>, u32>,
     // Columns, one entry a slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
@@ -191,6 +193,11 @@ impl NodeTable {
         self.images.get(image).copied().unwrap_or(0)
     }
 
+    /// Whether a pod that is on a node or assumed to be names the claim.
+    pub fn uses_claim(&self, namespace: &str, name: &str) -> bool {
+        !self.claims.is_empty() && self.claims.contains_key(&*format!("{namespace}/{name}"))
+    }
+
     fn slot_for(&mut self, name: &str) -> Slot {
         if let Some(slot) = self.by_name.get(name) {
             return *slot;
@@ -228,6 +235,9 @@ impl NodeTable {
 
     fn count(&mut self, slot: usize, pod: &PodInfo, sign: i64) {
         let asks = &pod.asks;
+        for claim in &asks.claims {
+            self.count_claim(claim, sign);
+        }
         self.requested.add(slot, &asks.requests, sign);
         self.scored[slot].0 += sign * asks.scored.0;
         self.scored[slot].1 += sign * asks.scored.1;
@@ -242,6 +252,17 @@ impl NodeTable {
         for port in &asks.ports {
             if let Some(at) = taken.iter().position(|own| own == port) {
                 taken.swap_remove(at);
+            }
+        }
+    }
+
+    fn count_claim(&mut self, claim: &str, sign: i64) {
+        if sign > 0 {
+            *self.claims.entry_ref(claim).or_insert(0) += 1;
+        } else if let Some(count) = self.claims.get_mut(claim) {
+            *count -= 1;
+            if *count == 0 {
+                self.claims.remove(claim);
             }
         }
     }

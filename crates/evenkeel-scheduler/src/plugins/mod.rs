@@ -4,28 +4,37 @@ mod balanced_allocation;
 mod default_binder;
 mod image_locality;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
 mod node_selector;
 mod node_unschedulable;
+mod node_volume_limits;
 mod scheduling_gates;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
 mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
+mod volumes;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;
 pub use image_locality::ImageLocality;
 pub use node_affinity::NodeAffinity;
+pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
 pub use node_ports::NodePorts;
 pub use node_resources_fit::NodeResourcesFit;
 pub use node_unschedulable::NodeUnschedulable;
+pub use node_volume_limits::NodeVolumeLimits;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use volume_binding::VolumeBinding;
+pub use volume_restrictions::VolumeRestrictions;
+pub use volume_zone::VolumeZone;
 
 use std::sync::Arc;
 
@@ -41,10 +50,14 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeAffinity), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit), 1),
+        (Arc::new(VolumeRestrictions::default()), 0),
+        (Arc::new(NodeVolumeLimits::default()), 0),
         (Arc::new(VolumeBinding::default()), 0),
+        (Arc::new(VolumeZone::default()), 0),
         (Arc::new(BalancedAllocation), 1),
         (Arc::new(ImageLocality), 1),
         (Arc::new(DefaultBinder), 0),
+        (Arc::new(NodeDeclaredFeatures), 0),
     ]
 }
 

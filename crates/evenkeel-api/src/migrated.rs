@@ -1,0 +1,266 @@
+//! Volumes that were built in and whose work CSI drivers do by now: which driver, and what it calls them.
+//!
+//! Upstream: `k8s.io/csi-translation-lib`.
+
+use crate::views::{
+    AwsElasticBlockStoreVolumeSource, CsiNode, GcePersistentDiskVolumeSource, Node, NodeSelector,
+    NodeSelectorRequirement, PersistentVolume, VolumeSource,
+};
+
+/// On a CSINode: the built-in plug-ins for which drivers work on the node.
+pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+
+const AWS_EBS: &str = "kubernetes.io/aws-ebs";
+const AZURE_DISK: &str = "kubernetes.io/azure-disk";
+const AZURE_FILE: &str = "kubernetes.io/azure-file";
+const CINDER: &str = "kubernetes.io/cinder";
+const GCE_PD: &str = "kubernetes.io/gce-pd";
+const PORTWORX: &str = "kubernetes.io/portworx-volume";
+const VSPHERE: &str = "kubernetes.io/vsphere-volume";
+
+const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+/// Between the zones of a label.
+const ZONES_APART: &str = "__";
+
+/// The plug-in that was built in for this volume.
+pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
+    let source = &volume.spec.source;
+    [
+        (source.aws_elastic_block_store.is_some(), AWS_EBS),
+        (source.azure_disk.is_some(), AZURE_DISK),
+        (source.azure_file.is_some(), AZURE_FILE),
+        (source.cinder.is_some(), CINDER),
+        (source.gce_persistent_disk.is_some(), GCE_PD),
+        (source.portworx_volume.is_some(), PORTWORX),
+        (source.vsphere_volume.is_some(), VSPHERE),
+    ]
+    .into_iter()
+    .find_map(|(is, plugin)| is.then_some(plugin))
+}
+
+/// The plug-in that was built in for a volume that a pod names itself.
+pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
+    [
+        (source.aws_elastic_block_store.is_some(), AWS_EBS),
+        (source.azure_disk.is_some(), AZURE_DISK),
+        (source.azure_file.is_some(), AZURE_FILE),
+        (source.cinder.is_some(), CINDER),
+        (source.gce_persistent_disk.is_some(), GCE_PD),
+        (source.portworx_volume.is_some(), PORTWORX),
+        (source.vsphere_volume.is_some(), VSPHERE),
+    ]
+    .into_iter()
+    .find_map(|(is, plugin)| is.then_some(plugin))
+}
+
+/// Whether a driver is known to have taken the plug-in's work over for good.
+pub fn is_over(plugin: &str) -> bool {
+    matches!(plugin, AWS_EBS | AZURE_DISK | CINDER | GCE_PD | PORTWORX)
+}
+
+/// Whether the node says that a driver does the plug-in's work there.
+pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
+    node.and_then(|node| node.meta.annotations.get(MIGRATED_PLUGINS))
+        .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
+}
+
+/// What the driver calls a volume that was built in; `None` where that cannot be told.
+pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
+    let source = &volume.spec.source;
+    if let Some(disk) = &source.gce_persistent_disk {
+        let labels = &volume.meta.labels;
+        let label = labels.get(BETA_ZONE).filter(|zone| !zone.is_empty());
+        return gce_handle(disk, label.or_else(|| labels.get(ZONE)).unwrap_or_default());
+    }
+    if let Some(disk) = &source.aws_elastic_block_store {
+        return ebs_handle(disk);
+    }
+    None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
+        .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
+        .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
+}
+
+/// The same for a volume that a pod names itself.
+pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
+    if let Some(disk) = &source.gce_persistent_disk {
+        return gce_handle(disk, "");
+    }
+    if let Some(disk) = &source.aws_elastic_block_store {
+        return ebs_handle(disk);
+    }
+    None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
+        .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
+        .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
+}
+
+/// A disk of several zones is one of their region.
+fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<String> {
+    let name = &disk.pd_name;
+    let zones: Vec<&str> = zones.split(ZONES_APART).collect();
+    Some(match zones.as_slice() {
+        ["" | "UNSPECIFIED"] => format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{name}"),
+        [zone] => format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}"),
+        several => {
+            let mut regions = several.iter().map(|zone| zone.rsplit_once('-').map(|(at, _)| at));
+            let region = regions.next()??;
+            if !regions.all(|other| other == Some(region)) {
+                return None;
+            }
+            format!("projects/UNSPECIFIED/regions/{region}/disks/{name}")
+        }
+    })
+}
+
+/// The id, which may be the path of an `aws://zone/id`.
+fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
+    let Some(rest) = disk.volume_id.strip_prefix("aws://") else {
+        return Some(disk.volume_id.to_string());
+    };
+    let id = rest.split_once('/').map(|(_, path)| path.trim_matches('/')).unwrap_or_default();
+    let number = id.strip_prefix("vol-")?;
+    let plain = !number.is_empty() && number.chars().all(|c| c.is_ascii_alphanumeric());
+    plain.then(|| id.to_owned())
+}
+
+/// Whether the volume can be reached from the node, where a driver may do there what was built in: then the zones that
+/// the volume names are those of the driver.
+pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&CsiNode>) -> bool {
+    let key = plugin_of_volume(volume)
+        .filter(|plugin| is_over(plugin) && is_on_node(plugin, drivers))
+        .and_then(topology_key);
+    match key {
+        None => crate::storage::is_reachable(volume, node),
+        Some(key) => translated(volume, key).is_none_or(|selector| {
+            let terms = selector.node_selector_terms.iter();
+            terms.into_iter().any(|term| crate::placement::matches(term, node))
+        }),
+    }
+}
+
+/// The label by which the plug-in's driver knows zones.
+fn topology_key(plugin: &str) -> Option<&'static str> {
+    match plugin {
+        AWS_EBS => Some("topology.ebs.csi.aws.com/zone"),
+        CINDER => Some("topology.cinder.csi.openstack.org/zone"),
+        GCE_PD => Some("topology.gke.io/zone"),
+        _ => None,
+    }
+}
+
+/// From where the driver says that the volume can be reached.
+fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
+    let required = volume.spec.node_affinity.as_deref().and_then(|of| of.required.as_deref());
+    let mut selector = required.cloned();
+    let names = |selector: &Option<NodeSelector>, key: &str| {
+        let terms = selector.iter().flat_map(|selector| &*selector.node_selector_terms);
+        terms.flat_map(|term| &*term.match_expressions).any(|wanted| &*wanted.key == key)
+    };
+    let labels = &volume.meta.labels;
+    let is_beta = !names(&selector, ZONE)
+        && (names(&selector, BETA_ZONE) || (!labels.contains(ZONE) && labels.contains(BETA_ZONE)));
+    let (zone, region) = if is_beta { (BETA_ZONE, BETA_REGION) } else { (ZONE, REGION) };
+    if names(&selector, zone) {
+        rename(&mut selector, zone, key);
+    } else if let Some(label) = labels.get(zone) {
+        add_zones(&mut selector, key, label);
+    }
+    if is_beta {
+        rename(&mut selector, region, REGION);
+    }
+    selector
+}
+
+fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
+    let terms = selector.iter_mut().flat_map(|selector| &mut *selector.node_selector_terms);
+    for wanted in terms.flat_map(|term| &mut *term.match_expressions) {
+        if &*wanted.key == from {
+            wanted.key = to.into();
+        }
+    }
+}
+
+fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
+    let zones = label.split(ZONES_APART).map(str::trim).filter(|zone| !zone.is_empty());
+    let values: Box<[Box<str>]> = zones.map(Box::from).collect();
+    if values.is_empty() {
+        return;
+    }
+    let selector = selector.get_or_insert_default();
+    if selector.node_selector_terms.is_empty() {
+        selector.node_selector_terms = Box::new([Default::default()]);
+    }
+    for term in &mut selector.node_selector_terms {
+        let mut wanted = std::mem::take(&mut term.match_expressions).into_vec();
+        wanted.push(NodeSelectorRequirement {
+            key: key.into(),
+            operator: "In".into(),
+            values: values.clone(),
+        });
+        term.match_expressions = wanted.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Encoding, View};
+    use serde_json::{Value, json};
+
+    fn object<V: View>(value: &Value) -> V {
+        V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
+    }
+
+    #[test]
+    fn handles_are_those_of_the_drivers() {
+        for (labels, source, want) in [
+            (json!({}), json!({"awsElasticBlockStore": {"volumeID": "vol-1"}}), Some("vol-1")),
+            (
+                json!({}),
+                json!({"awsElasticBlockStore": {"volumeID": "aws://us-1a/vol-1f"}}),
+                Some("vol-1f"),
+            ),
+            (json!({}), json!({"awsElasticBlockStore": {"volumeID": "aws://us-1a/nope"}}), None),
+            (
+                json!({}),
+                json!({"gcePersistentDisk": {"pdName": "d"}}),
+                Some("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
+            ),
+            (
+                json!({ ZONE: "us-b" }),
+                json!({"gcePersistentDisk": {"pdName": "d"}}),
+                Some("projects/UNSPECIFIED/zones/us-b/disks/d"),
+            ),
+            (
+                json!({ BETA_ZONE: "us-central1-a__us-central1-b" }),
+                json!({"gcePersistentDisk": {"pdName": "d"}}),
+                Some("projects/UNSPECIFIED/regions/us-central1/disks/d"),
+            ),
+            (json!({}), json!({"cinder": {"volumeID": "c"}}), Some("c")),
+            (json!({}), json!({"azureDisk": {"diskName": "n", "diskURI": "u"}}), Some("u")),
+            (json!({}), json!({"hostPath": {"path": "/"}}), None),
+        ] {
+            let volume: PersistentVolume =
+                object(&json!({"metadata": {"name": "v", "labels": labels}, "spec": source}));
+            assert_eq!(handle_of_volume(&volume).as_deref(), want, "{source}");
+        }
+    }
+
+    #[test]
+    fn where_a_driver_works_zones_are_its_own() {
+        let volume: PersistentVolume = object(&json!({
+            "metadata": {"name": "v", "labels": {ZONE: "z"}},
+            "spec": {"gcePersistentDisk": {"pdName": "d"}},
+        }));
+        let node =
+            |key: &str| object::<Node>(&json!({"metadata": {"name": "n", "labels": {key: "z"}}}));
+        let drivers: CsiNode = object(
+            &json!({"metadata": {"name": "n", "annotations": {MIGRATED_PLUGINS: "x,kubernetes.io/gce-pd"}}}),
+        );
+        assert!(is_reachable(&volume, &node("none"), None), "it names no nodes");
+        assert!(!is_reachable(&volume, &node(ZONE), Some(&drivers)));
+        assert!(is_reachable(&volume, &node("topology.gke.io/zone"), Some(&drivers)));
+    }
+}

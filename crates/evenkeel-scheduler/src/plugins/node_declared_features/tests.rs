@@ -1,0 +1,58 @@
+//! What pods need, and nodes declare.
+
+use serde_json::json;
+
+use super::{NodeDeclaredFeatures, needed};
+use crate::{
+    fixtures::{info, node, pod, table},
+    framework::{CycleState, Filter, PreFilter, PreFiltered},
+};
+
+#[test]
+fn needs_are_read_from_the_spec() {
+    let container = |more: serde_json::Value| json!({"spec": {"containers": [more]}});
+    for (spec, want) in [
+        (json!({}), vec![]),
+        (
+            container(
+                json!({"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}),
+            ),
+            vec!["RestartAllContainersOnContainerExits"],
+        ),
+        (container(json!({"name": "c", "restartPolicyRules": [{"action": "Restart"}]})), vec![]),
+        (
+            json!({"spec": {"initContainers": [{"name": "i", "volumeMounts": [
+                {"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "bindMountOptions": ["noexec"]},
+            ]}]}}),
+            vec!["VolumeBindMountOptions"],
+        ),
+        (
+            json!({"spec": {"hostNetwork": true, "hostUsers": false}}),
+            vec!["UserNamespacesHostNetworkSupport"],
+        ),
+        (json!({"spec": {"hostNetwork": true, "hostUsers": true}}), vec![]),
+        (json!({"spec": {"hostUsers": false}}), vec![]),
+    ] {
+        assert_eq!(needed(&pod("p", &spec)), want, "{spec}");
+    }
+}
+
+#[test]
+fn nodes_must_declare_all_that_is_needed() {
+    let nodes = table(&[
+        node(
+            "a",
+            &json!({"status": {"declaredFeatures": ["Other", "UserNamespacesHostNetworkSupport"]}}),
+        ),
+        node("b", &json!({})),
+    ]);
+    let pod = info("p", &json!({"spec": {"hostNetwork": true, "hostUsers": false}}));
+    let mut state = CycleState::default();
+    assert_eq!(NodeDeclaredFeatures.pre_filter(&mut state, &pod, &nodes), Ok(PreFiltered::All));
+    assert!(NodeDeclaredFeatures.filter(&state, &pod, nodes.get("a").unwrap()).is_ok());
+    let why = NodeDeclaredFeatures.filter(&state, &pod, nodes.get("b").unwrap()).unwrap_err();
+    assert_eq!(why.reasons.join(", "), "node(s) didn't match Pod's required features");
+    let plain = info("q", &json!({}));
+    let skipped = NodeDeclaredFeatures.pre_filter(&mut CycleState::default(), &plain, &nodes);
+    assert_eq!(skipped, Ok(PreFiltered::Skip));
+}

@@ -1,0 +1,164 @@
+//! Which volumes of drivers pods have.
+
+use evenkeel_api::{
+    migrated, storage,
+    views::{CsiNode, PersistentVolumeClaim, Pod, Volume, VolumeAttachment},
+};
+use std::{collections::HashSet, sync::Arc};
+
+use crate::{
+    framework::Rejection,
+    plugins::volumes::{CLAIM, Lookup, not_found},
+};
+
+/// A volume of a driver. What makes two the same are driver and handle.
+#[derive(Debug, Clone)]
+pub(super) struct Counted {
+    pub(super) driver: Box<str>,
+    handle: Box<str>,
+    /// It was built in once: it counts on nodes that know drivers at all.
+    built_in: bool,
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.driver == other.driver && self.handle == other.handle
+    }
+}
+
+impl Eq for Counted {}
+
+impl std::hash::Hash for Counted {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.driver, &self.handle).hash(state);
+    }
+}
+
+impl Counted {
+    fn new(driver: &str, handle: &str, built_in: bool) -> Option<Self> {
+        let counts = !driver.is_empty() && !handle.is_empty();
+        counts.then(|| Self { driver: driver.into(), handle: handle.into(), built_in })
+    }
+
+    /// Whether it counts on this node.
+    pub(super) fn counts_on(&self, node: Option<&CsiNode>) -> bool {
+        !self.built_in || node.is_some()
+    }
+}
+
+/// The volumes of a pod that has no node yet; each once.
+pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Rejection> {
+    let mut found: Vec<Counted> = Vec::new();
+    for volume in &pod.spec.volumes {
+        let one = match claim_of(seen, pod, volume)? {
+            Of::Claim(claim) => of_claim(seen, &claim),
+            Of::Missing(name) => {
+                let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM, &name));
+                let why = format!("looking up PVC {namespace}/{name}: {why}");
+                return Err(Rejection::unresolvable(why));
+            }
+            Of::Inline => inline(volume)?,
+        };
+        found.extend(one.filter(|one| !found.contains(one)));
+    }
+    Ok(found)
+}
+
+/// The volumes that a node's pods have.
+pub(super) fn there<'a>(
+    seen: &dyn Lookup,
+    pods: impl Iterator<Item = &'a Pod>,
+    node: Option<&CsiNode>,
+) -> Result<HashSet<Counted>, Rejection> {
+    let mut found = HashSet::new();
+    for pod in pods {
+        for volume in &pod.spec.volumes {
+            let one = match claim_of(seen, pod, volume)? {
+                Of::Claim(claim) => of_claim(seen, &claim),
+                Of::Missing(_) => None,
+                Of::Inline => inline(volume)?,
+            };
+            found.extend(one.filter(|one| one.counts_on(node)));
+        }
+    }
+    Ok(found)
+}
+
+/// The volumes that are, or are to be, attached to a node.
+pub(super) fn attached(
+    seen: &dyn Lookup,
+    attachments: &[Arc<VolumeAttachment>],
+) -> HashSet<Counted> {
+    let one = |attachment: &Arc<VolumeAttachment>| {
+        let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
+        let volume = seen.volume(volume)?;
+        let csi = volume.spec.source.csi.as_deref()?;
+        Counted::new(&attachment.spec.attacher, &csi.volume_handle, false)
+    };
+    attachments.iter().filter_map(one).collect()
+}
+
+/// What is behind a pod's volume.
+enum Of {
+    Claim(Arc<PersistentVolumeClaim>),
+    Missing(String),
+    Inline,
+}
+
+fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Rejection> {
+    let ephemeral = volume.source.persistent_volume_claim.is_none();
+    let name = match &volume.source.persistent_volume_claim {
+        Some(source) => source.claim_name.to_string(),
+        None if volume.source.ephemeral.is_some() => storage::ephemeral_claim_name(pod, volume),
+        None => return Ok(Of::Inline),
+    };
+    if name.is_empty() {
+        return Err(Rejection::error("PersistentVolumeClaim had no name"));
+    }
+    let Some(claim) = seen.claim(&pod.meta.namespace, &name) else { return Ok(Of::Missing(name)) };
+    if ephemeral {
+        storage::made_for_pod(&claim, pod).map_err(Rejection::error)?;
+    }
+    Ok(Of::Claim(claim))
+}
+
+/// A volume that the pod names itself, if a driver does the work of what was built in for it.
+fn inline(volume: &Volume) -> Result<Option<Counted>, Rejection> {
+    let plugin = migrated::plugin_of_inline(&volume.source).filter(|name| migrated::is_over(name));
+    let Some((plugin, driver)) = plugin.and_then(|name| Some((name, storage::driver_of(name)?)))
+    else {
+        return Ok(None);
+    };
+    let Some(handle) = migrated::handle_of_inline(&volume.source) else {
+        let name = &volume.name;
+        return Err(Rejection::error(format!(
+            "converting volume({name}) from inline to csi: {plugin} does not name it so"
+        )));
+    };
+    Ok(Counted::new(driver, &handle, true))
+}
+
+/// The claim's volume or, where there is none yet, the one that will be made.
+fn of_claim(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+    let name = &*claim.spec.volume_name;
+    let volume = if name.is_empty() { None } else { seen.volume(name) };
+    let Some(volume) = volume else { return of_class(seen, claim) };
+    if let Some(csi) = volume.spec.source.csi.as_deref() {
+        return Counted::new(&csi.driver, &csi.volume_handle, false);
+    }
+    let plugin = migrated::plugin_of_volume(&volume).filter(|name| migrated::is_over(name))?;
+    Counted::new(storage::driver_of(plugin)?, &migrated::handle_of_volume(&volume)?, true)
+}
+
+fn of_class(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+    let class = storage::class_of_claim(claim);
+    let class = if class.is_empty() { None } else { seen.class(class) }?;
+    // No driver calls a volume so.
+    let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
+    match storage::driver_of(&class.provisioner) {
+        Some(driver) => {
+            migrated::is_over(&class.provisioner).then(|| Counted::new(driver, &handle, true))?
+        }
+        None => Counted::new(&class.provisioner, &handle, false),
+    }
+}

@@ -1,0 +1,187 @@
+//! NodeVolumeLimits: a node takes no more volumes of a driver than its kubelet says.
+//!
+//! Upstream: `plugins/nodevolumelimits/csi.go`.
+
+mod count;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+use evenkeel_api::{
+    migrated, storage,
+    views::{CsiNode, CsiNodeDriver, Pod, Volume},
+};
+
+use super::volumes::{Cached, Lookup, named_claims};
+use crate::{
+    framework::{
+        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
+        PreFiltered, Rejection,
+    },
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+use count::Counted;
+
+const TOO_MANY: &str = "node(s) exceed max volume count";
+
+/// Keeps pods off nodes that have as many volumes of a driver as they take.
+#[derive(Default)]
+pub struct NodeVolumeLimits {
+    seen: OnceLock<Box<dyn Lookup>>,
+}
+
+impl std::fmt::Debug for NodeVolumeLimits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeVolumeLimits")
+    }
+}
+
+/// A pod's volumes, or why none of the nodes can do.
+struct Wanted(Result<Vec<Counted>, Rejection>);
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &'static str {
+        "NodeVolumeLimits"
+    }
+
+    fn connect(&self, handle: &Handle) {
+        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+        let pod = &pod.pod;
+        match change {
+            Change::PodGone(gone) => Hint::when(gone.pod.spec.volumes.iter().any(may_count)),
+            Change::Object(ObjectChange::CsiNode(edit)) => match edit {
+                Edit::Added(_) => Hint::Queue,
+                Edit::Updated { old, new } => Hint::when(takes_more(old, new)),
+                Edit::Deleted(_) => Hint::Skip,
+            },
+            Change::Object(ObjectChange::Claim(Edit::Added(claim))) => Hint::when(
+                claim.meta.namespace == pod.meta.namespace
+                    && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
+            ),
+            Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(gone))) => {
+                let inline = pod.spec.volumes.iter().filter_map(|volume| {
+                    let plugin = migrated::plugin_of_inline(&volume.source)?;
+                    storage::driver_of(plugin)
+                });
+                let mut drivers = inline;
+                Hint::when(
+                    named_claims(pod).next().is_some()
+                        || drivers.any(|driver| *gone.spec.attacher == *driver),
+                )
+            }
+            _ => Hint::Skip,
+        }
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+}
+
+/// Whether the volume may be one of a driver.
+fn may_count(volume: &Volume) -> bool {
+    let source = &volume.source;
+    source.persistent_volume_claim.is_some()
+        || source.ephemeral.is_some()
+        || migrated::plugin_of_inline(source).is_some()
+}
+
+/// At most so many volumes the pod may have.
+fn at_most(pod: &Pod) -> usize {
+    pod.spec.volumes.iter().filter(|volume| may_count(volume)).count()
+}
+
+fn limit(driver: &CsiNodeDriver) -> Option<i32> {
+    driver.allocatable.as_deref().and_then(|allocatable| allocatable.count)
+}
+
+/// Whether the node takes more volumes of some driver than before.
+fn takes_more(old: &CsiNode, new: &CsiNode) -> bool {
+    let before = |name: &str| {
+        let driver = old.spec.drivers.iter().find(|driver| *driver.name == *name);
+        driver.and_then(limit).unwrap_or(0)
+    };
+    new.spec.drivers.iter().any(|driver| limit(driver).unwrap_or(0) > before(&driver.name))
+}
+
+impl PreFilter for NodeVolumeLimits {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let Some(seen) = self.seen.get().filter(|_| at_most(&pod.pod) > 0) else {
+            return Ok(PreFiltered::Skip);
+        };
+        state.put(Wanted(count::wanted(&**seen, &pod.pod)));
+        Ok(PreFiltered::All)
+    }
+}
+
+impl Filter for NodeVolumeLimits {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        let (Some(Wanted(wanted)), Some(seen)) = (state.get::<Wanted>(), self.seen.get()) else {
+            return Ok(());
+        };
+        let wanted = wanted.as_ref().map_err(Clone::clone)?;
+        let csi_node = seen.csi_node(node.name());
+        let csi_node = csi_node.as_deref();
+        let mut new: Vec<&Counted> = wanted.iter().filter(|one| one.counts_on(csi_node)).collect();
+        for one in &new {
+            if must_be_there(&**seen, &one.driver) && !is_there(csi_node, &one.driver) {
+                let driver = &one.driver;
+                return Err(Rejection::unschedulable(format!(
+                    "{driver} CSI driver is not installed on the node"
+                )));
+            }
+        }
+        let limits = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
+        let limited =
+            |driver: &str| limits.iter().find(|known| *known.name == *driver).and_then(limit);
+        new.retain(|one| limited(&one.driver).is_some());
+        let Some(least) = new.iter().filter_map(|one| limited(&one.driver)).min() else {
+            return Ok(());
+        };
+        // Mostly there is room for all that could be there, whatever it is.
+        let attachments = seen.attachments(node.name());
+        let pods = node.pods();
+        let most = pods.iter().map(|pod| at_most(&pod.pod)).sum::<usize>() + attachments.len();
+        if most + new.len() <= usize::try_from(least).unwrap_or(0) {
+            return Ok(());
+        }
+        let there = count::there(&**seen, pods.iter().map(|pod| &*pod.pod), csi_node)?;
+        let attached = count::attached(&**seen, &attachments);
+        new.retain(|one| !there.contains(*one));
+        for one in &new {
+            let of_driver = |counted: &&Counted| counted.driver == one.driver;
+            let have = there.iter().filter(of_driver).count()
+                + attached.iter().filter(of_driver).filter(|one| !there.contains(*one)).count();
+            let more = new.iter().filter(|other| other.driver == one.driver).count();
+            let takes = limited(&one.driver)
+                .map_or(usize::MAX, |takes| usize::try_from(takes).unwrap_or(0));
+            if have + more > takes {
+                return Err(Rejection::unschedulable(TOO_MANY));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the driver's pods must keep off nodes that lack it.
+fn must_be_there(seen: &dyn Lookup, driver: &str) -> bool {
+    seen.driver(driver)
+        .is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))
+}
+
+fn is_there(csi_node: Option<&CsiNode>, driver: &str) -> bool {
+    csi_node.is_some_and(|node| node.spec.drivers.iter().any(|known| *known.name == *driver))
+}

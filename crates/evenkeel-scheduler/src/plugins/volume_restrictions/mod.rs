@@ -1,0 +1,170 @@
+//! VolumeRestrictions: disks that only one pod of a node can have, and claims that only one pod of the cluster can.
+//!
+//! Upstream: `plugins/volumerestrictions`.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use evenkeel_api::views::{Pod, VolumeSource};
+
+use super::volumes::{CLAIM, Cached, Lookup, named_claims, not_found};
+use crate::{
+    framework::{
+        Change, CycleState, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
+        PreFiltered, Rejection,
+    },
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+
+const DISK_IN_USE: &str = "node(s) had no available disk";
+const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+
+/// Keeps pods off nodes where a disk they name is in use, and pods whose `ReadWriteOncePod` claim is in use off all.
+#[derive(Default)]
+pub struct VolumeRestrictions {
+    seen: OnceLock<Box<dyn Lookup>>,
+}
+
+impl std::fmt::Debug for VolumeRestrictions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VolumeRestrictions")
+    }
+}
+
+/// What holds for a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Restricted {
+    /// It names disks itself.
+    disks: bool,
+    /// Its claims that only one pod may use.
+    alone: Vec<Arc<str>>,
+    /// How often those are used by other pods that have a node.
+    in_use: i64,
+}
+
+impl Restricted {
+    /// Another pod comes (1) or goes (-1).
+    fn count(&mut self, other: &Pod, by: i64) {
+        self.in_use += by
+            * named_claims(other)
+                .filter(|name| self.alone.iter().any(|one| **one == **name))
+                .count() as i64;
+    }
+}
+
+impl Plugin for VolumeRestrictions {
+    fn name(&self) -> &'static str {
+        "VolumeRestrictions"
+    }
+
+    fn connect(&self, handle: &Handle) {
+        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+        let pod = &pod.pod;
+        match change {
+            Change::PodGone(gone) => Hint::when(
+                gone.pod.meta.namespace == pod.meta.namespace
+                    && (clashes(pod, &gone.pod)
+                        || named_claims(pod)
+                            .any(|name| named_claims(&gone.pod).any(|other| name == other))),
+            ),
+            Change::NodeAdded(_) => Hint::Queue,
+            Change::Object(ObjectChange::Claim(edit)) if edit.is_added() => {
+                Hint::when(edit.now().is_some_and(|claim| {
+                    claim.meta.namespace == pod.meta.namespace
+                        && named_claims(pod).any(|name| *name == *claim.meta.name)
+                }))
+            }
+            _ => Hint::Skip,
+        }
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+}
+
+impl PreFilter for VolumeRestrictions {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let pod = &pod.pod;
+        if pod.spec.volumes.is_empty() {
+            return Ok(PreFiltered::Skip);
+        }
+        let mut found = Restricted {
+            disks: pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)),
+            ..Restricted::default()
+        };
+        for name in named_claims(pod) {
+            let claim = self.seen.get().and_then(|seen| seen.claim(&pod.meta.namespace, name));
+            let claim = claim.ok_or_else(|| Rejection::unresolvable(not_found(CLAIM, name)))?;
+            let alone = claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
+            if alone && !found.alone.iter().any(|one| **one == *name) {
+                // Only one pod can use it: how many there are does not matter.
+                let used = nodes.uses_claim(&pod.meta.namespace, name);
+                found.in_use += i64::from(used);
+                found.alone.push(name.into());
+            }
+        }
+        if !found.disks && found.in_use == 0 {
+            return Ok(PreFiltered::Skip);
+        }
+        state.put(found);
+        Ok(PreFiltered::All)
+    }
+}
+
+impl Filter for VolumeRestrictions {
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        let Some(found) = state.get::<Restricted>() else { return Ok(()) };
+        if found.disks && node.pods().iter().any(|other| clashes(&pod.pod, &other.pod)) {
+            return Err(Rejection::unschedulable(DISK_IN_USE));
+        }
+        if found.in_use > 0 {
+            return Err(Rejection::unschedulable(CLAIM_IN_USE));
+        }
+        Ok(())
+    }
+}
+
+fn is_disk(source: &VolumeSource) -> bool {
+    source.gce_persistent_disk.is_some()
+        || source.aws_elastic_block_store.is_some()
+        || source.rbd.is_some()
+        || source.iscsi.is_some()
+}
+
+/// Whether the pod names a disk that it cannot have beside the other on one node.
+fn clashes(pod: &Pod, other: &Pod) -> bool {
+    let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
+    let taken = || other.spec.volumes.iter().map(|volume| &volume.source);
+    disks.into_iter().any(|disk| taken().any(|other| exclude(disk, other)))
+}
+
+fn exclude(a: &VolumeSource, b: &VolumeSource) -> bool {
+    let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
+    let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());
+    let iscsi = a.iscsi.as_deref().zip(b.iscsi.as_deref());
+    let rbd = a.rbd.as_deref().zip(b.rbd.as_deref());
+    gce.is_some_and(|(a, b)| a.pd_name == b.pd_name && !(a.read_only && b.read_only))
+        || ebs.is_some_and(|(a, b)| a.volume_id == b.volume_id)
+        || iscsi.is_some_and(|(a, b)| a.iqn == b.iqn && !(a.read_only && b.read_only))
+        || rbd.is_some_and(|(a, b)| {
+            a.monitors.iter().any(|monitor| b.monitors.contains(monitor))
+                && a.pool == b.pool
+                && a.image == b.image
+                && !(a.read_only && b.read_only)
+        })
+}

@@ -1,0 +1,128 @@
+//! What may be used beside what, by table.
+
+use serde_json::{Value, json};
+
+use super::{Restricted, VolumeRestrictions, clashes};
+use crate::{
+    fixtures::{info, merge, node, pod, table},
+    framework::{Change, CycleState, Filter, Hint, Plugin, PreFilter, PreFiltered},
+    nodes::NodeTable,
+    plugins::volumes::given::{Given, object, using},
+    pod::PodInfo,
+};
+
+fn disk(source: Value) -> Value {
+    let mut volume = json!({"name": "v"});
+    merge(&mut volume, &source);
+    json!({"spec": {"volumes": [volume]}})
+}
+
+#[test]
+fn disks_that_exclude_each_other() {
+    let gce =
+        |name: &str, read: bool| json!({"gcePersistentDisk": {"pdName": name, "readOnly": read}});
+    let ebs = |id: &str| json!({"awsElasticBlockStore": {"volumeID": id, "readOnly": true}});
+    let iscsi = |iqn: &str, lun: i32, read: bool| json!({"iscsi": {"targetPortal": "p", "iqn": iqn, "lun": lun, "readOnly": read}});
+    let rbd = |monitors: &[&str], pool: &str, image: &str, read: bool| json!({"rbd": {"monitors": monitors, "pool": pool, "image": image, "readOnly": read}});
+    for (a, b, want) in [
+        (gce("a", false), gce("a", false), true),
+        (gce("a", true), gce("a", false), true),
+        (gce("a", true), gce("a", true), false),
+        (gce("a", false), gce("b", false), false),
+        (ebs("a"), ebs("a"), true),
+        (ebs("a"), ebs("b"), false),
+        (iscsi("i", 0, false), iscsi("i", 1, true), true),
+        (iscsi("i", 0, true), iscsi("i", 0, true), false),
+        (rbd(&["m", "n"], "p", "i", false), rbd(&["n"], "p", "i", true), true),
+        (rbd(&["m"], "p", "i", false), rbd(&["n"], "p", "i", false), false),
+        (rbd(&["m"], "p", "i", false), rbd(&["m"], "q", "i", false), false),
+        (rbd(&["m"], "p", "i", true), rbd(&["m"], "p", "i", true), false),
+        (gce("a", false), ebs("a"), false),
+        (json!({"emptyDir": {}}), json!({"emptyDir": {}}), false),
+    ] {
+        assert_eq!(
+            clashes(&pod("p", &disk(a.clone())), &pod("q", &disk(b.clone()))),
+            want,
+            "{a} {b}"
+        );
+    }
+}
+
+fn plugin() -> VolumeRestrictions {
+    let plugin = VolumeRestrictions::default();
+    let modes = |mode: &str| json!({"spec": {"accessModes": [mode]}});
+    let given = Given {
+        claims: vec![
+            object("alone", &modes("ReadWriteOncePod")),
+            object("shared", &modes("ReadWriteMany")),
+        ],
+        ..Given::default()
+    };
+    assert!(plugin.seen.set(Box::new(given)).is_ok());
+    plugin
+}
+
+fn outcome(nodes: &NodeTable, pod: &PodInfo) -> String {
+    let (plugin, mut state) = (plugin(), CycleState::default());
+    match plugin.pre_filter(&mut state, pod, nodes) {
+        Err(why) => why.reasons.join(", "),
+        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(_) => match plugin.filter(&state, pod, nodes.get("a").unwrap()) {
+            Ok(()) => "fits".to_owned(),
+            Err(why) => why.reasons.join(", "),
+        },
+    }
+}
+
+#[test]
+fn a_claim_for_one_pod_is_had_once() {
+    let mut nodes = table(&[node("a", &json!({}))]);
+    let alone = info("p", &using(&["alone", "shared"]));
+    assert_eq!(outcome(&nodes, &alone), "skip");
+    nodes.place(info("q", &using(&["alone", "shared"])), "a");
+    assert_eq!(outcome(&nodes, &alone), super::CLAIM_IN_USE);
+    assert_eq!(outcome(&nodes, &info("p", &using(&["shared"]))), "skip");
+    assert_eq!(
+        outcome(&nodes, &info("p", &using(&["none"]))),
+        "persistentvolumeclaim \"none\" not found"
+    );
+    nodes.remove("q");
+    assert_eq!(outcome(&nodes, &alone), "skip");
+}
+
+#[test]
+fn a_disk_in_use_keeps_a_pod_off_its_node_only() {
+    let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
+    let of = |name: &str| info(name, &disk(json!({"awsElasticBlockStore": {"volumeID": "d"}})));
+    nodes.place(of("q"), "b");
+    assert_eq!(outcome(&nodes, &of("p")), "fits");
+    nodes.place(of("q"), "a");
+    assert_eq!(outcome(&nodes, &of("p")), "node(s) had no available disk");
+}
+
+#[test]
+fn pods_that_come_and_go_are_counted() {
+    let mut found = Restricted { disks: false, alone: vec!["alone".into()], in_use: 1 };
+    let other = pod("q", &using(&["alone", "shared"]));
+    found.count(&other, -1);
+    assert_eq!(found.in_use, 0);
+    found.count(&other, 1);
+    found.count(&pod("r", &using(&["shared"])), 1);
+    assert_eq!(found.in_use, 1);
+}
+
+#[test]
+fn who_left_with_the_claim_or_the_disk_helps() {
+    let waiting = info("p", &using(&["alone"]));
+    for (gone, want) in [
+        (using(&["alone"]), Hint::Queue),
+        (using(&["shared"]), Hint::Skip),
+        (
+            json!({"metadata": {"namespace": "other"}, "spec": using(&["alone"])["spec"]}),
+            Hint::Skip,
+        ),
+    ] {
+        let gone = info("q", &gone);
+        assert_eq!(plugin().hint(&waiting, &Change::PodGone(&gone)), want);
+    }
+}

@@ -1,0 +1,179 @@
+//! VolumeZone: a pod goes where the labels of its volumes say that they are.
+//!
+//! Upstream: `plugins/volumezone`.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+use evenkeel_api::{
+    storage,
+    views::{PersistentVolume, Pod},
+};
+
+use super::volumes::{CLAIM, CLASS, Cached, Lookup, VOLUME, named_claims, not_found};
+use crate::{
+    framework::{
+        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
+        PreFiltered, Rejection,
+    },
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+
+const ELSEWHERE: &str = "node(s) had no available volume zone";
+
+/// The labels that say where a volume or a node is, each with the one that has taken its place.
+const TOPOLOGY: [(&str, &str); 4] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
+];
+/// Between the zones of a volume.
+const APART: &str = "__";
+
+/// Keeps pods out of zones where their volumes are not.
+#[derive(Default)]
+pub struct VolumeZone {
+    seen: OnceLock<Box<dyn Lookup>>,
+}
+
+impl std::fmt::Debug for VolumeZone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VolumeZone")
+    }
+}
+
+/// Where a pod's volumes are: all of these must hold.
+#[derive(Debug, PartialEq, Eq)]
+struct Places(Vec<Place>);
+
+/// One label of a volume.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    key: &'static str,
+    newer: &'static str,
+    values: Vec<Box<str>>,
+}
+
+impl Plugin for VolumeZone {
+    fn name(&self) -> &'static str {
+        "VolumeZone"
+    }
+
+    fn connect(&self, handle: &Handle) {
+        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+        match change {
+            Change::Object(ObjectChange::Class(edit)) => {
+                let waits = edit.now().is_some_and(storage::waits_for_consumer);
+                Hint::when(edit.is_added() && waits)
+            }
+            Change::NodeAdded(_) => Hint::Queue,
+            Change::NodeUpdated(_, aspects) => Hint::when(aspects.labels),
+            Change::Object(ObjectChange::Claim(edit)) => {
+                Hint::when(edit.now().is_some_and(|claim| {
+                    claim.meta.namespace == pod.pod.meta.namespace
+                        && named_claims(&pod.pod).any(|name| *name == *claim.meta.name)
+                }))
+            }
+            Change::Object(ObjectChange::Volume(edit)) => match edit {
+                Edit::Added(_) => Hint::Queue,
+                Edit::Updated { old, new } => Hint::when(places(old) != places(new)),
+                Edit::Deleted(_) => Hint::Skip,
+            },
+            _ => Hint::Skip,
+        }
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+}
+
+impl PreFilter for VolumeZone {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let pod = &pod.pod;
+        let mut found = Vec::new();
+        for name in named_claims(pod) {
+            let Some(seen) = self.seen.get() else { continue };
+            if let Some(volume) = volume_of(&**seen, pod, name).map_err(Rejection::unresolvable)? {
+                found.extend(places(&volume));
+            }
+        }
+        if found.is_empty() {
+            return Ok(PreFiltered::Skip);
+        }
+        state.put(Places(found));
+        Ok(PreFiltered::All)
+    }
+}
+
+impl Filter for VolumeZone {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        let Some(Places(places)) = state.get::<Places>() else { return Ok(()) };
+        let labels = &node.node().meta.labels;
+        if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
+            // Where nodes say nothing of zones there is only one.
+            return Ok(());
+        }
+        let fits = |place: &Place| {
+            let here = labels.get(place.key).or_else(|| labels.get(place.newer));
+            here.is_some_and(|here| place.values.iter().any(|value| **value == *here))
+        };
+        if places.iter().all(fits) { Ok(()) } else { Err(Rejection::unresolvable(ELSEWHERE)) }
+    }
+}
+
+/// The claim's volume; `None` where it gets one when the pod has a node.
+fn volume_of(
+    seen: &dyn Lookup,
+    pod: &Pod,
+    name: &str,
+) -> Result<Option<std::sync::Arc<PersistentVolume>>, String> {
+    if name.is_empty() {
+        return Err("PersistentVolumeClaim had no name".to_owned());
+    }
+    let claim = seen.claim(&pod.meta.namespace, name).ok_or_else(|| not_found(CLAIM, name))?;
+    let volume = &*claim.spec.volume_name;
+    if !volume.is_empty() {
+        return seen.volume(volume).ok_or_else(|| not_found(VOLUME, volume)).map(Some);
+    }
+    let class = storage::class_of_claim(&claim);
+    if class.is_empty() {
+        return Err("PersistentVolumeClaim had no pv name and storageClass name".to_owned());
+    }
+    let class = seen.class(class).ok_or_else(|| not_found(CLASS, class))?;
+    if class.volume_binding_mode.is_empty() {
+        return Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.meta.name));
+    }
+    if storage::waits_for_consumer(&class) {
+        return Ok(None);
+    }
+    Err("PersistentVolume had no name".to_owned())
+}
+
+/// What the volume's labels say of where it is. A label with an empty zone says nothing.
+fn places(volume: &PersistentVolume) -> Vec<Place> {
+    let labels = &volume.meta.labels;
+    let place = |(key, newer): (&'static str, &'static str)| {
+        let mut values: Vec<Box<str>> =
+            labels.get(key)?.split(APART).map(|value| value.trim().into()).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.iter().all(|value| !value.is_empty()).then_some(Place { key, newer, values })
+    };
+    TOPOLOGY.into_iter().filter_map(place).collect()
+}

@@ -1,0 +1,94 @@
+//! Where volumes let pods go, by table.
+
+use serde_json::{Value, json};
+
+use super::VolumeZone;
+use crate::{
+    fixtures::{info, node, table},
+    framework::{
+        Change, CycleState, Edit, Filter, Hint, ObjectChange, Plugin, PreFilter, PreFiltered,
+    },
+    plugins::volumes::given::{Given, bound, object, using},
+};
+use evenkeel_api::views::PersistentVolume;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+
+fn outcome(given: Given, claim: &str, labels: &Value) -> String {
+    let plugin = VolumeZone::default();
+    assert!(plugin.seen.set(Box::new(given)).is_ok());
+    let nodes = table(&[node("a", &json!({"metadata": {"labels": labels}}))]);
+    let (pod, mut state) = (info("p", &using(&[claim])), CycleState::default());
+    match plugin.pre_filter(&mut state, &pod, &nodes) {
+        Err(why) => why.reasons.join(", "),
+        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(_) => match plugin.filter(&state, &pod, nodes.get("a").unwrap()) {
+            Ok(()) => "fits".to_owned(),
+            Err(why) => why.reasons.join(", "),
+        },
+    }
+}
+
+#[test]
+fn labels_of_volume_and_node() {
+    let refused = "node(s) had no available volume zone";
+    for (volume, node, want) in [
+        (json!({}), json!({ZONE: "z"}), "skip"),
+        (json!({ZONE: "z"}), json!({ZONE: "z"}), "fits"),
+        (json!({ZONE: "z"}), json!({ZONE: "y"}), refused),
+        (json!({ZONE: "z"}), json!({}), "fits"),
+        (json!({ZONE: "y__z"}), json!({ZONE: "z"}), "fits"),
+        (json!({ZONE: "y____z"}), json!({ZONE: "z"}), "skip"),
+        (json!({BETA: "z"}), json!({ZONE: "z"}), "fits"),
+        (json!({BETA: "z"}), json!({ZONE: "y", BETA: "z"}), "fits"),
+        (json!({ZONE: "z"}), json!({BETA: "z"}), refused),
+        (json!({ZONE: "z", "topology.kubernetes.io/region": "r"}), json!({ZONE: "z"}), refused),
+    ] {
+        let given = Given {
+            claims: vec![bound("c", "v")],
+            volumes: vec![object("v", &json!({"metadata": {"labels": volume}}))],
+            ..Given::default()
+        };
+        assert_eq!(outcome(given, "c", &node), want, "{volume} {node}");
+    }
+}
+
+#[test]
+fn claims_without_a_volume() {
+    let class = |name: &str, mode: Value| object(name, &json!({"volumeBindingMode": mode}));
+    let of = |class: &str| object("c", &json!({"spec": {"storageClassName": class}}));
+    for (claim, want) in [
+        (of("late"), "skip"),
+        (of("now"), "PersistentVolume had no name"),
+        (of("odd"), "VolumeBindingMode not set for StorageClass \"odd\""),
+        (of("none"), "storageclass.storage.k8s.io \"none\" not found"),
+        (of(""), "PersistentVolumeClaim had no pv name and storageClass name"),
+        (bound("c", "gone"), "persistentvolume \"gone\" not found"),
+        (bound("other", "gone"), "persistentvolumeclaim \"c\" not found"),
+    ] {
+        let given = Given {
+            claims: vec![claim],
+            classes: vec![
+                class("late", json!("WaitForFirstConsumer")),
+                class("now", json!("Immediate")),
+                class("odd", json!(null)),
+            ],
+            ..Given::default()
+        };
+        assert_eq!(outcome(given, "c", &json!({})), want);
+    }
+}
+
+#[test]
+fn another_place_of_a_volume_helps() {
+    let volume = |zone: &str| {
+        object::<PersistentVolume>("v", &json!({"metadata": {"labels": {ZONE: zone}}}))
+    };
+    let (pod, plugin) = (info("p", &using(&["c"])), VolumeZone::default());
+    let (a, b) = (volume("a"), volume("b"));
+    let hint = |edit| plugin.hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
+    assert_eq!(hint(Edit::Added(&*a)), Hint::Queue);
+    assert_eq!(hint(Edit::Updated { old: &*a, new: &*b }), Hint::Queue);
+    assert_eq!(hint(Edit::Updated { old: &*a, new: &*a }), Hint::Skip);
+}

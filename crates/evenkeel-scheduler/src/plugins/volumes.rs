@@ -1,0 +1,189 @@
+//! What plugins about volumes look up.
+
+use evenkeel_api::views::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod,
+    StorageClass, VolumeAttachment,
+};
+use evenkeel_runtime::cache::{Cache, Index};
+use std::sync::Arc;
+
+use crate::framework::Handle;
+
+/// The objects that say where volumes are and can be.
+pub(super) trait Lookup: Send + Sync {
+    fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
+    fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
+    fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
+    fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>>;
+    fn driver(&self, name: &str) -> Option<Arc<CsiDriver>>;
+    /// What is, or is to be, attached to a node.
+    fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>>;
+    /// The room there is for volumes of a class.
+    fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
+}
+
+/// The same from caches.
+pub(super) struct Cached {
+    pub(super) claims: Cache<PersistentVolumeClaim>,
+    pub(super) volumes: Cache<PersistentVolume>,
+    classes: Cache<StorageClass>,
+    csi_nodes: Cache<CsiNode>,
+    drivers: Cache<CsiDriver>,
+    attachments: Index<VolumeAttachment>,
+    capacities: Index<CsiStorageCapacity>,
+}
+
+impl Cached {
+    /// Watches all of them.
+    pub(super) fn new(handle: &Handle) -> Self {
+        let attachments = handle.watch::<VolumeAttachment>();
+        let capacities = handle.watch::<CsiStorageCapacity>();
+        Self {
+            claims: handle.watch(),
+            volumes: handle.watch(),
+            classes: handle.watch(),
+            csi_nodes: handle.watch(),
+            drivers: handle.watch(),
+            attachments: attachments
+                .index("node", |attachment, key| key(&attachment.spec.node_name)),
+            capacities: capacities.index("class", |room, key| key(&room.storage_class_name)),
+        }
+    }
+}
+
+impl Lookup for Cached {
+    fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
+        self.claims.get(namespace, name)
+    }
+
+    fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>> {
+        self.volumes.get("", name)
+    }
+
+    fn class(&self, name: &str) -> Option<Arc<StorageClass>> {
+        self.classes.get("", name)
+    }
+
+    fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>> {
+        self.csi_nodes.get("", name)
+    }
+
+    fn driver(&self, name: &str) -> Option<Arc<CsiDriver>> {
+        self.drivers.get("", name)
+    }
+
+    fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>> {
+        self.attachments.get(node)
+    }
+
+    fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>> {
+        self.capacities.get(class)
+    }
+}
+
+/// Names of the claims that a pod names itself.
+pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    let sources = pod
+        .spec
+        .volumes
+        .iter()
+        .filter_map(|volume| volume.source.persistent_volume_claim.as_deref());
+    sources.map(|source| &*source.claim_name)
+}
+
+/// That an object is not there, in upstream's words.
+pub(super) fn not_found(resource: &str, name: &str) -> String {
+    format!("{resource} \"{name}\" not found")
+}
+
+/// As upstream calls the resources when one is not there.
+pub(super) const CLAIM: &str = "persistentvolumeclaim";
+pub(super) const VOLUME: &str = "persistentvolume";
+pub(super) const CLASS: &str = "storageclass.storage.k8s.io";
+
+#[cfg(test)]
+pub(super) mod given {
+    //! Objects that a test names.
+
+    use super::*;
+    use evenkeel_api::{Encoding, View};
+    use serde_json::{Value, json};
+
+    use crate::fixtures::merge;
+
+    /// Objects that a test names.
+    #[derive(Default, Clone)]
+    pub(crate) struct Given {
+        pub(crate) claims: Vec<Arc<PersistentVolumeClaim>>,
+        pub(crate) volumes: Vec<Arc<PersistentVolume>>,
+        pub(crate) classes: Vec<Arc<StorageClass>>,
+        pub(crate) csi_nodes: Vec<Arc<CsiNode>>,
+        pub(crate) drivers: Vec<Arc<CsiDriver>>,
+        pub(crate) attachments: Vec<Arc<VolumeAttachment>>,
+        pub(crate) capacities: Vec<Arc<CsiStorageCapacity>>,
+    }
+
+    fn named<V: View>(of: &[Arc<V>], namespace: &str, name: &str) -> Option<Arc<V>> {
+        of.iter()
+            .find(|one| *one.meta().name == *name && *one.meta().namespace == *namespace)
+            .cloned()
+    }
+
+    impl Lookup for Given {
+        fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
+            named(&self.claims, namespace, name)
+        }
+        fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>> {
+            named(&self.volumes, "", name)
+        }
+        fn class(&self, name: &str) -> Option<Arc<StorageClass>> {
+            named(&self.classes, "", name)
+        }
+        fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>> {
+            named(&self.csi_nodes, "", name)
+        }
+        fn driver(&self, name: &str) -> Option<Arc<CsiDriver>> {
+            named(&self.drivers, "", name)
+        }
+        fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>> {
+            self.attachments.iter().filter(|one| *one.spec.node_name == *node).cloned().collect()
+        }
+        fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>> {
+            self.capacities
+                .iter()
+                .filter(|one| *one.storage_class_name == *class)
+                .cloned()
+                .collect()
+        }
+    }
+
+    /// An object with this name; `more` is merged over it.
+    pub(crate) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
+        let mut base = json!({"metadata": {"name": name, "uid": name}});
+        if V::kind().namespaced {
+            base["metadata"]["namespace"] = json!("shop");
+        }
+        merge(&mut base, more);
+        Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
+    }
+
+    /// What makes a pod use claims.
+    pub(crate) fn using(claims: &[&str]) -> Value {
+        let volumes: Vec<Value> = claims
+            .iter()
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+            .collect();
+        json!({"spec": {"volumes": volumes}})
+    }
+
+    /// A claim that is bound to a volume.
+    pub(crate) fn bound(name: &str, volume: &str) -> Arc<PersistentVolumeClaim> {
+        object(
+            name,
+            &json!({
+                "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": volume}, "status": {"phase": "Bound"},
+            }),
+        )
+    }
+}
