@@ -12,10 +12,11 @@ mod node_selector;
 mod node_unschedulable;
 mod node_volume_limits;
 mod scheduling_gates;
+pub mod shape;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
-mod volume_binding;
+pub mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 mod volumes;
@@ -52,7 +53,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeResourcesFit), 1),
         (Arc::new(VolumeRestrictions::default()), 0),
         (Arc::new(NodeVolumeLimits::default()), 0),
-        (Arc::new(VolumeBinding::default()), 0),
+        (Arc::new(VolumeBinding::default()), 1),
         (Arc::new(VolumeZone::default()), 0),
         (Arc::new(BalancedAllocation), 1),
         (Arc::new(ImageLocality), 1),

@@ -1,7 +1,11 @@
 //! Writes what was decided about a pod's claims, and waits until they are bound.
 
-use super::{Decided, Seen, find};
+use super::{
+    Decided, Seen,
+    find::{self, Provision},
+};
 use crate::framework::Unprepared;
+use crate::plugins::volumes::{Lookup, not_found};
 use evenkeel_api::{
     View, storage,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
@@ -13,9 +17,6 @@ use evenkeel_runtime::{
 };
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// How long a pod waits for its claims; upstream's `bindTimeoutSeconds`.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Which version of an object says what was decided.
 struct Written {
@@ -29,6 +30,7 @@ pub(super) async fn bind(
     seen: &Seen,
     pod: &Pod,
     decided: &Decided,
+    patience: Duration,
 ) -> Result<(), Unprepared> {
     let (volumes, claims) = write(client, decided).await?;
     let check = || check(seen, pod, decided, &volumes, &claims);
@@ -46,7 +48,7 @@ pub(super) async fn bind(
     };
     tokio::select! {
         done = wait => done,
-        () = seen.clock.sleep(PATIENCE) => {
+        () = seen.clock.sleep(patience) => {
             Err(Unprepared::Refused("binding volumes: context deadline exceeded".to_owned()))
         }
     }
@@ -62,7 +64,7 @@ async fn write(
         let version = put(client, &**volume, &promise(volume, claim)).await?;
         volumes.push(written(&**volume, version));
     }
-    for claim in &decided.found.provisions {
+    for Provision { claim, .. } in &decided.found.provisions {
         let annotations = json!({ storage::SELECTED_NODE: &*decided.node });
         let noted = claim.meta.annotations.get(storage::SELECTED_NODE) == Some(&*decided.node);
         let version = if noted {
@@ -116,20 +118,26 @@ fn check(
     seen.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
     let node = &decided.node;
     let there = seen.nodes.get("", node);
-    let there = there.ok_or_else(|| format!("failed to get node \"{node}\""))?;
+    let there =
+        there.ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
     for (written, (_, claim)) in volumes.iter().zip(&decided.found.bindings) {
-        let found = seen.volumes.get("", &written.name);
-        let gone = || format!("failed to check binding: volume \"{}\" is gone", written.name);
-        let volume = found.ok_or_else(gone)?;
+        let found = seen.stored.volume(&written.name);
+        let gone = |resource: &str, key: &str| {
+            format!("failed to check binding: {}", not_found(resource, key))
+        };
+        let volume = found.ok_or_else(|| gone("persistentvolumes", &written.name))?;
+        let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+        let claim = seen.stored.claim(namespace, name);
+        let claim =
+            claim.ok_or_else(|| gone("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
         if volume.meta.version() < written.version {
             return Ok(false);
         }
-        reaches(&volume, &there)?;
+        reaches(seen, &volume, &there)?;
         if volume.spec.claim_ref.as_deref().is_none_or(|claim| claim.uid.is_empty()) {
             return Err(format!("ClaimRef got reset for pv \"{}\"", written.name));
         }
-        let claim = seen.claims.get(&claim.meta.namespace, &claim.meta.name);
-        if !claim.is_some_and(|claim| find::is_bound(&claim)) {
+        if !find::is_bound(&claim) {
             return Ok(false);
         }
     }
@@ -144,26 +152,31 @@ fn check(
 /// Whether a claim has the volume that was to be made for it.
 fn is_made(seen: &Seen, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
-    let claim = seen.claims.get(&written.namespace, name);
-    let claim =
-        claim.ok_or_else(|| format!("failed to check provisioning pvc: \"{name}\" is gone"))?;
+    let claim = seen.stored.claim(&written.namespace, name);
+    let claim = claim.ok_or_else(|| {
+        let key = format!("{}/{name}", written.namespace);
+        format!("failed to check provisioning pvc: {}", not_found("persistentvolumeclaims", &key))
+    })?;
     if claim.meta.version() < written.version {
         return Ok(false);
     }
-    match claim.meta.annotations.get(storage::SELECTED_NODE) {
-        Some(chosen) if *chosen == *node.meta.name => {}
-        Some(_) => return Err(format!("provisioning failed for PVC \"{name}\"")),
-        None => return Err(format!("selectedNode annotation reset for PVC \"{name}\"")),
+    let annotations = &claim.meta.annotations;
+    if annotations.is_empty() {
+        return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
+    }
+    // Who cannot make a volume there takes the annotation away.
+    if annotations.get(storage::SELECTED_NODE) != Some(&*node.meta.name) {
+        return Err(format!("provisioning failed for PVC \"{name}\""));
     }
     if !claim.spec.volume_name.is_empty() {
-        let Some(volume) = seen.volumes.get("", &claim.spec.volume_name) else { return Ok(false) };
-        reaches(&volume, node)?;
+        let Some(volume) = seen.stored.volume(&claim.spec.volume_name) else { return Ok(false) };
+        reaches(seen, &volume, node)?;
     }
     Ok(find::is_bound(&claim))
 }
 
-fn reaches(volume: &PersistentVolume, node: &Node) -> Result<(), String> {
-    if storage::is_reachable(volume, node) {
+fn reaches(seen: &Seen, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
+    if find::is_reachable(&seen.stored, volume, node) {
         return Ok(());
     }
     let (volume, node) = (&volume.meta.name, &node.meta.name);

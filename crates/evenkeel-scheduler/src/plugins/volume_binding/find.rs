@@ -1,14 +1,17 @@
 //! What a node would give a pod of volumes. Pure.
 
-use crate::framework::Rejection;
+use crate::{framework::Rejection, plugins::volumes::Lookup};
 use evenkeel_api::{
+    migrated,
+    quantity::Quantity,
     storage,
-    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
+    views::{CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
 };
 use std::sync::Arc;
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 const NOT_REACHED: &str = "node(s) didn't match PersistentVolume's node affinity";
+const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
@@ -38,7 +41,15 @@ pub(super) struct Found {
     /// Volumes that become claims'.
     pub(super) bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
     /// Claims for which volumes are to be made.
-    pub(super) provisions: Vec<Arc<PersistentVolumeClaim>>,
+    pub(super) provisions: Vec<Provision>,
+}
+
+/// A claim for which a volume is to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Provision {
+    pub(super) claim: Arc<PersistentVolumeClaim>,
+    /// The room it takes up some of, where its driver says how much there is.
+    pub(super) capacity: Option<Arc<CsiStorageCapacity>>,
 }
 
 impl Found {
@@ -86,38 +97,56 @@ pub(super) fn usable(
 }
 
 /// What the node would give.
-pub(super) fn find(claims: &PodClaims, node: &Node) -> Result<Found, Rejection> {
-    let mut reasons = Vec::new();
-    for volume in &claims.bound {
-        match volume {
-            None => reasons.push(VOLUME_GONE),
-            Some(volume) if !storage::is_reachable(volume, node) => reasons.push(NOT_REACHED),
-            Some(_) => {}
+pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<Found, Rejection> {
+    let bound = bound(seen, claims, node);
+    let found = delayed(seen, claims, node)?;
+    // In upstream's order.
+    let reasons = [
+        bound.err().filter(|why| *why == NOT_REACHED),
+        found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
+        found.as_ref().err().copied().filter(|why| *why == NO_SPACE),
+        bound.err().filter(|why| *why == VOLUME_GONE),
+    ];
+    let mut reasons = reasons.into_iter().flatten();
+    match (reasons.next(), found) {
+        (None, Ok(found)) => Ok(found),
+        (first, _) => {
+            let mut rejection = Rejection::unresolvable(first.unwrap_or_default());
+            rejection.reasons.extend(reasons.map(Into::into));
+            Err(rejection)
         }
     }
-    reasons.truncate(1);
-    let found = delayed(claims, node)?;
-    let Some(found) = found else {
-        reasons.push(NO_VOLUME);
-        return Err(rejection(&reasons));
-    };
-    if reasons.is_empty() { Ok(found) } else { Err(rejection(&reasons)) }
 }
 
-fn rejection(reasons: &[&'static str]) -> Rejection {
-    let mut rejection = Rejection::unresolvable(reasons.first().copied().unwrap_or_default());
-    rejection.reasons.extend(reasons.iter().skip(1).map(|reason| (*reason).into()));
-    rejection
+/// Whether the volumes that the pod has are there and can be reached from the node; the first that is not says why.
+fn bound(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<(), &'static str> {
+    for volume in &claims.bound {
+        let volume = volume.as_deref().ok_or(VOLUME_GONE)?;
+        if !is_reachable(seen, volume, node) {
+            return Err(NOT_REACHED);
+        }
+    }
+    Ok(())
 }
 
-/// Volumes for the claims that waited: the smallest claim chooses first; `None` where one gets none.
-fn delayed(claims: &PodClaims, node: &Node) -> Result<Option<Found>, Rejection> {
+/// Whether the volume can be reached from the node, as who attaches it there knows it.
+pub(super) fn is_reachable(seen: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
+    let drivers = migrated::plugin_of_volume(volume).and_then(|_| seen.csi_node(&node.meta.name));
+    migrated::is_reachable(volume, node, drivers.as_deref())
+}
+
+/// Volumes for the claims that waited: the smallest claim chooses first; or why one gets none.
+fn delayed(
+    seen: &dyn Lookup,
+    claims: &PodClaims,
+    node: &Node,
+) -> Result<Result<Found, &'static str>, Rejection> {
     let mut found = Found::default();
     let mut unmade = Vec::new();
     let mut choosing: Vec<&Delayed> = Vec::new();
     for one in &claims.delayed {
         match &one.node {
-            Some(chosen) if **chosen != *node.meta.name => return Ok(None),
+            Some(chosen) if **chosen != *node.meta.name => return Ok(Err(NO_VOLUME)),
             Some(_) => unmade.push(one),
             None => choosing.push(one),
         }
@@ -133,20 +162,55 @@ fn delayed(claims: &PodClaims, node: &Node) -> Result<Option<Found>, Rejection> 
         }
     }
     for one in unmade {
-        if !can_be_made(one, node)? {
-            return Ok(None);
+        match provision(seen, one, node)? {
+            Ok(provision) => found.provisions.push(provision),
+            Err(why) => return Ok(Err(why)),
         }
-        found.provisions.push(Arc::clone(&one.claim));
     }
-    Ok(Some(found))
+    Ok(Ok(found))
 }
 
-/// Whether a volume can be made for the claim of a pod on the node.
-fn can_be_made(one: &Delayed, node: &Node) -> Result<bool, Rejection> {
+/// How a volume can be made for the claim of a pod on the node, or why not.
+fn provision(
+    seen: &dyn Lookup,
+    one: &Delayed,
+    node: &Node,
+) -> Result<Result<Provision, &'static str>, Rejection> {
     let Some(class) = one.class.as_deref() else {
         let name = storage::class_of_claim(&one.claim);
         return Err(Rejection::error(format!("failed to find storage class \"{name}\"")));
     };
     let nobody = matches!(&*class.provisioner, "" | storage::NO_PROVISIONER);
-    Ok(!nobody && storage::can_be_made_at(class, node))
+    if nobody || !storage::can_be_made_at(class, node) {
+        return Ok(Err(NO_VOLUME));
+    }
+    let capacity = room(seen, &one.claim, class, node);
+    Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
+}
+
+/// Where there is enough room for the claim's volume; nowhere in particular where that is not said.
+fn room(
+    seen: &dyn Lookup,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    node: &Node,
+) -> Result<Option<Arc<CsiStorageCapacity>>, &'static str> {
+    let Some(size) = claim.spec.resources.requests.get("storage") else { return Ok(None) };
+    let driver = seen.driver(&class.provisioner);
+    if !driver.is_some_and(|driver| driver.spec.storage_capacity == Some(true)) {
+        return Ok(None);
+    }
+    let has_access = |room: &CsiStorageCapacity| {
+        room.node_topology.as_ref().is_some_and(|nodes| nodes.matches(&node.meta.labels))
+    };
+    let rooms = seen.capacities(&class.meta.name);
+    let enough = rooms.into_iter().find(|room| {
+        limit(room).is_some_and(|limit| limit.value() >= size.value()) && has_access(room)
+    });
+    enough.ok_or(NO_SPACE).map(Some)
+}
+
+/// How big a volume can be there.
+pub(super) fn limit(room: &CsiStorageCapacity) -> Option<Quantity> {
+    room.maximum_volume_size.or(room.capacity)
 }

@@ -5,37 +5,64 @@
 
 mod bind;
 mod find;
+mod score;
 #[cfg(test)]
 mod tests;
 
 use evenkeel_api::{
-    storage,
-    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
+    migrated, storage,
+    views::{CsiNode, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
 };
 use evenkeel_runtime::{
     cache::{Cache, Index},
     client::Client,
     clock::Clock,
 };
-use find::{Delayed, Found, PodClaims};
+use find::{Delayed, Found, PodClaims, limit};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 use tokio::sync::Notify;
 
+use super::{
+    shape::Shape,
+    volumes::{Cached, Lookup},
+};
+
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Handle, Hint, ObjectChange, Pending, Plugin, PreBind,
-        PreFilter, PreFiltered, Rejection, Reserve, Unprepared,
+        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Pending, Plugin,
+        PreBind, PreFilter, PreFiltered, PreScore, PreScored, Rejection, Reserve, Score,
+        Unprepared,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
 
+/// What can be set about [`VolumeBinding`]; upstream's `VolumeBindingArgs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Args {
+    /// How long a pod waits for its claims to be bound.
+    pub bind_timeout: Duration,
+    /// How good a node is by how full its storage would be; `None` for no scores.
+    pub shape: Option<Shape>,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            bind_timeout: Duration::from_secs(600),
+            shape: Some(Shape::new(&[(0, 10), (100, 0)])),
+        }
+    }
+}
+
 /// Places pods by their volumes.
 #[derive(Default)]
 pub struct VolumeBinding {
+    args: Args,
     seen: OnceLock<Seen>,
     /// What was decided for pods that are on their way, by uid.
     decided: Mutex<HashMap<Box<str>, Decided>>,
@@ -53,9 +80,7 @@ struct Seen {
     clock: Clock,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
-    claims: Cache<PersistentVolumeClaim>,
-    volumes: Cache<PersistentVolume>,
-    classes: Cache<StorageClass>,
+    stored: Cached,
     by_class: Index<PersistentVolume>,
     /// Told of each change of a claim or a volume.
     changed: Arc<Notify>,
@@ -64,20 +89,20 @@ struct Seen {
 impl Seen {
     fn new(handle: &Handle) -> Self {
         let Handle { caches, clock, .. } = handle;
-        let (claims, volumes) =
-            (handle.watch::<PersistentVolumeClaim>(), handle.watch::<PersistentVolume>());
+        let stored = Cached::new(handle);
         let changed = Arc::new(Notify::new());
         let (of_claims, of_volumes) = (Arc::clone(&changed), Arc::clone(&changed));
-        claims.subscribe(move |_| of_claims.notify_waiters());
-        volumes.subscribe(move |_| of_volumes.notify_waiters());
+        stored.claims.subscribe(move |_| of_claims.notify_waiters());
+        stored.volumes.subscribe(move |_| of_volumes.notify_waiters());
+        let class = |volume: &PersistentVolume, key: &mut dyn FnMut(&str)| {
+            key(storage::class_of_volume(volume));
+        };
         Self {
             clock: clock.clone(),
             pods: caches.of(),
             nodes: caches.of(),
-            by_class: volumes.index("class", |volume, key| key(storage::class_of_volume(volume))),
-            classes: handle.watch(),
-            claims,
-            volumes,
+            by_class: stored.volumes.index("class", class),
+            stored,
             changed,
         }
     }
@@ -95,15 +120,8 @@ impl Plugin for VolumeBinding {
 
     fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
         match change {
-            Change::Object(ObjectChange::Claim(edit)) => {
-                let Some(claim) = edit.now() else { return Hint::Skip };
-                let mut claims = storage::claims_of(&pod.pod);
-                Hint::when(
-                    claim.meta.namespace == pod.pod.meta.namespace
-                        && claims.any(|used| used.claim_name(&pod.pod) == *claim.meta.name),
-                )
-            }
-            Change::Object(_) | Change::NodeAdded(_) => Hint::Queue,
+            Change::Object(change) => of_object(&pod.pod, change),
+            Change::NodeAdded(_) => Hint::Queue,
             Change::NodeUpdated(_, aspects) => Hint::when(aspects.labels),
             Change::PodAssigned(_) | Change::PodGone(_) | Change::OwnUpdate => Hint::Skip,
         }
@@ -115,6 +133,12 @@ impl Plugin for VolumeBinding {
     fn as_filter(&self) -> Option<&dyn Filter> {
         Some(self)
     }
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         Some(self)
     }
@@ -123,7 +147,59 @@ impl Plugin for VolumeBinding {
     }
 }
 
+/// Whether a change of an object may help a pod that had no volumes.
+fn of_object(pod: &Pod, change: &ObjectChange<'_>) -> Hint {
+    match change {
+        ObjectChange::Claim(edit) => Hint::when(edit.now().is_some_and(|claim| {
+            claim.meta.namespace == pod.meta.namespace
+                && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
+        })),
+        ObjectChange::Volume(edit) => Hint::when(edit.now().is_some()),
+        ObjectChange::Class(edit) => match edit {
+            Edit::Added(_) => Hint::Queue,
+            Edit::Updated { old, new } => {
+                Hint::when(old.allowed_topologies != new.allowed_topologies)
+            }
+            Edit::Deleted(_) => Hint::Skip,
+        },
+        ObjectChange::CsiNode(edit) => match edit {
+            Edit::Added(_) => Hint::Queue,
+            Edit::Updated { old, new } => Hint::when(plugins(old) != plugins(new)),
+            Edit::Deleted(_) => Hint::Skip,
+        },
+        ObjectChange::CsiDriver(Edit::Updated { old, new }) => {
+            let names = |volume: &Volume| {
+                volume.source.csi.as_deref().is_some_and(|csi| csi.driver == new.meta.name)
+            };
+            let counts = |capacity: Option<bool>| capacity == Some(true);
+            let freed = counts(old.spec.storage_capacity) && !counts(new.spec.storage_capacity);
+            Hint::when(freed && pod.spec.volumes.iter().any(names))
+        }
+        ObjectChange::CsiStorageCapacity(edit) => match edit {
+            Edit::Added(_) => Hint::Queue,
+            Edit::Updated { old, new } => {
+                let (before, now) = (limit(old), limit(new));
+                Hint::when(
+                    now.is_some_and(|now| before.is_none_or(|before| now.value() > before.value())),
+                )
+            }
+            Edit::Deleted(_) => Hint::Skip,
+        },
+        _ => Hint::Skip,
+    }
+}
+
+/// For which plug-ins drivers work on the node.
+fn plugins(node: &CsiNode) -> &str {
+    node.meta.annotations.get(migrated::MIGRATED_PLUGINS).unwrap_or_default()
+}
+
 impl VolumeBinding {
+    /// With other arguments than the defaults.
+    pub fn new(args: Args) -> Self {
+        Self { args, ..Self::default() }
+    }
+
     fn decided(&self) -> MutexGuard<'_, HashMap<Box<str>, Decided>> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,12 +209,12 @@ impl VolumeBinding {
         let mut claims = PodClaims::default();
         for used in storage::claims_of(pod) {
             let name = used.claim_name(pod);
-            let claim = seen.claims.get(&pod.meta.namespace, &name);
+            let claim = seen.stored.claim(&pod.meta.namespace, &name);
             let claim = find::usable(pod, &name, used.ephemeral, claim)?;
             let class = storage::class_of_claim(&claim);
-            let class = seen.classes.get("", class);
+            let class = if class.is_empty() { None } else { seen.stored.class(class) };
             if find::is_bound(&claim) {
-                claims.bound.push(seen.volumes.get("", &claim.spec.volume_name));
+                claims.bound.push(seen.stored.volume(&claim.spec.volume_name));
             } else if class.as_deref().is_some_and(storage::waits_for_consumer)
                 && claim.spec.volume_name.is_empty()
             {
@@ -162,7 +238,7 @@ impl VolumeBinding {
             claim.meta.annotations.get(storage::SELECTED_NODE).map(Arc::from);
         let mut candidates = seen.by_class.get(storage::class_of_claim(&claim));
         for decided in self.decided().values() {
-            if decided.found.provisions.iter().any(|other| other.meta.uid == claim.meta.uid) {
+            if decided.found.provisions.iter().any(|other| other.claim.meta.uid == claim.meta.uid) {
                 node = Some(Arc::clone(&decided.node));
             }
             for (volume, other) in &decided.found.bindings {
@@ -197,10 +273,35 @@ impl PreFilter for VolumeBinding {
 
 impl Filter for VolumeBinding {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
-        match state.get::<PodClaims>() {
-            Some(claims) => find::find(claims, node.node()).map(drop),
-            None => Ok(()),
+        match (state.get::<PodClaims>(), self.seen.get()) {
+            (Some(claims), Some(seen)) => find::find(&seen.stored, claims, node.node()).map(drop),
+            _ => Ok(()),
         }
+    }
+}
+
+impl PreScore for VolumeBinding {
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        _: &PodInfo,
+        _: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScored {
+        // Where nothing is left to be bound every node is as good.
+        let waits = state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
+        if self.args.shape.is_some() && waits { PreScored::All } else { PreScored::Skip }
+    }
+}
+
+impl Score for VolumeBinding {
+    fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
+        let (Some(claims), Some(seen)) = (state.get::<PodClaims>(), self.seen.get()) else {
+            return 0;
+        };
+        let found = find::find(&seen.stored, claims, node.node());
+        let shape = self.args.shape.as_ref();
+        found.ok().zip(shape).map_or(0, |(found, shape)| score::score(&found, shape))
     }
 }
 
@@ -212,7 +313,7 @@ impl Reserve for VolumeBinding {
         let Some(there) = seen.nodes.get("", node) else {
             return Err(Rejection::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find(claims, &there)?;
+        let found = find::find(&seen.stored, claims, &there)?;
         if !found.is_empty() {
             let decided = Decided { node: Arc::from(node), found };
             self.decided().insert(pod.uid().into(), decided);
@@ -235,7 +336,7 @@ impl PreBind for VolumeBinding {
         Box::pin(async move {
             let decided = self.decided().get(pod.uid()).cloned();
             let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return Ok(()) };
-            bind::bind(client, seen, &pod.pod, &decided).await?;
+            bind::bind(client, seen, &pod.pod, &decided, self.args.bind_timeout).await?;
             // The claims say so themselves by now.
             self.decided().remove(pod.uid());
             Ok(())

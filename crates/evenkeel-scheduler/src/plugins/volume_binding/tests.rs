@@ -1,10 +1,20 @@
 //! What nodes give, by table.
 
-use super::find::{Delayed, Found, PodClaims, find, usable};
-use crate::fixtures::{merge, node, pod};
+use super::{
+    find::{Delayed, Found, PodClaims, usable},
+    score::score,
+};
+use crate::{
+    fixtures::{merge, node, pod},
+    framework::Rejection,
+    plugins::{
+        shape::Shape,
+        volumes::given::{self, Given},
+    },
+};
 use evenkeel_api::{
     Encoding, View,
-    views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
+    views::{CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,12 +55,16 @@ fn delayed(
     Delayed { claim, class: Some(class), node: None, candidates: volumes.to_vec() }
 }
 
+fn find(claims: &PodClaims, node: &Node) -> Result<Found, Rejection> {
+    super::find::find(&Given::default(), claims, node)
+}
+
 fn names(found: &Found) -> (Vec<String>, Vec<&str>) {
     let bindings = found
         .bindings
         .iter()
         .map(|(volume, claim)| format!("{}={}", claim.meta.name, volume.meta.name));
-    (bindings.collect(), found.provisions.iter().map(|claim| &*claim.meta.name).collect())
+    (bindings.collect(), found.provisions.iter().map(|one| &*one.claim.meta.name).collect())
 }
 
 fn why(claims: &PodClaims, host: &str) -> String {
@@ -134,4 +148,69 @@ fn claims_that_cannot_be_used_say_why() {
         assert_eq!(why.reasons.join("; "), want);
     }
     assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
+}
+
+/// A claim of two GiB, and the room that its driver says there is.
+fn roomy(rooms: &[Value]) -> (PodClaims, Given) {
+    let claims = PodClaims {
+        bound: vec![],
+        delayed: vec![delayed(claim("x", "2Gi"), "csi.example.com", &[])],
+    };
+    let rooms = rooms.iter().enumerate().map(|(n, room)| {
+        let mut room = room.clone();
+        merge(&mut room, &json!({"storageClassName": "c"}));
+        given::object::<CsiStorageCapacity>(&format!("room{n}"), &room)
+    });
+    let driver = given::object("csi.example.com", &json!({"spec": {"storageCapacity": true}}));
+    (claims, Given { capacities: rooms.collect(), drivers: vec![driver], ..Given::default() })
+}
+
+#[test]
+fn room_is_looked_for_where_the_driver_says_how_much_there_is() {
+    let here = json!({"matchLabels": {"kubernetes.io/hostname": "a"}});
+    let full = "node(s) did not have enough free storage";
+    for (rooms, want) in [
+        (vec![], full),
+        (vec![json!({"nodeTopology": here, "capacity": "2Gi"})], "x"),
+        (vec![json!({"nodeTopology": here, "capacity": "1Gi"})], full),
+        (vec![json!({"nodeTopology": here, "capacity": "9Gi", "maximumVolumeSize": "1Gi"})], full),
+        (vec![json!({"nodeTopology": here, "capacity": "1Gi", "maximumVolumeSize": "2Gi"})], "x"),
+        (vec![json!({"nodeTopology": {"matchLabels": {"z": "y"}}, "capacity": "2Gi"})], full),
+        (vec![json!({"capacity": "2Gi"})], full),
+        (
+            vec![
+                json!({"nodeTopology": {}, "capacity": "1Gi"}),
+                json!({"nodeTopology": {}, "capacity": "2Gi"}),
+            ],
+            "x",
+        ),
+    ] {
+        let (claims, mut given) = roomy(&rooms);
+        let found = super::find::find(&given, &claims, &node("a", &json!({})));
+        let text = match found {
+            Ok(found) => names(&found).1.join(", "),
+            Err(why) => why.reasons.join("; "),
+        };
+        assert_eq!(text, want, "{rooms:?}");
+        given.drivers.clear();
+        assert!(super::find::find(&given, &claims, &node("a", &json!({}))).is_ok());
+    }
+}
+
+#[test]
+fn emptier_storage_is_better() {
+    let shape = Shape::new(&[(0, 10), (100, 0)]);
+    for (room, want) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
+        let (claims, given) = roomy(&[json!({"nodeTopology": {}, "capacity": room})]);
+        let found = super::find::find(&given, &claims, &node("a", &json!({}))).unwrap();
+        assert_eq!(score(&found, &shape), want, "{room}");
+    }
+    let volumes = [volume("v", "8Gi", None)];
+    let claims = PodClaims {
+        bound: vec![],
+        delayed: vec![delayed(claim("x", "2Gi"), "kubernetes.io/no-provisioner", &volumes)],
+    };
+    let found = find(&claims, &node("a", &json!({}))).unwrap();
+    assert_eq!(score(&found, &shape), 75, "what is bound counts by its own size");
+    assert_eq!(score(&Found::default(), &shape), 0);
 }

@@ -1,0 +1,57 @@
+//! Scores by how full something would be, as an administrator draws them.
+//!
+//! Upstream: `plugins/helper/shape_score.go`.
+
+use crate::framework::MAX_NODE_SCORE;
+
+/// The best score in configuration.
+const MAX_CONFIGURED: i64 = 10;
+/// Percent.
+const FULL: i64 = 100;
+
+/// A line through points: how full (in percent, growing) and how good (0 to 10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape(Vec<(i64, i64)>);
+
+impl Shape {
+    /// From points of configuration, in order of how full.
+    pub fn new(points: &[(i64, i64)]) -> Self {
+        let scaled =
+            |(full, score): &(i64, i64)| (*full, score * (MAX_NODE_SCORE / MAX_CONFIGURED));
+        Self(points.iter().map(scaled).collect())
+    }
+
+    /// The score where so much of a hundred is taken.
+    pub fn at(&self, full: i64) -> i64 {
+        let points = &self.0;
+        let after = points.partition_point(|(point, _)| *point < full);
+        match (after.checked_sub(1).and_then(|n| points.get(n)), points.get(after)) {
+            (None, None) => 0,
+            (None, Some((_, score))) | (Some((_, score)), None) => *score,
+            (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (full - x0) / (x1 - x0),
+        }
+    }
+
+    /// The score where `asked` of `have` would be taken.
+    pub fn of_share(&self, asked: i64, have: i64) -> i64 {
+        if have == 0 || asked > have {
+            return self.at(FULL);
+        }
+        self.at((i128::from(asked) * i128::from(FULL) / i128::from(have)) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_straight_between_points_and_flat_outside() {
+        let shape = Shape::new(&[(10, 0), (50, 10), (90, 5)]);
+        for (full, want) in [(0, 0), (10, 0), (30, 50), (50, 100), (70, 75), (90, 50), (100, 50)] {
+            assert_eq!(shape.at(full), want, "{full}");
+        }
+        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(1 << 60, 1 << 61), 50);
+        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(5, 0), 100);
+    }
+}

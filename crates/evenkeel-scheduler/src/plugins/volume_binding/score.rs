@@ -1,0 +1,31 @@
+//! How full a node's storage would be, as a score.
+
+use super::find::Found;
+use crate::plugins::shape::Shape;
+use evenkeel_api::storage;
+use std::collections::BTreeMap;
+
+/// The score of a node that would give `found`: the mean over the classes of volumes that are bound or, where none is, made.
+pub(super) fn score(found: &Found, shape: &Shape) -> i64 {
+    let mut classes: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (volume, claim) in &found.bindings {
+        let sums = classes.entry(&volume.spec.storage_class_name).or_default();
+        sums.0 += storage::requested(claim).value();
+        sums.1 += storage::capacity(volume).value();
+    }
+    if found.bindings.is_empty() {
+        for provision in &found.provisions {
+            let Some(room) = provision.capacity.as_deref() else { continue };
+            let class = provision.claim.spec.storage_class_name.as_deref().unwrap_or_default();
+            let sums = classes.entry(class).or_default();
+            sums.0 += storage::requested(&provision.claim).value();
+            // Volumes of one class are made from the same room.
+            sums.1 = room.capacity.map_or(0, |capacity| capacity.value());
+        }
+    }
+    if classes.is_empty() {
+        return 0;
+    }
+    let sum: i64 = classes.values().map(|(asked, have)| shape.of_share(*asked, *have)).sum();
+    (sum as f64 / classes.len() as f64).round() as i64
+}
