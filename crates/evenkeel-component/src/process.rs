@@ -4,21 +4,21 @@
 use crate::{
     command_line,
     connection::Connection,
-    features::FeatureGates,
+    features::{self, FeatureGates},
     flags::Given,
     leading::Second,
     logging::Log,
     metrics::{self, Exposition, RunningControllers},
     migration::Migration,
     options::{ClientOptions, MetricsOptions, ServingOptions},
-    serving::{self, Described, Pages},
+    serving::{self, Checks, Described, Pages},
     version,
 };
 use anyhow::Result;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
-    lease,
+    lease::{self, Candidacy, Candidate},
     manager::{Group, Manager, shutdown_signal},
     serve::Routes,
     tasks::Tasks,
@@ -26,6 +26,7 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// What a program is but for its controllers.
 pub struct Parts<'a> {
@@ -53,7 +54,13 @@ pub struct Parts<'a> {
     pub profiling: bool,
     /// How long what runs may take to stop.
     pub grace: Duration,
+    /// What it serves of its own, and its health; none for what most programs have.
+    pub own: Option<OwnPages<'a>>,
 }
+
+/// Adds a program's own pages, and says what its health is; the token is cancelled when the program is asked to stop.
+pub type OwnPages<'a> =
+    Box<dyn FnOnce(&Manager, &CancellationToken, Routes) -> (Routes, Checks) + Send + 'a>;
 
 /// A program that has everything but its controllers, which are added to its manager.
 pub struct Process {
@@ -69,6 +76,8 @@ pub struct Process {
     pub shown: RunningControllers,
     election: Option<lease::Config>,
     around: Tasks,
+    /// Cancelled when a signal asks the program to stop.
+    stopping: CancellationToken,
 }
 
 impl Process {
@@ -76,8 +85,9 @@ impl Process {
     ///
     /// # Errors
     /// When a file cannot be read or the port cannot be had.
-    pub async fn open(parts: Parts<'_>) -> Result<Self> {
+    pub async fn open(mut parts: Parts<'_>) -> Result<Self> {
         let (clock, registry, around) = (Clock::system(), Registry::new(), Tasks::new());
+        let stopping = CancellationToken::new();
         parts.log.keep_flushed(&around, &clock);
         metrics::register_process(&registry)?;
         metrics::register_build(&registry, parts.gates.versions());
@@ -100,17 +110,30 @@ impl Process {
         let manager = builder.build()?;
         if parts.serving.port != 0 {
             let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
-            exposition.follow(manager.health());
-            let (routes, pages) =
-                (exposition.routes(Routes::new()), pages(&parts, &manager, &clock));
-            serving::add(&manager, parts.name, parts.serving, routes, pages, &clock).await?;
+            let routes = exposition.routes(Routes::new());
+            let (routes, checks) = match parts.own.take() {
+                Some(own) => {
+                    let (routes, checks) = own(&manager, &stopping, routes);
+                    exposition.follow(&checks.livez);
+                    exposition.follow(&checks.readyz);
+                    (routes, checks)
+                }
+                None => (routes, Checks::usual(&manager)),
+            };
+            exposition.follow(&checks.healthz);
+            let (name, pages) = (parts.name, pages(&parts, &manager, &clock));
+            serving::add(&manager, name, parts.serving, routes, pages, checks, &clock).await?;
         }
         manager.add(Group::Others, "credentials", |running| async move {
             running.token().run_until_cancelled_owned(reload.run()).await;
             Ok(())
         });
         let shown = RunningControllers::register(&registry, parts.name);
-        Ok(Self { clock, registry, connection, manager, shown, election: parts.election, around })
+        if let Some(election) = parts.election.as_ref().filter(|election| election.coordinated) {
+            stand(&manager, parts.name, election, parts.gates);
+        }
+        let election = parts.election;
+        Ok(Self { clock, registry, connection, manager, shown, election, around, stopping })
     }
 
     /// The second lease, of the controllers that move. The server has no part in it.
@@ -132,11 +155,37 @@ impl Process {
     /// # Errors
     /// With what ended it, if that was no signal.
     pub async fn run(self) -> Result<()> {
-        self.manager.run(shutdown_signal()).await?;
+        let (signal, stopping) = (shutdown_signal(), self.stopping);
+        let shutdown = async move {
+            signal.await;
+            stopping.cancel();
+        };
+        self.manager.run(shutdown).await?;
         self.around.token().cancel();
         self.around.join().await;
         Ok(())
     }
+}
+
+/// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.
+fn stand(manager: &Manager, name: &str, election: &lease::Config, gates: &FeatureGates) {
+    let versions = gates.versions();
+    let candidate = Candidate::new(
+        manager.ungated(),
+        Candidacy {
+            // Upstream's place for it, wherever the lease is.
+            namespace: "kube-system".to_owned(),
+            identity: election.identity.clone(),
+            lease: name.to_owned(),
+            binary_version: format!("{}.0", features::BINARY),
+            emulation_version: format!("{}.0", versions.emulated),
+            strategy: "OldestEmulationVersion".to_owned(),
+        },
+    );
+    manager.add(Group::Others, "lease candidate", |running| async move {
+        running.token().run_until_cancelled_owned(candidate.run()).await;
+        Ok(())
+    });
 }
 
 /// What the program tells of itself on its secure port.

@@ -7,16 +7,13 @@ use crate::{
 };
 use anyhow::Result;
 use evenkeel_component::{
-    command_line, features,
+    command_line,
     leading::{Leader, Named, Pace},
     logging::{self, Log},
     process::{Parts, Process},
 };
 use evenkeel_controllers::{core::service_account_token, descriptor::Descriptor, needs::Gates};
-use evenkeel_runtime::{
-    lease::{self, Candidacy, Candidate},
-    manager::{Group, Manager},
-};
+use evenkeel_runtime::{lease, manager::Group};
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
@@ -60,19 +57,17 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         log,
         client: &options.client,
         gates: &options.gates,
-        election: election.clone(),
+        election,
         serving: &options.serving,
         metrics: &options.metrics,
         catalog: METRICS,
         configz: options::configz(&options),
         profiling: options.profiling,
         grace: grace(options.shutdown_timeout),
+        own: None,
     })
     .await?;
     let manager = &process.manager;
-    if let Some(election) = election.as_ref().filter(|election| election.coordinated) {
-        stand(manager, election, &options);
-    }
     let named = |d: &Descriptor| Named { name: d.name, aliases: d.aliases };
     let leader = Leader {
         client: process.connection.client((1.0, 1)),
@@ -126,25 +121,4 @@ fn grace(timeout: Duration) -> Duration {
 fn election(options: &Options) -> Result<lease::Config> {
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     Ok(lease::Config { coordinated, ..options.leader.election()? })
-}
-
-/// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.
-fn stand(manager: &Manager, election: &lease::Config, options: &Options) {
-    let versions = options.gates.versions();
-    let candidate = Candidate::new(
-        manager.ungated(),
-        Candidacy {
-            // Upstream's place for it, wherever the lease is.
-            namespace: "kube-system".to_owned(),
-            identity: election.identity.clone(),
-            lease: NAME.to_owned(),
-            binary_version: format!("{}.0", features::BINARY),
-            emulation_version: format!("{}.0", versions.emulated),
-            strategy: "OldestEmulationVersion".to_owned(),
-        },
-    );
-    manager.add(Group::Others, "lease candidate", |running| async move {
-        running.token().run_until_cancelled_owned(candidate.run()).await;
-        Ok(())
-    });
 }

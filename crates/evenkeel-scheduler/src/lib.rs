@@ -50,6 +50,7 @@ pub mod nodes;
 mod options;
 pub mod plugins;
 pub mod pod;
+pub mod program;
 mod queue;
 pub mod resources;
 mod run;

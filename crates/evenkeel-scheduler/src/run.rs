@@ -37,37 +37,71 @@ pub async fn run(
     options: SchedulerOptions,
     shutdown: CancellationToken,
 ) {
-    let tasks = Tasks::under(shutdown.clone());
-    let recorder =
-        SeriesRecorder::new(client.clone(), "default-scheduler", &options.instance, clock.clone());
-    recorder.start(&tasks);
-    let (watches, objects) = Watches::new();
-    let mut events = listen(&caches, objects);
-    let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
-    let watches = Arc::new(watches);
-    let handle =
-        Handle { caches: caches.clone(), clock: clock.clone(), watches: Arc::clone(&watches) };
-    options.profiles.iter().for_each(|profile| profile.connect(&handle));
-    let scheduler = Scheduler {
-        core: Core::new(&options),
-        metrics: Metrics::register(&registry),
-        max_bindings: options.max_bindings.max(1),
-        client,
-        clock,
-        recorder,
-        bindings: FuturesUnordered::new(),
-        patches: FuturesUnordered::new(),
-    };
-    let work = async {
-        nodes.synced().await;
-        pods.synced().await;
-        for synced in watches.syncs() {
-            synced.await;
+    Prepared::new(client, caches, clock, &registry, &options).run(shutdown).await;
+}
+
+/// A scheduler that is told of everything, and does nothing yet.
+pub(crate) struct Prepared {
+    scheduler: Scheduler,
+    events: Events,
+    caches: Caches,
+    watches: Arc<Watches>,
+}
+
+impl Prepared {
+    /// Asks for the caches that are looked at, and tells the plugins of theirs.
+    pub(crate) fn new(
+        client: Client,
+        caches: Caches,
+        clock: Clock,
+        registry: &Registry,
+        options: &SchedulerOptions,
+    ) -> Self {
+        let (name, instance) = ("default-scheduler", &options.instance);
+        let recorder = SeriesRecorder::new(client.clone(), name, instance, clock.clone());
+        let (watches, objects) = Watches::new();
+        let events = listen(&caches, objects);
+        let watches = Arc::new(watches);
+        let handle =
+            Handle { caches: caches.clone(), clock: clock.clone(), watches: Arc::clone(&watches) };
+        options.profiles.iter().for_each(|profile| profile.connect(&handle));
+        let scheduler = Scheduler {
+            core: Core::new(options),
+            metrics: Metrics::register(registry),
+            max_bindings: options.max_bindings.max(1),
+            client,
+            clock,
+            recorder,
+            bindings: FuturesUnordered::new(),
+            patches: FuturesUnordered::new(),
+        };
+        Self { scheduler, events, caches, watches }
+    }
+
+    /// Takes in what changes until it is this scheduler's turn.
+    pub(crate) async fn stand_by(mut self, turn: &CancellationToken) -> Self {
+        while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
+            self.scheduler.apply(event);
         }
-        scheduler.work(&mut events).await;
-    };
-    shutdown.run_until_cancelled(work).await;
-    tasks.join().await;
+        self
+    }
+
+    /// Schedules pods until `shutdown` is cancelled.
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
+        let Self { scheduler, mut events, caches, watches } = self;
+        let tasks = Tasks::under(shutdown.clone());
+        scheduler.recorder.start(&tasks);
+        let work = async {
+            caches.of::<Node>().synced().await;
+            caches.of::<Pod>().synced().await;
+            for synced in watches.syncs() {
+                synced.await;
+            }
+            scheduler.work(&mut events).await;
+        };
+        shutdown.run_until_cancelled(work).await;
+        tasks.join().await;
+    }
 }
 
 /// A change in a cache.

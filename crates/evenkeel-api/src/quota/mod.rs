@@ -13,7 +13,7 @@ mod usage;
 
 pub use devices::{Classes, is_claim_of};
 pub use objects::{service_type, volume_classes};
-pub use pods::{grace_ends, is_charged, is_terminating};
+pub use pods::{grace_ends, is_charged, is_terminating, limits};
 pub use usage::Usage;
 
 use crate::{

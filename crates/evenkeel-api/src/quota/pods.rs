@@ -137,7 +137,8 @@ fn spec_requests(container: &Container) -> Amounts<'_> {
     amounts(&container.resources.requests)
 }
 
-fn limits(pod: &Pod) -> Amounts<'_> {
+/// The most that a whole pod may use, of the resources that have a limit.
+pub fn limits(pod: &Pod) -> Amounts<'_> {
     let infeasible = is_infeasible(pod);
     let mut total = aggregate(pod, |container, status| {
         match status.and_then(|status| status.resources.as_ref()) {

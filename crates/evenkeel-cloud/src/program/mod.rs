@@ -116,6 +116,7 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         configz: options.configz(),
         profiling: options.profiling,
         grace: STOP,
+        own: None,
     })
     .await?;
     let (manager, registry) = (&process.manager, process.registry.clone());

@@ -1,16 +1,40 @@
 //! `/healthz`, `/livez`, `/readyz`.
 
-use evenkeel_runtime::{health::LEADER_TOLERANCE, manager::Manager, serve::Routes};
+use evenkeel_runtime::{
+    health::{Health, LEADER_TOLERANCE},
+    manager::Manager,
+    serve::Routes,
+};
 
-/// `/healthz` and `/livez` say whether the program had better be started again, `/readyz` whether it does its part: it
-/// leads with filled caches, or stands by.
-pub(super) fn add_to(routes: Routes, manager: &Manager) -> Routes {
-    let health = manager.health().clone();
-    if let Some(election) = manager.election().cloned() {
-        manager.readiness().add("leaderElection", move || election.check(LEADER_TOLERANCE));
+/// What is asked on which path.
+pub struct Checks {
+    /// `/healthz`: whether the program had better be started again.
+    pub healthz: Health,
+    /// `/livez`: the same, for most programs.
+    pub livez: Health,
+    /// `/readyz`: whether it does its part.
+    pub readyz: Health,
+}
+
+impl Checks {
+    /// What most programs are asked: whether they keep their lease, and whether they lead with filled caches, or stand by.
+    pub fn usual(manager: &Manager) -> Self {
+        leader_election(manager, manager.readiness());
+        let health = manager.health().clone();
+        Self { healthz: health.clone(), livez: health, readyz: manager.readiness().clone() }
     }
-    routes
-        .health("healthz", health.clone())
-        .health("livez", health)
-        .health("readyz", manager.readiness().clone())
+
+    pub(super) fn add_to(self, routes: Routes) -> Routes {
+        routes
+            .health("healthz", self.healthz)
+            .health("livez", self.livez)
+            .health("readyz", self.readyz)
+    }
+}
+
+/// Adds the check of the program's lease to others, where there is an election.
+pub fn leader_election(manager: &Manager, to: &Health) {
+    if let Some(election) = manager.election().cloned() {
+        to.add("leaderElection", move || election.check(LEADER_TOLERANCE));
+    }
 }

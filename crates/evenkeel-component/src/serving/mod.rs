@@ -7,6 +7,7 @@ mod pprof;
 mod transport;
 mod zpages;
 
+pub use health::{Checks, leader_election};
 pub use pages::Pages;
 pub use zpages::Described;
 
@@ -20,7 +21,7 @@ use evenkeel_runtime::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health; returns its address. The port is taken
+/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health `checks`; returns its address. The port is taken
 /// at once, so that a port in use is told at the start; it is served by those who do not lead, too.
 ///
 /// # Errors
@@ -32,13 +33,14 @@ pub async fn add(
     options: &ServingOptions,
     routes: Routes,
     pages: Pages,
+    checks: Checks,
     clock: &Clock,
 ) -> Result<SocketAddr> {
     let trust = Trust::default();
     let tls = Arc::new(transport::tls(program, options, &trust)?);
     let guard::Guarded { guard, lookup, reloads } =
         guard::of(manager, program, options, &trust, clock).await?;
-    let routes = pages.add_to(health::add_to(routes, manager), program);
+    let routes = pages.add_to(checks.add_to(routes), program);
     let address = SocketAddr::new(options.address, options.port);
     let listener = serve::listen(address, options.share_address, options.share_port)
         .with_context(|| format!("failed to listen on {address}"))?;

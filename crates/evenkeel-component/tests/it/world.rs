@@ -5,7 +5,7 @@ use bytes::Bytes;
 use evenkeel_apiserver::{Server, User};
 use evenkeel_component::{
     options::{RequestHeader, ServingOptions, TlsOptions},
-    serving::{self, Described, Pages},
+    serving::{self, Checks, Described, Pages},
 };
 use evenkeel_runtime::{
     client::Client, clock::Clock, manager::Manager, serve::Routes, tasks::Tasks,
@@ -211,7 +211,10 @@ impl World {
             controllers: Some(manager.env().introspection.clone()),
         };
         let routes = Routes::new().metrics(manager.registry().clone());
-        let address = serving::add(&manager, "test", options, routes, pages, &clock).await.unwrap();
+        let address =
+            serving::add(&manager, "test", options, routes, pages, Checks::usual(&manager), &clock)
+                .await
+                .unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let tasks = Tasks::new();
         tasks.spawn("program", async move {

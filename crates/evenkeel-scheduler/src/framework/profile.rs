@@ -30,6 +30,24 @@ struct Points {
     post_bind: Vec<usize>,
 }
 
+impl Points {
+    fn at_mut(&mut self, point: Point) -> &mut Vec<usize> {
+        match point {
+            Point::PreEnqueue => &mut self.pre_enqueue,
+            Point::PreFilter => &mut self.pre_filter,
+            Point::Filter => &mut self.filter,
+            Point::PostFilter => &mut self.post_filter,
+            Point::PreScore => &mut self.pre_score,
+            Point::Score => &mut self.score,
+            Point::Reserve => &mut self.reserve,
+            Point::Permit => &mut self.permit,
+            Point::PreBind => &mut self.pre_bind,
+            Point::Bind => &mut self.bind,
+            Point::PostBind => &mut self.post_bind,
+        }
+    }
+}
+
 /// An extension point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
@@ -46,7 +64,39 @@ pub(crate) enum Point {
     PostBind,
 }
 
+impl Point {
+    /// Whether a plugin takes part in it.
+    pub(crate) fn has(self, plugin: &dyn Plugin) -> bool {
+        match self {
+            Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
+            Self::PreFilter => plugin.as_pre_filter().is_some(),
+            Self::Filter => plugin.as_filter().is_some(),
+            Self::PostFilter => plugin.as_post_filter().is_some(),
+            Self::PreScore => plugin.as_pre_score().is_some(),
+            Self::Score => plugin.as_score().is_some(),
+            Self::Reserve => plugin.as_reserve().is_some(),
+            Self::Permit => plugin.as_permit().is_some(),
+            Self::PreBind => plugin.as_pre_bind().is_some(),
+            Self::Bind => plugin.as_bind().is_some(),
+            Self::PostBind => plugin.as_post_bind().is_some(),
+        }
+    }
+}
+
 impl Profile {
+    /// Plugins with their weights, and which of them (as indexes) take part in each point, in order.
+    pub(crate) fn assembled(
+        name: &str,
+        plugins: Vec<(Arc<dyn Plugin>, i64)>,
+        points: Vec<(Point, Vec<usize>)>,
+    ) -> Self {
+        let mut profile = Self { plugins, ..Self::new(name) };
+        for (point, list) in points {
+            *profile.points.at_mut(point) = list;
+        }
+        profile
+    }
+
     /// Without plugins.
     pub fn new(name: &str) -> Self {
         Self {

@@ -1,0 +1,41 @@
+//! The configuration's own form.
+
+use super::Configuration;
+use evenkeel_component::features::FeatureGates;
+
+fn parse(rest: &str) -> Configuration {
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
+    Configuration::parse(&format!("{head}\n{rest}\n"), &FeatureGates::default()).unwrap()
+}
+
+#[test]
+fn the_default_is_written_as_upstream_writes_it() {
+    let config = parse("clientConnection: {kubeconfig: kc}");
+    assert_eq!(config.used().yaml(), include_str!("../../../data/configuration.yaml"));
+}
+
+#[test]
+fn lists_change_the_default_plugins_in_place() {
+    let config = parse(
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}, {name: NodeAffinity, weight: 7}], \
+         disabled: [{name: ImageLocality, weight: 3}]}}}]",
+    );
+    let plugins = config.profiles[0].plugins.as_ref().unwrap().of("multiPoint");
+    let names: Vec<(&str, i32)> =
+        plugins.enabled.iter().map(|plugin| (&*plugin.name, plugin.weight)).collect();
+    assert_eq!(names[5], ("NodeAffinity", 7));
+    assert_eq!(names.last(), Some(&("Mine", 0)));
+    assert!(!names.iter().any(|(name, _)| *name == "ImageLocality"));
+    assert_eq!(plugins.disabled[0].weight, 0);
+}
+
+#[test]
+fn text_is_quoted_where_it_must_be() {
+    let config = parse("clientConnection: {kubeconfig: 'yes', acceptContentTypes: 'a: b'}");
+    let yaml = config.yaml();
+    assert!(
+        yaml.contains("kubeconfig: \"yes\"") && yaml.contains("acceptContentTypes: \"a: b\""),
+        "{yaml}"
+    );
+    assert_eq!(Configuration::parse(&yaml, &FeatureGates::default()).unwrap(), config);
+}

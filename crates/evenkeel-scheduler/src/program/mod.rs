@@ -1,0 +1,276 @@
+//! The program `kube-scheduler`, with the plugins that it is given.
+//!
+//! A scheduler with plugins of one's own, as `app.NewSchedulerCommand(app.WithPlugin(…))` makes one in Go:
+//!
+//! ```no_run
+//! use evenkeel_scheduler::{framework::Plugin, program::{self, Registry}};
+//! use std::{process::ExitCode, sync::Arc};
+//!
+//! #[derive(Default, serde::Deserialize)]
+//! struct Weekdays {
+//!     closed: Vec<String>,
+//! }
+//! impl Plugin for Weekdays {
+//!     fn name(&self) -> &'static str {
+//!         "Weekdays"
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     // Its arguments come from `pluginConfig` of the profile that names it.
+//!     let plugins = Registry::builtin().with("Weekdays", |made| Ok(Arc::new(made.parse::<Weekdays>()?)));
+//!     program::main(std::env::args().skip(1), &plugins)
+//! }
+//! ```
+
+pub mod config;
+mod options;
+mod plugins;
+mod profiles;
+mod registry;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+pub use registry::{Made, Making, Registry};
+
+use crate::{
+    SchedulerOptions,
+    framework::Profile,
+    run::Prepared,
+};
+use anyhow::{Context as _, Result, bail};
+use config::Configuration;
+use evenkeel_component::{
+    command_line::{self, CommandLine},
+    features::{self, Versions},
+    flags::About,
+    logging::{self, Log},
+    options::TlsOptions,
+    process::{Parts, Process},
+    serving::{Checks, leader_election},
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::Client,
+    clock::Clock,
+    health::Health,
+    lease,
+    manager::{Group, Manager},
+    tasks::Tasks,
+};
+use options::{Options, flags, leader_options};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Name of the program, of its lease, and the first part of its user agents.
+const NAME: &str = "kube-scheduler";
+
+/// What upstream's program says of its metrics.
+const METRICS: &str = include_str!("../../data/metrics.tsv");
+
+/// How long what runs may take to stop.
+const STOP: Duration = Duration::from_secs(5);
+
+/// Threads that do the work: attempts are made one after the other.
+const WORKERS: usize = 1;
+
+/// Runs the program with these arguments (without its name), and says how it ended.
+pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
+    let given = match command_line().read(arguments) {
+        Ok(given) => given,
+        Err(code) => return code,
+    };
+    let options = match Options::check(given) {
+        Ok(options) => options,
+        Err(problems) => return command_line::refused(problems),
+    };
+    let log = logging::start(&options.logging);
+    command_line::run(&log, WORKERS, async {
+        command_line::tell(&options.given, &options.warnings, &log);
+        let config = options.configuration()?;
+        let profiles = profiles::build(&config, plugins, &options.gates)?;
+        if told(&options, &config, &log)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        run(&options, &config, profiles, &log).await
+    })
+}
+
+/// The program's command line.
+pub fn command_line() -> CommandLine {
+    let mut more = BTreeMap::from(Versions::options());
+    more.insert("feature-gates", format!("Options are:\n{}", features::options()));
+    more.insert("tls-cipher-suites", TlsOptions::options());
+    let what = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
+    CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+}
+
+/// Tells or writes the completed configuration where that is asked for; whether that was all that was asked for.
+fn told(options: &Options, config: &Configuration, log: &Log) -> Result<bool> {
+    if options.write_to.is_none() && log.verbosity() < 2 {
+        return Ok(false);
+    }
+    let text = config.used().yaml();
+    if log.verbosity() >= 2 {
+        tracing::info!(config = text, "Using component config");
+    }
+    let Some(path) = &options.write_to else { return Ok(false) };
+    std::fs::write(path, text).with_context(|| format!("--write-config-to: {path}"))?;
+    tracing::info!(file = path, "Wrote configuration");
+    Ok(true)
+}
+
+async fn run(
+    options: &Options,
+    config: &Configuration,
+    profiles: Vec<Profile>,
+    log: &Log,
+) -> Result<ExitCode> {
+    let leader = leader_options(&config.leader_election);
+    let coordinated = options.gates.enabled("CoordinatedLeaderElection");
+    let election = leader.elect.then(|| leader.election()).transpose()?;
+    // The pages are there before the caches are.
+    let (filling, leading) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    let process = Process::open(Parts {
+        name: NAME,
+        given: &options.given,
+        log,
+        client: &options.client(config),
+        gates: &options.gates,
+        election: election.map(|election| lease::Config { coordinated, ..election }),
+        serving: &options.serving,
+        metrics: &options.metrics,
+        catalog: METRICS,
+        configz: json!({ "componentconfig": config.shown() }),
+        profiling: config.enable_profiling.unwrap_or_default(),
+        grace: STOP,
+        own: Some(Box::new(|manager, stopping, routes| {
+            let checks = checks(manager, stopping, Arc::clone(&filling));
+            (resources::add_to(routes, Arc::clone(&leading)), checks)
+        })),
+    })
+    .await?;
+    let env = process.manager.env().clone();
+    let late = config.delay_cache_until_active && leader.elect;
+    let caches = if late { caches(&process) } else { env.caches.clone() };
+    let scheduling = Scheduling {
+        client: env.client.with_user_agent("scheduler"),
+        caches: caches.clone(),
+        clock: env.clock,
+        registry: process.registry.clone(),
+        options: scheduler_options(options, config, profiles, &process),
+    };
+    if late {
+        process.manager.add(Group::Leader, "scheduler", |running| async move {
+            let tasks = Tasks::under(running.token());
+            let prepared = scheduling.prepare();
+            caches.start(&tasks);
+            filling.get_or_init(|| caches.clone());
+            leading.get_or_init(|| caches);
+            prepared.run(running.token()).await;
+            tasks.join().await;
+            Ok(())
+        });
+    } else {
+        filling.get_or_init(|| caches.clone());
+        stand_by(&process.manager, scheduling.prepare(), move || drop(leading.set(caches)));
+    }
+    process.run().await?;
+    // As upstream has it, only one that could have gone on leading has ended well.
+    if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
+}
+
+/// A scheduler that takes in what changes, and goes on from there when it leads.
+fn stand_by(manager: &Manager, prepared: Prepared, lead: impl FnOnce() + Send + 'static) {
+    let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
+    let wait = turn.clone();
+    manager.add(Group::Others, "scheduler stands by", |running| async move {
+        let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
+        // Nobody takes it where the program ends.
+        drop(stood.map(|prepared| sender.send(prepared)));
+        Ok(())
+    });
+    manager.add(Group::Leader, "scheduler", |running| async move {
+        turn.cancel();
+        // It is not handed over where the program ends.
+        if let Ok(prepared) = receiver.await {
+            lead();
+            prepared.run(running.token()).await;
+        }
+        Ok(())
+    });
+}
+
+/// Caches that only the leader fills.
+fn caches(process: &Process) -> Caches {
+    let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
+    Caches::new(client, process.clock.clone(), &process.registry)
+}
+
+/// Upstream's: `/livez` asks nothing but whether there is an answer.
+fn checks(
+    manager: &Manager,
+    stopping: &CancellationToken,
+    filling: Arc<OnceLock<Caches>>,
+) -> Checks {
+    let (healthz, livez, readyz) = (Health::new(), Health::new(), Health::new());
+    leader_election(manager, &healthz);
+    leader_election(manager, &readyz);
+    let stopping = stopping.clone();
+    readyz.add("shutdown", move || match stopping.is_cancelled() {
+        true => Err("process is shutting down".to_owned()),
+        false => Ok(()),
+    });
+    readyz.add("sched-handler-sync", move || match filling.get() {
+        Some(caches) if caches.has_synced() => Ok(()),
+        _ => Err("handlers are not fully synchronized".to_owned()),
+    });
+    Checks { healthz, livez, readyz }
+}
+
+fn scheduler_options(
+    options: &Options,
+    config: &Configuration,
+    profiles: Vec<Profile>,
+    process: &Process,
+) -> SchedulerOptions {
+    let seconds = |seconds: Option<i64>| {
+        Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = profiles.first().map_or(crate::DEFAULT_SCHEDULER, Profile::name);
+    SchedulerOptions {
+        pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
+        pod_max_backoff: seconds(config.pod_max_backoff_seconds),
+        max_in_unschedulable: options.max_in_unschedulable,
+        // Another one each time, so that two schedulers do not choose alike.
+        seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
+        instance: format!("{name}-{}", host.trim()),
+        profiles,
+        ..SchedulerOptions::default()
+    }
+}
+
+/// What a scheduler is made of.
+struct Scheduling {
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    registry: prometheus::Registry,
+    options: SchedulerOptions,
+}
+
+impl Scheduling {
+    fn prepare(self) -> Prepared {
+        let Self { client, caches, clock, registry, options } = self;
+        Prepared::new(client, caches, clock, &registry, &options)
+    }
+}
