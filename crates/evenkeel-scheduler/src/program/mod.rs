@@ -34,11 +34,7 @@ mod tests;
 
 pub use registry::{Made, Making, Registry};
 
-use crate::{
-    SchedulerOptions,
-    framework::Profile,
-    run::Prepared,
-};
+use crate::{SchedulerOptions, framework::Profile, run::Prepared};
 use anyhow::{Context as _, Result, bail};
 use config::Configuration;
 use evenkeel_component::{

@@ -7,9 +7,7 @@ use super::{
 use crate::plugins::{
     BalancedAllocation, DefaultBinder, ImageLocality, NodeAffinity, NodeDeclaredFeatures, NodeName,
     NodePorts, NodeResourcesFit, NodeUnschedulable, NodeVolumeLimits, SchedulingGates,
-    TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone,
-    shape::Shape,
-    volume_binding,
+    TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, shape::Shape, volume_binding,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -36,12 +34,8 @@ pub(super) const ALL: &[(&str, Make)] = &[
 ];
 
 /// Plugins of upstream's that are not here; they may be named, and are passed over with a warning.
-pub(super) const MISSING: &[&str] = &[
-    "DefaultPreemption",
-    "DynamicResources",
-    "InterPodAffinity",
-    "PodTopologySpread",
-];
+pub(super) const MISSING: &[&str] =
+    &["DefaultPreemption", "DynamicResources", "InterPodAffinity", "PodTopologySpread"];
 
 /// Upstream checks these arguments here alone.
 fn fit(making: &Making<'_>) -> Made {
@@ -56,11 +50,8 @@ fn fit(making: &Making<'_>) -> Made {
 fn volume_binding(making: &Making<'_>) -> Made {
     let args: Volumes = making.wire();
     let seconds = args.bind_timeout_seconds.unwrap_or_default();
-    let points: Vec<(i64, i64)> = args
-        .shape
-        .iter()
-        .map(|point| (point.utilization.into(), point.score.into()))
-        .collect();
+    let points: Vec<(i64, i64)> =
+        args.shape.iter().map(|point| (point.utilization.into(), point.score.into())).collect();
     let args = volume_binding::Args {
         bind_timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
         shape: (!points.is_empty()).then(|| Shape::new(&points)),
