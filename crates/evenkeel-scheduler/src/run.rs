@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     SchedulerOptions, condition,
     core::{Assigned, Core, Failure, Step},
-    framework::{Handle, Permitted, Point, Profile, Told, Unprepared, Watches},
+    framework::{Handle, ObjectChange, Permitted, Point, Profile, Unprepared, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
 };
@@ -108,13 +108,13 @@ impl Prepared {
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
-    Object(Box<dyn Told>),
+    Object(ObjectChange),
 }
 
 /// What changes. Pods and nodes in their order, other objects in theirs.
 struct Events {
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
-    objects: mpsc::UnboundedReceiver<Box<dyn Told>>,
+    objects: mpsc::UnboundedReceiver<ObjectChange>,
 }
 
 impl Events {
@@ -135,7 +135,7 @@ impl Events {
     }
 }
 
-fn listen(caches: &Caches, objects: mpsc::UnboundedReceiver<Box<dyn Told>>) -> Events {
+fn listen(caches: &Caches, objects: mpsc::UnboundedReceiver<ObjectChange>) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
     let nodes = sender.clone();
     // Sending fails once the scheduler has ended; then nobody needs to know.
@@ -224,7 +224,7 @@ impl Scheduler {
     fn apply(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Node(CacheEvent::Deleted(node)) => self.core.node_gone(&node.meta.name),
+            Event::Node(CacheEvent::Deleted(node)) => self.core.node_gone(&node, now),
             Event::Node(event) => self.core.node_seen(event.object(), now),
             Event::Pod(CacheEvent::Deleted(pod)) => self.core.pod_gone(&pod.meta.uid, now),
             Event::Pod(CacheEvent::Updated { old, new }) => {
@@ -235,7 +235,7 @@ impl Scheduler {
                 self.core.pod_seen(&new, now);
             }
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
-            Event::Object(object) => self.core.object_seen(&object.change(), now),
+            Event::Object(object) => self.core.object_seen(object, now),
         }
     }
 
@@ -258,6 +258,7 @@ impl Scheduler {
                 );
                 self.tell_failure(&failure, now);
             }
+            Step::Deleting(info) => self.tell_deleting(&info),
             Step::Dropped => {}
         }
         true
@@ -305,6 +306,17 @@ impl Scheduler {
             ),
         };
         self.recorder.record(&note, "Binding", None);
+    }
+
+    fn tell_deleting(&self, info: &PodInfo) {
+        let meta = &info.pod.meta;
+        let note = Note {
+            regarding: target(info),
+            warning: true,
+            reason: "FailedScheduling",
+            message: format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name),
+        };
+        self.recorder.record(&note, "Scheduling", None);
     }
 
     /// The event, and the condition where it is not already so.

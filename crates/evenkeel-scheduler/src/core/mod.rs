@@ -1,5 +1,6 @@
 //! The scheduler without its I/O: takes changes of nodes and pods in, says what to bind and what to tell.
 
+mod changes;
 #[cfg(test)]
 mod tests;
 
@@ -12,10 +13,13 @@ use std::sync::Arc;
 
 use crate::{
     SchedulerOptions,
-    framework::{Change, CycleState, NodeAspects, Permitted, Point, Profile},
+    framework::{
+        Action, Change, CycleState, Edit, ObjectChange, Permitted, Point, Profile, Resource,
+        Severity,
+    },
     nodes::NodeTable,
     pod::PodInfo,
-    queue::{Counts, Popped, SchedulingQueue, Waits},
+    queue::{Counts, Event, PluginSet, Popped, SchedulingQueue, Waits},
     schedule::{Outcome, Unfit, View, schedule},
 };
 
@@ -25,7 +29,9 @@ pub(crate) enum Step {
     Bind(Assigned),
     /// Tell that the pod has no node.
     Failed(Failure),
-    /// Nothing to do: the pod went away.
+    /// The pod is not tried: it is being deleted.
+    Deleting(PodInfo),
+    /// Nothing to do: the pod has its node already.
     Dropped,
 }
 
@@ -51,7 +57,7 @@ pub(crate) struct Failure {
 
 /// Queue, node table and profiles.
 pub(crate) struct Core {
-    profiles: Vec<Profile>,
+    profiles: Arc<[Profile]>,
     nodes: NodeTable,
     queue: SchedulingQueue,
     /// Pods that count on a node before the cache shows them there.
@@ -67,10 +73,11 @@ impl Core {
             max_backoff: options.pod_max_backoff,
             max_unschedulable: options.max_in_unschedulable,
         };
+        let profiles: Arc<[Profile]> = options.profiles.clone().into();
         Self {
-            profiles: options.profiles.clone(),
+            queue: SchedulingQueue::new(waits, Arc::clone(&profiles)),
+            profiles,
             nodes: NodeTable::default(),
-            queue: SchedulingQueue::new(waits),
             assumed: HashSet::new(),
             start: 0,
             seed: options.seed,
@@ -100,27 +107,30 @@ impl Core {
 
     /// A node came or changed.
     pub(crate) fn node_seen(&mut self, node: &Arc<Node>, now: Timestamp) {
-        let aspects = self.nodes.get(&node.meta.name).map(|known| aspects(known.node(), node));
+        let known = self.nodes.get(&node.meta.name).map(|known| Arc::clone(known.object()));
         self.nodes.set_node(Arc::clone(node));
-        let Self { nodes, queue, profiles, .. } = self;
-        let Some(known) = nodes.get(&node.meta.name) else { return };
-        let change = match aspects {
-            None => Change::NodeAdded(known),
-            Some(aspects) if aspects.is_empty() => return,
-            Some(aspects) => Change::NodeUpdated(known, aspects),
+        let Some(old) = known else {
+            let change = Change::Node(Edit::Added(Arc::clone(node)));
+            return self.happened(Resource::Node, Action::Add, change, now);
         };
-        queue
-            .moved(now, |pod, profile, plugin| profiles[profile].plugin(plugin).hint(pod, &change));
+        for action in changes::of_node(&old, node) {
+            let change =
+                Change::Node(Edit::Updated { old: Arc::clone(&old), new: Arc::clone(node) });
+            self.happened(Resource::Node, action, change, now);
+        }
     }
 
     /// A node is gone.
-    pub(crate) fn node_gone(&mut self, name: &str) {
-        self.nodes.remove_node(name);
+    pub(crate) fn node_gone(&mut self, node: &Arc<Node>, now: Timestamp) {
+        self.nodes.remove_node(&node.meta.name);
+        let change = Change::Node(Edit::Deleted(Arc::clone(node)));
+        self.happened(Resource::Node, Action::Delete, change, now);
     }
 
     /// An object beside pods and nodes came, changed or went.
-    pub(crate) fn object_seen(&mut self, change: &Change<'_>, now: Timestamp) {
-        self.moved(now, change);
+    pub(crate) fn object_seen(&mut self, change: ObjectChange, now: Timestamp) {
+        let (resource, action) = change.event();
+        self.happened(resource, action, Change::Object(change), now);
     }
 
     /// A pod came or changed.
@@ -137,29 +147,43 @@ impl Core {
 
     /// A pod is gone or has ended.
     pub(crate) fn pod_gone(&mut self, uid: &str, now: Timestamp) {
+        let waiting = self.queue.get(uid).cloned();
+        let nominated = self.queue.nominated().node_of(uid).is_some();
         self.queue.remove(uid);
         self.assumed.remove(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
-            self.moved(now, &Change::PodGone(&pod));
+            self.left(pod, now, |_| true);
+        } else if let Some(pod) = waiting.filter(|_| nominated) {
+            self.released(pod, now);
         }
     }
 
     fn assigned(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        let uid = &*pod.meta.uid;
-        let node = &*pod.spec.node_name;
+        let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
         self.queue.remove(uid);
-        self.assumed.remove(uid);
+        let confirmed = self.assumed.remove(uid);
         let known = self.nodes.pod(uid).map(|(known, _)| known.clone());
         let info = match &known {
             Some(known) => known.updated(Arc::clone(pod)),
             None => PodInfo::new(Arc::clone(pod)),
         };
-        if self.nodes.refresh(&info, node) {
-            return;
+        if !self.nodes.refresh(&info, node) {
+            self.nodes.place(info.clone(), node);
         }
-        let freed = known.is_some();
-        self.nodes.place(info.clone(), node);
-        self.moved(now, &if freed { Change::PodGone(&info) } else { Change::PodAssigned(&info) });
+        match known.filter(|_| !confirmed) {
+            None => {
+                let change = Change::AssignedPod(Edit::Added(info));
+                self.happened(Resource::AssignedPod, Action::Add, change, now);
+            }
+            Some(known) if known.pod.meta.resource_version == pod.meta.resource_version => {}
+            Some(known) => {
+                for action in changes::of_pod(&known, &info) {
+                    let (old, new) = (known.clone(), info.clone());
+                    let change = Change::AssignedPod(Edit::Updated { old, new });
+                    self.happened(Resource::AssignedPod, action, change, now);
+                }
+            }
+        }
     }
 
     fn unassigned(&mut self, pod: &Arc<Pod>, now: Timestamp) {
@@ -167,43 +191,49 @@ impl Core {
         let Some(profile) = self.profiles.iter().position(|profile| serves(profile, pod)) else {
             return;
         };
-        let Some(known) = self.queue.get(uid) else {
-            // Being deleted, it needs no node any more.
-            if !pod.meta.deleting() && !self.assumed.contains(uid) {
-                let info = PodInfo::new(Arc::clone(pod));
-                let gate = gate(&self.profiles[profile], &info);
-                self.queue.add(info, profile, gate, now);
+        let Some(known) = self.queue.get(uid).cloned() else {
+            if !self.assumed.contains(uid) {
+                self.queue.add(PodInfo::new(Arc::clone(pod)), profile, now);
             }
             return;
         };
-        if pod.meta.deleting() {
-            self.queue.remove(uid);
+        let same = &known.pod.meta.resource_version;
+        if !same.is_empty() && *same == pod.meta.resource_version {
             return;
         }
-        let before = &known.pod;
-        let same =
-            before.meta.generation == pod.meta.generation && before.meta.labels == pod.meta.labels;
         let info = known.updated(Arc::clone(pod));
-        self.queue.update(&info);
-        if same {
-            return;
+        self.queue.update(&info, &changes::of_pod(&known, &info), now);
+        let before = &known.pod.status.nominated_node_name;
+        if !before.is_empty() && *before != pod.status.nominated_node_name {
+            self.released(known, now);
         }
-        let gate = gate(&self.profiles[profile], &info);
-        let profiles = &self.profiles;
-        self.queue.changed_itself(uid, gate, now, |pod, profile, plugin| {
-            profiles[profile].plugin(plugin).hint(pod, &Change::OwnUpdate)
-        });
     }
 
-    fn moved(&mut self, now: Timestamp, change: &Change<'_>) {
-        let Self { queue, profiles, .. } = self;
-        queue.moved(now, |pod, profile, plugin| profiles[profile].plugin(plugin).hint(pod, change));
+    /// A pod no longer counts on a node.
+    fn left(&mut self, pod: PodInfo, now: Timestamp, only: impl Fn(&PodInfo) -> bool) {
+        let change = Change::AssignedPod(Edit::Deleted(pod));
+        let event = Event::new(Resource::AssignedPod, Action::Delete, change);
+        self.queue.happened(&event, now, only);
+    }
+
+    /// A node no longer is kept free for a pod; that helps those that must yield to it.
+    fn released(&mut self, pod: PodInfo, now: Timestamp) {
+        let priority = pod.priority();
+        self.left(pod, now, |other| other.priority() <= priority);
+    }
+
+    fn happened(&mut self, resource: Resource, action: Action, change: Change, now: Timestamp) {
+        self.queue.happened(&Event::new(resource, action, change), now, |_| true);
     }
 
     /// Tries the next pod, if one's turn has come.
     pub(crate) fn attempt(&mut self, now: Timestamp) -> Option<Step> {
         let popped = self.queue.pop(now)?;
         if popped.info.pod.meta.deleting() {
+            self.queue.remove(&popped.uid);
+            return Some(Step::Deleting(popped.info));
+        }
+        if self.assumed.contains(&*popped.uid) {
             self.queue.remove(&popped.uid);
             return Some(Step::Dropped);
         }
@@ -255,11 +285,18 @@ impl Core {
                 wait @ Permitted::Wait(..) => permits.push(wait),
             }
         }
+        if permits.is_empty() {
+            // From here on it is tried again whatever happens.
+            self.queue.done(&popped.uid);
+        }
         let assigned = Assigned { popped, node, permits, state };
         let Some((plugin, why)) = refused else { return Step::Bind(assigned) };
         let message = why.reasons.join(", ");
         let popped = self.give_up(assigned, now);
-        self.queue.unschedulable(&popped.uid, vec![plugin], now);
+        let rejector: PluginSet = [plugin].into_iter().collect();
+        let pending =
+            if why.severity == Severity::Pending { rejector } else { PluginSet::default() };
+        self.queue.returned(&popped.uid, rejector, pending, now);
         let Popped { info, profile, .. } = popped;
         Step::Failed(Failure { info, profile, message, error: false, nominated: None })
     }
@@ -276,7 +313,7 @@ impl Core {
         if self.assumed.remove(&*popped.uid)
             && let Some((pod, _)) = self.nodes.remove(&popped.uid)
         {
-            self.moved(now, &Change::PodGone(&pod));
+            self.left(pod, now, |_| true);
         }
         popped
     }
@@ -305,11 +342,8 @@ impl Core {
             }
         }
         state.clear();
-        if error {
-            self.queue.failed(uid, now);
-        } else {
-            self.queue.unschedulable(uid, unfit.plugins(), now);
-        }
+        let (rejectors, pending) = if error { Default::default() } else { rejectors(unfit) };
+        self.queue.returned(uid, rejectors, pending, now);
         Failure { info: popped.info.clone(), profile: popped.profile, message, error, nominated }
     }
 
@@ -330,7 +364,7 @@ impl Core {
         if self.queue.get(&popped.uid).is_none() {
             return false;
         }
-        self.queue.failed(&popped.uid, now);
+        self.queue.returned(&popped.uid, PluginSet::default(), PluginSet::default(), now);
         true
     }
 
@@ -348,19 +382,12 @@ fn serves(profile: &Profile, pod: &Pod) -> bool {
     profile.name() == if wanted.is_empty() { crate::DEFAULT_SCHEDULER } else { wanted }
 }
 
-/// The plugin that keeps the pod out of the queue.
-fn gate(profile: &Profile, pod: &PodInfo) -> Option<usize> {
-    profile
-        .at(Point::PreEnqueue)
-        .find_map(|(n, plugin)| plugin.as_pre_enqueue()?.pre_enqueue(pod).is_err().then_some(n))
-}
-
-fn aspects(old: &Node, new: &Node) -> NodeAspects {
-    NodeAspects {
-        allocatable: old.status.allocatable != new.status.allocatable,
-        labels: old.meta.labels != new.meta.labels,
-        taints: old.spec.taints != new.spec.taints
-            || old.spec.unschedulable != new.spec.unschedulable,
-        declared_features: old.status.declared_features != new.status.declared_features,
+/// Who rejected the pod, and who of them waits for something.
+fn rejectors(unfit: &Unfit) -> (PluginSet, PluginSet) {
+    if unfit.n_nodes == 0 {
+        return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());
     }
+    let rejected = unfit.rejected.iter().chain(&unfit.overall);
+    let pending = rejected.filter(|rejected| rejected.why.severity == Severity::Pending);
+    (unfit.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
 }

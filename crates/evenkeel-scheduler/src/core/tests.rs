@@ -74,6 +74,7 @@ fn pods_of_other_schedulers_and_deleted_ones_are_left_alone() {
         at(0),
     );
     core.pod_seen(&pod("r", &json!({ "spec": { "schedulingGates": [{ "name": "g" }] } })), at(0));
+    assert!(matches!(core.attempt(at(0)), Some(Step::Deleting(pod)) if pod.uid() == "q"));
     assert!(core.attempt(at(0)).is_none());
     core.pod_seen(&pod("r", &json!({ "metadata": { "generation": 2 } })), at(1));
     assert_eq!(&*assigned(core.attempt(at(1))).popped.uid, "r");
@@ -193,7 +194,7 @@ impl World {
             Happening::NodeToggled(n) => {
                 let name = format!("n{n}");
                 if self.nodes.remove(&n) {
-                    core.node_gone(&name);
+                    core.node_gone(&node(&name, &json!({})), now);
                 } else {
                     self.nodes.insert(n);
                     core.node_seen(&node(&name, &json!({})), now);

@@ -1,79 +1,78 @@
 //! Changes in the cluster that may let a rejected pod in.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
-use crate::{nodes::NodeRef, pod::PodInfo};
+use super::{Action, Resource};
+use crate::pod::PodInfo;
 use evenkeel_api::views::{
-    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim,
+    StorageClass, VolumeAttachment,
 };
 
-/// Something changed.
-#[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
-    /// A node came.
-    NodeAdded(NodeRef<'a>),
-    /// A node changed.
-    NodeUpdated(NodeRef<'a>, NodeAspects),
-    /// A pod was bound.
-    PodAssigned(&'a PodInfo),
-    /// A pod that was bound ended or was deleted, or asks for less.
-    PodGone(&'a PodInfo),
-    /// An object of another kind came, changed or went.
-    Object(ObjectChange<'a>),
+/// Something changed. It can be kept: a pod that is on its way when it happens is asked about it when it comes back.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A node came, changed or went.
+    Node(Edit<Arc<Node>>),
+    /// A pod got a node, changed on it, or left it (by ending, by being deleted, or because it was not bound after all).
+    AssignedPod(Edit<PodInfo>),
     /// The waiting pod itself changed; its newer version is the one being asked about.
-    OwnUpdate,
+    OwnUpdate {
+        /// As it was.
+        old: PodInfo,
+        /// As it is.
+        new: PodInfo,
+    },
+    /// An object of another kind came, changed or went.
+    Object(ObjectChange),
 }
 
 /// Which object beside pods and nodes changed, and how. Those kinds are told of that some plugin asked for
 /// ([`Handle::watch`](super::Handle::watch)).
-#[derive(Debug, Clone, Copy)]
-pub enum ObjectChange<'a> {
+#[derive(Debug, Clone)]
+pub enum ObjectChange {
     /// A claim to a volume.
-    Claim(Edit<'a, PersistentVolumeClaim>),
+    Claim(Edit<Arc<PersistentVolumeClaim>>),
     /// A volume.
-    Volume(Edit<'a, PersistentVolume>),
+    Volume(Edit<Arc<PersistentVolume>>),
     /// A class of volumes.
-    Class(Edit<'a, StorageClass>),
+    Class(Edit<Arc<StorageClass>>),
     /// The drivers of a node.
-    CsiNode(Edit<'a, CsiNode>),
+    CsiNode(Edit<Arc<CsiNode>>),
     /// A driver of volumes.
-    CsiDriver(Edit<'a, CsiDriver>),
+    CsiDriver(Edit<Arc<CsiDriver>>),
     /// How much room a driver has somewhere.
-    CsiStorageCapacity(Edit<'a, CsiStorageCapacity>),
+    CsiStorageCapacity(Edit<Arc<CsiStorageCapacity>>),
     /// A volume's being attached.
-    VolumeAttachment(Edit<'a, VolumeAttachment>),
+    VolumeAttachment(Edit<Arc<VolumeAttachment>>),
     /// Of a kind that a plugin of one's own watches.
-    Other(Edit<'a, dyn Any>),
+    Other(Edit<Arc<dyn AnyObject>>),
 }
 
+/// An object of a kind that this crate does not name.
+pub trait AnyObject: Any + Send + Sync + std::fmt::Debug {}
+
+impl<T: Any + Send + Sync + std::fmt::Debug> AnyObject for T {}
+
 /// How an object changed.
-#[derive(Debug)]
-pub enum Edit<'a, T: ?Sized> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edit<T> {
     /// It is new.
-    Added(&'a T),
+    Added(T),
     /// It changed.
     Updated {
         /// As it was.
-        old: &'a T,
+        old: T,
         /// As it is.
-        new: &'a T,
+        new: T,
     },
     /// It is gone; as it was.
-    Deleted(&'a T),
+    Deleted(T),
 }
 
-impl<T: ?Sized> Clone for Edit<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: ?Sized> Copy for Edit<'_, T> {}
-
-impl<'a, T: ?Sized> Edit<'a, T> {
+impl<T> Edit<T> {
     /// As it was, if it was there.
-    pub fn before(self) -> Option<&'a T> {
+    pub fn before(&self) -> Option<&T> {
         match self {
             Self::Added(_) => None,
             Self::Updated { old, .. } | Self::Deleted(old) => Some(old),
@@ -81,7 +80,7 @@ impl<'a, T: ?Sized> Edit<'a, T> {
     }
 
     /// As it is, if it is there.
-    pub fn now(self) -> Option<&'a T> {
+    pub fn now(&self) -> Option<&T> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } => Some(new),
             Self::Deleted(_) => None,
@@ -89,28 +88,33 @@ impl<'a, T: ?Sized> Edit<'a, T> {
     }
 
     /// Whether it is new.
-    pub fn is_added(self) -> bool {
+    pub fn is_added(&self) -> bool {
         matches!(self, Self::Added(_))
+    }
+
+    /// What plugins register for.
+    pub fn action(&self) -> Action {
+        match self {
+            Self::Added(_) => Action::Add,
+            Self::Updated { .. } => Action::Update,
+            Self::Deleted(_) => Action::Delete,
+        }
     }
 }
 
-/// What of a node changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NodeAspects {
-    /// `status.allocatable`.
-    pub allocatable: bool,
-    /// `metadata.labels`.
-    pub labels: bool,
-    /// `spec.taints` or `spec.unschedulable`.
-    pub taints: bool,
-    /// `status.declaredFeatures`.
-    pub declared_features: bool,
-}
-
-impl NodeAspects {
-    /// Whether nothing that matters changed.
-    pub fn is_empty(self) -> bool {
-        self == Self::default()
+impl ObjectChange {
+    /// Of what, and how; what plugins register for.
+    pub fn event(&self) -> (Resource, Action) {
+        match self {
+            Self::Claim(edit) => (Resource::PersistentVolumeClaim, edit.action()),
+            Self::Volume(edit) => (Resource::PersistentVolume, edit.action()),
+            Self::Class(edit) => (Resource::StorageClass, edit.action()),
+            Self::CsiNode(edit) => (Resource::CsiNode, edit.action()),
+            Self::CsiDriver(edit) => (Resource::CsiDriver, edit.action()),
+            Self::CsiStorageCapacity(edit) => (Resource::CsiStorageCapacity, edit.action()),
+            Self::VolumeAttachment(edit) => (Resource::VolumeAttachment, edit.action()),
+            Self::Other(edit) => (Resource::Other, edit.action()),
+        }
     }
 }
 
@@ -121,6 +125,8 @@ pub enum Hint {
     Queue,
     /// It does not.
     Skip,
+    /// That could not be told: the pod is tried again.
+    Unsure,
 }
 
 impl Hint {

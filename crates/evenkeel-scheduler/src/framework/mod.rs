@@ -4,18 +4,20 @@
 //! methods. It joins a [`Profile`] with a weight.
 
 mod change;
+mod event;
 mod profile;
 mod state;
 mod verdict;
 mod watch;
 
-pub use change::{Change, Edit, Hint, NodeAspects, ObjectChange};
+pub use change::{AnyObject, Change, Edit, Hint, ObjectChange};
+pub use event::{Action, Interest, Resource};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
 pub use verdict::{Filtered, Reason, Rejection, Severity};
 pub use watch::Watched;
-pub(crate) use watch::{Told, Watches};
+pub(crate) use watch::Watches;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -23,6 +25,7 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
+use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     cache::{Cache, Caches},
     client::{ApiError, Client},
@@ -64,12 +67,22 @@ pub trait Plugin: Send + Sync + 'static {
         let _ = handle;
     }
 
+    /// The changes that may let a pod in that this plugin rejected; it is asked about no others. Upstream's
+    /// `EventsToRegister`. Whoever does not say is asked about everything.
+    fn events(&self) -> Vec<Interest> {
+        Interest::everything()
+    }
+
     /// Whether a pod that this plugin rejected is worth another try after `change`. Upstream's queueing hints.
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         let (_, _) = (pod, change);
         Hint::Queue
     }
 
+    /// It says whose turn it is.
+    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
+        None
+    }
     /// It takes part in [`PreEnqueue`].
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None
@@ -114,6 +127,15 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_post_bind(&self) -> Option<&dyn PostBind> {
         None
     }
+}
+
+/// Where a pod stands in the queue; lower ones are tried first.
+pub type SortKey = [i64; 2];
+
+/// Says whose turn it is. There is one for all profiles: that of the first.
+pub trait QueueSort: Plugin {
+    /// Where the pod stands that came, or came back from its last attempt, at `queued`. Among equals the first to come is first.
+    fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
 }
 
 /// Before a pod may enter the active queue.

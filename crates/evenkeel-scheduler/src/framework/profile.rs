@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Handle, Plugin};
-use crate::plugins;
+use super::{Handle, Plugin, SortKey};
+use crate::{plugins, pod::PodInfo};
+use evenkeel_api::time::Timestamp;
 
 /// The plugins under one `schedulerName`. Order matters: filters are asked in it.
 #[derive(Clone)]
@@ -12,6 +13,7 @@ pub struct Profile {
     percentage_of_nodes_to_score: u32,
     plugins: Vec<(Arc<dyn Plugin>, i64)>,
     points: Points,
+    sort: Option<usize>,
 }
 
 /// For each extension point, the plugins that take part, as indexes.
@@ -104,6 +106,7 @@ impl Profile {
             percentage_of_nodes_to_score: 0,
             plugins: Vec::new(),
             points: Points::default(),
+            sort: None,
         }
     }
 
@@ -136,6 +139,9 @@ impl Profile {
                 list.push(n);
             }
         }
+        if plugin.as_queue_sort().is_some() {
+            self.sort = Some(n);
+        }
         self.plugins.push((plugin, weight));
         self
     }
@@ -160,6 +166,22 @@ impl Profile {
 
     pub(crate) fn percentage(&self) -> u32 {
         self.percentage_of_nodes_to_score
+    }
+
+    /// All plugins.
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = (usize, &dyn Plugin)> {
+        self.plugins.iter().map(|(plugin, _)| &**plugin).enumerate()
+    }
+
+    /// Where a pod stands in the queue.
+    pub(crate) fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
+        match self.sort {
+            Some(n) => {
+                let sort = self.plugin(n).as_queue_sort();
+                sort.map_or([0; 2], |sort| sort.key(pod, queued))
+            }
+            None => plugins::by_priority(pod, queued),
+        }
     }
 
     /// The `n`th plugin.

@@ -1,11 +1,14 @@
 //! What plugins work out for one attempt and hand from point to point.
 
-use std::any::{Any, TypeId};
+use std::{
+    any::{Any, TypeId},
+    sync::Arc,
+};
 
-/// One value for each type, for the length of an attempt.
-#[derive(Default)]
+/// One value for each type, for the length of an attempt. Clones share the values until one of them changes its own.
+#[derive(Default, Clone)]
 pub struct CycleState {
-    values: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
+    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
 }
 
 impl CycleState {
@@ -13,7 +16,7 @@ impl CycleState {
     pub fn put<T: Any + Send + Sync>(&mut self, value: T) {
         let id = TypeId::of::<T>();
         self.values.retain(|(own, _)| *own != id);
-        self.values.push((id, Box::new(value)));
+        self.values.push((id, Arc::new(value)));
     }
 
     /// The value of this type.
@@ -22,16 +25,33 @@ impl CycleState {
         self.values.iter().find(|(own, _)| *own == id).and_then(|(_, value)| value.downcast_ref())
     }
 
-    /// The value of this type, to be changed.
-    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
+    /// The value of this type, to be changed; where a clone of this state has it as well, a copy of it is made first.
+    pub fn get_mut<T: Any + Send + Sync + Clone>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
-        self.values
-            .iter_mut()
-            .find(|(own, _)| *own == id)
-            .and_then(|(_, value)| value.downcast_mut())
+        let (_, value) = self.values.iter_mut().find(|(own, _)| *own == id)?;
+        if Arc::get_mut(value).is_none() {
+            let copy = value.downcast_ref::<T>()?.clone();
+            *value = Arc::new(copy);
+        }
+        Arc::get_mut(value).and_then(|value| value.downcast_mut())
     }
 
     pub(crate) fn clear(&mut self) {
         self.values.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_changes_only_its_own_values() {
+        let mut state = CycleState::default();
+        state.put(vec![1]);
+        let mut other = state.clone();
+        other.get_mut::<Vec<i32>>().unwrap().push(2);
+        assert_eq!(state.get::<Vec<i32>>(), Some(&vec![1]));
+        assert_eq!(other.get::<Vec<i32>>(), Some(&vec![1, 2]));
     }
 }

@@ -25,6 +25,8 @@ pub enum Severity {
     Unschedulable,
     /// Nothing that preemption can do. Upstream: `UnschedulableAndUnresolvable`.
     Unresolvable,
+    /// Something that the plugin waits for; when it comes the pod is tried at once. Upstream: `Pending`.
+    Pending,
     /// Nothing of this cluster: something went wrong. Upstream: `Error`.
     Error,
 }
@@ -38,6 +40,11 @@ impl Rejection {
     /// Removing pods could not help.
     pub fn unresolvable(reason: impl Into<Reason>) -> Self {
         Self { reasons: [reason.into()].into_iter().collect(), severity: Severity::Unresolvable }
+    }
+
+    /// The plugin waits for something.
+    pub fn pending(reason: impl Into<Reason>) -> Self {
+        Self { reasons: [reason.into()].into_iter().collect(), severity: Severity::Pending }
     }
 
     /// Something went wrong.

@@ -11,22 +11,22 @@ use evenkeel_runtime::cache::{Cache, CacheEvent, Caches};
 use std::{
     any::TypeId,
     collections::HashSet,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Change, Edit, ObjectChange, Pending};
+use super::{Edit, ObjectChange, Pending};
 
 /// A kind whose changes plugins are asked about.
 pub trait Watched: View {
     /// What plugins are asked.
-    fn change(edit: Edit<'_, Self>) -> ObjectChange<'_>;
+    fn change(edit: Edit<Arc<Self>>) -> ObjectChange;
 }
 
 macro_rules! watched {
     ($($kind:ident),*) => {
         $(impl Watched for $kind {
-            fn change(edit: Edit<'_, Self>) -> ObjectChange<'_> {
+            fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
                 ObjectChange::$kind(edit)
             }
         })*
@@ -36,48 +36,42 @@ macro_rules! watched {
 watched!(CsiNode, CsiDriver, CsiStorageCapacity, VolumeAttachment);
 
 impl Watched for PersistentVolumeClaim {
-    fn change(edit: Edit<'_, Self>) -> ObjectChange<'_> {
+    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
         ObjectChange::Claim(edit)
     }
 }
 
 impl Watched for PersistentVolume {
-    fn change(edit: Edit<'_, Self>) -> ObjectChange<'_> {
+    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
         ObjectChange::Volume(edit)
     }
 }
 
 impl Watched for StorageClass {
-    fn change(edit: Edit<'_, Self>) -> ObjectChange<'_> {
+    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
         ObjectChange::Class(edit)
     }
 }
 
-/// A change of an object on its way to the scheduler's loop.
-pub(crate) trait Told: Send {
-    /// What plugins are asked.
-    fn change(&self) -> Change<'_>;
-}
-
-impl<V: Watched> Told for CacheEvent<V> {
-    fn change(&self) -> Change<'_> {
-        Change::Object(V::change(match self {
-            Self::Added { object, .. } => Edit::Added(&**object),
-            Self::Updated { old, new } => Edit::Updated { old: &**old, new: &**new },
-            Self::Deleted(object) => Edit::Deleted(&**object),
-        }))
+fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
+    match event {
+        CacheEvent::Added { object, .. } => Edit::Added(Arc::clone(object)),
+        CacheEvent::Updated { old, new } => {
+            Edit::Updated { old: Arc::clone(old), new: Arc::clone(new) }
+        }
+        CacheEvent::Deleted(object) => Edit::Deleted(Arc::clone(object)),
     }
 }
 
 /// Where changes of watched kinds go, and what must be complete before the first pod is tried.
 pub(crate) struct Watches {
-    sender: UnboundedSender<Box<dyn Told>>,
+    sender: UnboundedSender<ObjectChange>,
     watched: Mutex<(HashSet<TypeId>, Vec<Pending<'static, ()>>)>,
 }
 
 impl Watches {
     /// The changes come out of the receiver.
-    pub(crate) fn new() -> (Self, UnboundedReceiver<Box<dyn Told>>) {
+    pub(crate) fn new() -> (Self, UnboundedReceiver<ObjectChange>) {
         let (sender, receiver) = unbounded_channel();
         (Self { sender, watched: Mutex::default() }, receiver)
     }
@@ -89,7 +83,7 @@ impl Watches {
         if watched.0.insert(TypeId::of::<V>()) {
             let sender = self.sender.clone();
             // Sending fails once the scheduler has ended; then nobody needs to know.
-            cache.subscribe(move |event| drop(sender.send(Box::new(event.clone()))));
+            cache.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
             let waits = cache.clone();
             watched.1.push(Box::pin(async move { waits.synced().await }));
         }

@@ -340,6 +340,11 @@ impl<'a> NodeRef<'a> {
             .expect("references are only made to slots with a node")
     }
 
+    /// The object, shared.
+    pub fn object(self) -> &'a Arc<Node> {
+        self.table.nodes[self.at()].as_ref().expect("references are only made to slots with a node")
+    }
+
     /// Allocatable CPU in thousandths.
     pub fn cpu(self) -> i64 {
         self.table.allocatable.cpu[self.at()]

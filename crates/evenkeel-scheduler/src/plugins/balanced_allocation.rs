@@ -1,7 +1,7 @@
 //! NodeResourcesBalancedAllocation: rather nodes on which CPU and memory run out together.
 
 use crate::{
-    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
+    framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -15,8 +15,8 @@ impl Plugin for BalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn hint(&self, _: &PodInfo, _: &Change<'_>) -> Hint {
-        Hint::Skip
+    fn events(&self) -> Vec<Interest> {
+        Vec::new()
     }
 
     fn as_pre_score(&self) -> Option<&dyn PreScore> {

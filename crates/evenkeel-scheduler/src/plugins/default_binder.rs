@@ -4,7 +4,7 @@ use evenkeel_api::{View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
 
 use crate::{
-    framework::{Bind, Change, Hint, Pending, Plugin},
+    framework::{Bind, Interest, Pending, Plugin},
     pod::PodInfo,
 };
 
@@ -17,8 +17,8 @@ impl Plugin for DefaultBinder {
         "DefaultBinder"
     }
 
-    fn hint(&self, _: &PodInfo, _: &Change<'_>) -> Hint {
-        Hint::Skip
+    fn events(&self) -> Vec<Interest> {
+        Vec::new()
     }
 
     fn as_bind(&self) -> Option<&dyn Bind> {

@@ -3,7 +3,7 @@
 use evenkeel_api::views::{Container, Pod};
 
 use crate::{
-    framework::{Change, CycleState, Hint, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
+    framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -25,8 +25,8 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    fn hint(&self, _: &PodInfo, _: &Change<'_>) -> Hint {
-        Hint::Skip
+    fn events(&self) -> Vec<Interest> {
+        Vec::new()
     }
 
     fn as_pre_score(&self) -> Option<&dyn PreScore> {

@@ -11,6 +11,7 @@ mod node_resources_fit;
 mod node_selector;
 mod node_unschedulable;
 mod node_volume_limits;
+mod priority_sort;
 mod scheduling_gates;
 pub mod shape;
 mod taint_toleration;
@@ -31,6 +32,8 @@ pub use node_ports::NodePorts;
 pub use node_resources_fit::NodeResourcesFit;
 pub use node_unschedulable::NodeUnschedulable;
 pub use node_volume_limits::NodeVolumeLimits;
+pub use priority_sort::PrioritySort;
+pub(crate) use priority_sort::by_priority;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use volume_binding::VolumeBinding;
@@ -45,6 +48,7 @@ use crate::framework::{MAX_NODE_SCORE, Plugin};
 pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     vec![
         (Arc::new(SchedulingGates), 0),
+        (Arc::new(PrioritySort), 0),
         (Arc::new(NodeName), 0),
         (Arc::new(NodeUnschedulable), 0),
         (Arc::new(TaintToleration), 3),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use super::{node_selector, normalise};
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, PreScore,
-        PreScored, Rejection, Score,
+        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        PreFiltered, PreScore, PreScored, Rejection, Resource, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
 use evenkeel_api::{
     placement,
-    views::{Pod, PreferredSchedulingTerm},
+    views::{Node, Pod, PreferredSchedulingTerm},
 };
 
 /// Matches pods' node selectors and node affinities.
@@ -25,14 +25,16 @@ impl Plugin for NodeAffinity {
         "NodeAffinity"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel])]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let matches = |node: &Node| placement::required(&pod.pod.spec, node);
         match change {
-            Change::NodeAdded(node) | Change::NodeUpdated(node, _) => {
-                Hint::when(placement::required(&pod.pod.spec, node.node()))
-            }
-            // While a pod is gated its selectors may change.
-            Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
+            Change::Node(Edit::Updated { old, new }) => Hint::when(!matches(old) && matches(new)),
+            Change::Node(Edit::Added(node)) => Hint::when(matches(node)),
+            _ => Hint::Queue,
         }
     }
 

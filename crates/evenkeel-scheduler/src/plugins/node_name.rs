@@ -1,7 +1,7 @@
 //! NodeName: a pod that names its node runs there or nowhere.
 
 use crate::{
-    framework::{Change, Filter, Filtered, Hint, Plugin, Rejection},
+    framework::{Action, Change, Filter, Filtered, Hint, Interest, Plugin, Rejection, Resource},
     nodes::NodeRef,
     pod::PodInfo,
 };
@@ -15,10 +15,16 @@ impl Plugin for NodeName {
         "NodeName"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
-        Hint::when(
-            matches!(change, Change::NodeAdded(node) if **node.name() == *pod.pod.spec.node_name),
-        )
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::Node, &[Action::Add])]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let node = match change {
+            Change::Node(edit) => edit.now(),
+            _ => None,
+        };
+        Hint::when(node.is_some_and(|node| node.meta.name == pod.pod.spec.node_name))
     }
 
     fn as_filter(&self) -> Option<&dyn Filter> {

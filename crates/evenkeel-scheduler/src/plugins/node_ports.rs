@@ -2,10 +2,11 @@
 
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, Rejection,
+        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        PreFiltered, Rejection, Resource,
     },
     nodes::{NodeRef, NodeTable},
-    pod::PodInfo,
+    pod::{HostPort, PodInfo},
 };
 
 /// Keeps pods with `hostPort` off nodes where the port is taken.
@@ -17,20 +18,17 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
-        match change {
-            Change::PodGone(gone) => Hint::when(
-                pod.asks
-                    .ports
-                    .iter()
-                    .any(|port| gone.asks.ports.iter().any(|freed| port.clashes(freed))),
-            ),
-            Change::NodeAdded(_) => Hint::Queue,
-            Change::NodeUpdated(..)
-            | Change::PodAssigned(_)
-            | Change::Object(_)
-            | Change::OwnUpdate => Hint::Skip,
-        }
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::AssignedPod, &[Action::Delete]),
+            Interest::new(Resource::Node, &[Action::Add]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let Change::AssignedPod(Edit::Deleted(gone)) = change else { return Hint::Queue };
+        let freed = |port: &HostPort| gone.asks.ports.iter().any(|freed| port.clashes(freed));
+        Hint::when(pod.asks.ports.iter().any(freed))
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

@@ -4,12 +4,14 @@ use smallvec::SmallVec;
 
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, MAX_NODE_SCORE, Plugin, Reason, Rejection,
-        Score, Severity,
+        Action, Change, CycleState, Filter, Filtered, Hint, Interest, MAX_NODE_SCORE, Plugin,
+        Reason, Rejection, Resource, Score, Severity,
     },
     nodes::NodeRef,
     pod::PodInfo,
+    resources::Resources,
 };
+use evenkeel_api::views::Node;
 
 /// Counts CPU, memory, local storage, extended resources and pods.
 #[derive(Debug, Clone, Copy)]
@@ -20,14 +22,20 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::AssignedPod, &[Action::Delete, Action::UpdatePodScaleDown]),
+            Interest::new(Resource::TargetPod, &[Action::UpdatePodScaleDown]),
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeAllocatable]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         match change {
-            Change::NodeAdded(node) => Hint::when(fits_when_empty(pod, *node)),
-            Change::NodeUpdated(node, aspects) => {
-                Hint::when(aspects.allocatable && fits_when_empty(pod, *node))
+            Change::Node(edit) => {
+                Hint::when(edit.now().is_some_and(|node| fits_when_empty(pod, node)))
             }
-            Change::PodGone(_) | Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::Object(_) => Hint::Skip,
+            _ => Hint::Queue,
         }
     }
 
@@ -87,13 +95,17 @@ impl Short {
     }
 }
 
-fn fits_when_empty(pod: &PodInfo, node: NodeRef<'_>) -> bool {
+fn fits_when_empty(pod: &PodInfo, node: &Node) -> bool {
     let asks = &pod.asks.requests;
-    node.pods_allowed() > 0
-        && asks.cpu <= node.cpu()
-        && asks.memory <= node.memory()
-        && asks.ephemeral_storage <= node.ephemeral_storage()
-        && asks.scalars.iter().all(|(name, amount)| *amount <= node.scalar(name))
+    let mut has = Resources::default();
+    for (name, amount) in node.status.allocatable.iter() {
+        has.set(name, *amount);
+    }
+    node.status.allocatable.get("pods").is_some_and(|pods| pods.value() > 0)
+        && asks.cpu <= has.cpu
+        && asks.memory <= has.memory
+        && asks.ephemeral_storage <= has.ephemeral_storage
+        && asks.scalars.iter().all(|(name, amount)| *amount <= has.scalar(name))
 }
 
 impl Score for NodeResourcesFit {

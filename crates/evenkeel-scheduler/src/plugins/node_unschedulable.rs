@@ -1,9 +1,15 @@
 //! NodeUnschedulable: cordoned nodes take no new pods.
 
-use evenkeel_api::{placement::tolerated, views::Taint};
+use evenkeel_api::{
+    placement,
+    views::{Node, Taint},
+};
 
 use crate::{
-    framework::{Change, CycleState, Filter, Filtered, Hint, Plugin, Rejection},
+    framework::{
+        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, Rejection,
+        Resource,
+    },
     nodes::NodeRef,
     pod::PodInfo,
 };
@@ -17,11 +23,21 @@ impl Plugin for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeTaint]),
+            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         match change {
-            Change::NodeAdded(node) | Change::NodeUpdated(node, _) => Hint::when(open(pod, *node)),
-            Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
+            Change::Node(Edit::Updated { old, new }) => {
+                Hint::when(!open(pod, old) && open(pod, new))
+            }
+            Change::Node(Edit::Added(node)) => Hint::when(open(pod, node)),
+            Change::OwnUpdate { .. } => Hint::when(tolerated(pod)),
+            _ => Hint::Queue,
         }
     }
 
@@ -32,21 +48,22 @@ impl Plugin for NodeUnschedulable {
 
 impl Filter for NodeUnschedulable {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
-        if open(pod, node) {
+        if open(pod, node.node()) {
             return Ok(());
         }
         Err(Rejection::unresolvable("node(s) were unschedulable"))
     }
 }
 
-fn open(pod: &PodInfo, node: NodeRef<'_>) -> bool {
-    if !node.node().spec.unschedulable {
-        return true;
-    }
+fn open(pod: &PodInfo, node: &Node) -> bool {
+    !node.spec.unschedulable || tolerated(pod)
+}
+
+fn tolerated(pod: &PodInfo) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
     };
-    tolerated(&pod.pod.spec.tolerations, &taint)
+    placement::tolerated(&pod.pod.spec.tolerations, &taint)
 }

@@ -1,7 +1,9 @@
 //! SchedulingGates: a pod with gates waits until they are gone (KEP-3521).
 
 use crate::{
-    framework::{Change, Filtered, Hint, Plugin, PreEnqueue, Rejection},
+    framework::{
+        Action, Change, Filtered, Hint, Interest, Plugin, PreEnqueue, Rejection, Resource,
+    },
     pod::PodInfo,
 };
 
@@ -14,8 +16,12 @@ impl Plugin for SchedulingGates {
         "SchedulingGates"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
-        Hint::when(matches!(change, Change::OwnUpdate) && pod.pod.spec.scheduling_gates.is_empty())
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::TargetPod, &[Action::UpdatePodSchedulingGatesEliminated])]
+    }
+
+    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
+        Hint::Queue
     }
 
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {

@@ -4,15 +4,15 @@
 
 use evenkeel_api::{
     placement::{forbidding, tolerates},
-    views::{Taint, Toleration},
+    views::{Node, Taint, Toleration},
 };
 use std::sync::Arc;
 
 use super::normalise;
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, MAX_NODE_SCORE, Plugin, PreFilter, PreFiltered,
-        PreScore, PreScored, Rejection, Score,
+        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, MAX_NODE_SCORE, Plugin,
+        PreFilter, PreFiltered, PreScore, PreScored, Rejection, Resource, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -33,13 +33,22 @@ impl Plugin for TaintToleration {
         "TaintToleration"
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeTaint]),
+            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let tolerates =
+            |node: &Node| forbidding(&pod.pod.spec.tolerations, &node.spec.taints).is_none();
         match change {
-            Change::NodeAdded(node) | Change::NodeUpdated(node, _) => {
-                Hint::when(forbidding(&pod.pod.spec.tolerations, node.taints()).is_none())
+            Change::Node(Edit::Added(node)) => Hint::when(tolerates(node)),
+            Change::Node(Edit::Updated { old, new }) => {
+                Hint::when(!tolerates(old) && tolerates(new))
             }
-            Change::OwnUpdate => Hint::Queue,
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::Object(_) => Hint::Skip,
+            _ => Hint::Queue,
         }
     }
 

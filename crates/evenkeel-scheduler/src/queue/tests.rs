@@ -1,21 +1,112 @@
-//! Whose turn it is, by table.
+//! Whose turn it is, by table; what is retried when, by plugins that say so.
 
+use proptest::prelude::*;
 use serde_json::json;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use super::{Counts, SchedulingQueue, Waits};
+use super::{Counts, Event, Label, PluginSet, SchedulingQueue, Waits};
 use crate::{
-    fixtures::{at, info},
-    framework::Hint,
+    fixtures::{at, info, node},
+    framework::{
+        Action, Change, Edit, Filtered, Hint, Interest, Plugin, PreEnqueue, Profile, Rejection,
+        Resource,
+    },
     pod::PodInfo,
 };
 
-fn queue() -> SchedulingQueue {
-    SchedulingQueue::new(Waits {
+/// Wants to know of new nodes, and says of each what it is told to.
+struct Nodes(Hint);
+
+impl Plugin for Nodes {
+    fn name(&self) -> &'static str {
+        "Nodes"
+    }
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::Node, &[Action::Add])]
+    }
+    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
+        self.0
+    }
+}
+
+/// Wants to know of pods that leave.
+struct Pods;
+
+impl Plugin for Pods {
+    fn name(&self) -> &'static str {
+        "Pods"
+    }
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::AssignedPod, &[Action::Delete]),
+            Interest::new(Resource::TargetPod, &[Action::UpdatePodLabel]),
+        ]
+    }
+}
+
+/// Holds back while it is closed; asked about new nodes.
+#[derive(Default)]
+struct Gate(AtomicBool);
+
+impl Plugin for Gate {
+    fn name(&self) -> &'static str {
+        "Gate"
+    }
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::Node, &[Action::Add])]
+    }
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        Some(self)
+    }
+}
+
+impl PreEnqueue for Gate {
+    fn pre_enqueue(&self, _: &PodInfo) -> Filtered {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(Rejection::unresolvable("closed")),
+            false => Ok(()),
+        }
+    }
+}
+
+const NODES: usize = 0;
+const PODS: usize = 1;
+const NEVER: usize = 2;
+const UNSURE: usize = 3;
+const GATE: usize = 4;
+
+fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let profile = Profile::new("default-scheduler")
+        .with(Arc::new(Nodes(Hint::Queue)), 0)
+        .with(Arc::new(Pods), 0)
+        .with(Arc::new(Nodes(Hint::Skip)), 0)
+        .with(Arc::new(Nodes(Hint::Unsure)), 0)
+        .with(Arc::clone(&gate) as Arc<dyn Plugin>, 0);
+    let waits = Waits {
         initial_backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(10),
         max_unschedulable: Duration::from_secs(300),
-    })
+    };
+    (SchedulingQueue::new(waits, [profile].into()), gate)
+}
+
+fn queue() -> SchedulingQueue {
+    with_gate().0
+}
+
+fn set(plugins: &[usize]) -> PluginSet {
+    plugins.iter().copied().collect()
+}
+
+fn plain(name: &str) -> PodInfo {
+    info(name, &json!({}))
 }
 
 fn with_priority(name: &str, priority: i32) -> PodInfo {
@@ -26,93 +117,296 @@ fn pop(queue: &mut SchedulingQueue, seconds: i64) -> Option<String> {
     queue.pop(at(seconds)).map(|popped| popped.uid.to_string())
 }
 
+fn rejected(queue: &mut SchedulingQueue, uid: &str, by: &[usize], seconds: i64) {
+    queue.returned(uid, set(by), PluginSet::default(), at(seconds));
+}
+
+fn failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
+    rejected(queue, uid, &[], seconds);
+}
+
+fn node_came() -> Event {
+    Event::new(Resource::Node, Action::Add, Change::Node(Edit::Added(node("n", &json!({})))))
+}
+
+fn pod_left() -> Event {
+    let change = Change::AssignedPod(Edit::Deleted(plain("gone")));
+    Event::new(Resource::AssignedPod, Action::Delete, change)
+}
+
+/// A queue with one pod that these plugins rejected at second 0.
+fn parked(by: &[usize]) -> SchedulingQueue {
+    let mut queue = queue();
+    queue.add(plain("p"), 0, at(0));
+    pop(&mut queue, 0);
+    rejected(&mut queue, "p", by, 0);
+    queue
+}
+
 #[test]
 fn by_priority_then_by_time() {
     let mut queue = queue();
     for (n, (name, priority)) in
         [("old", 0), ("new", 0), ("urgent", 9), ("idle", -1)].into_iter().enumerate()
     {
-        queue.add(with_priority(name, priority), 0, None, at(n as i64));
+        queue.add(with_priority(name, priority), 0, at(n as i64));
     }
+    queue.update(&with_priority("new", 1), &[Action::Update], at(5));
     let order: Vec<String> = std::iter::from_fn(|| pop(&mut queue, 10)).collect();
-    assert_eq!(order, ["urgent", "old", "new", "idle"]);
+    assert_eq!(order, ["urgent", "new", "old", "idle"]);
 }
 
 #[test]
-fn backoff_doubles_from_one_second_to_ten() {
+fn backoff_doubles_from_one_second_to_ten_and_ends_with_its_second() {
     let mut queue = queue();
-    queue.add(info("p", &json!({})), 0, None, at(0));
+    queue.add(plain("p"), 0, at(0));
     let mut now = 0;
     for wait in [1, 2, 4, 8, 10, 10] {
         assert_eq!(pop(&mut queue, now).as_deref(), Some("p"));
-        queue.failed("p", at(now));
-        assert_eq!(queue.next_due(), Some(at(now + wait)));
-        assert_eq!(pop(&mut queue, now + wait - 1), None, "an error is never tried early");
-        now += wait;
+        failed(&mut queue, "p", now);
+        assert_eq!(queue.next_due(), Some(at(now + wait + 1)));
+        assert_eq!(pop(&mut queue, now + wait), None, "an error is never tried early");
+        now += wait + 1;
     }
 }
 
 #[test]
 fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
-    let mut queue = queue();
-    queue.add(info("p", &json!({})), 0, None, at(0));
-    pop(&mut queue, 0);
-    queue.unschedulable("p", vec![3], at(0));
-    assert_eq!(pop(&mut queue, 20), None);
-    queue.moved(at(20), |_, _, plugin| Hint::when(plugin != 3));
-    assert_eq!(pop(&mut queue, 20), None);
-    queue.moved(at(20), |_, _, plugin| Hint::when(plugin == 3));
-    assert_eq!(pop(&mut queue, 20).as_deref(), Some("p"));
+    for (by, event, tried) in [
+        (&[NODES][..], node_came(), true),
+        (&[NODES], pod_left(), false),
+        (&[PODS], pod_left(), true),
+        (&[PODS], node_came(), false),
+        (&[NEVER], node_came(), false),
+        (&[NEVER, NODES], node_came(), true),
+        (&[UNSURE], node_came(), true),
+        (&[NEVER, PODS], pod_left(), true),
+        (&[PluginSet::EXTENDERS], pod_left(), true),
+        (&[PluginSet::NO_NODES], pod_left(), false),
+        (&[PluginSet::NO_NODES], node_came(), true),
+    ] {
+        let mut queue = parked(by);
+        assert_eq!(pop(&mut queue, 20), None);
+        queue.happened(&event, at(20), |_| false);
+        assert_eq!(pop(&mut queue, 20), None, "only those that are picked");
+        queue.happened(&event, at(20), |_| true);
+        assert_eq!(pop(&mut queue, 20).is_some(), tried, "{by:?} {}", event.label());
+    }
+}
+
+#[test]
+fn who_waits_for_something_skips_the_backoff_when_it_comes() {
+    for (pending, want) in [
+        (&[][..], Counts { backoff: 1, ..Counts::default() }),
+        (&[NODES], Counts { active: 1, ..Counts::default() }),
+    ] {
+        let mut queue = queue();
+        queue.add(plain("p"), 0, at(0));
+        pop(&mut queue, 0);
+        queue.returned("p", set(&[NODES, UNSURE]), set(pending), at(0));
+        queue.happened(&node_came(), at(0), |_| true);
+        assert_eq!(queue.counts(), want, "{pending:?}");
+    }
+}
+
+#[test]
+fn what_happens_while_a_pod_is_on_its_way_is_not_lost() {
+    for (by, done, tried) in
+        [(&[NODES][..], false, true), (&[PODS], false, false), (&[NODES], true, false)]
+    {
+        let mut queue = queue();
+        queue.add(plain("p"), 0, at(0));
+        queue.happened(&node_came(), at(0), |_| true);
+        pop(&mut queue, 0);
+        if done {
+            queue.done("p");
+        }
+        queue.happened(&node_came(), at(0), |_| true);
+        rejected(&mut queue, "p", by, 0);
+        assert_eq!(pop(&mut queue, 1).is_some(), tried, "{by:?}");
+        assert_eq!(queue.in_flight().0.count(), 0);
+    }
 }
 
 #[test]
 fn a_pod_that_backs_off_is_tried_early_when_nothing_else_waits() {
     let mut queue = queue();
     for name in ["p", "q"] {
-        queue.add(info(name, &json!({})), 0, None, at(0));
+        queue.add(plain(name), 0, at(0));
     }
     pop(&mut queue, 0);
-    queue.unschedulable("p", vec![], at(0));
-    queue.moved(at(0), |_, _, _| Hint::Queue);
+    rejected(&mut queue, "p", &[NODES], 0);
+    queue.happened(&node_came(), at(0), |_| true);
     assert_eq!(queue.counts(), Counts { active: 1, backoff: 1, ..Counts::default() });
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("q"));
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("p"));
+    let came = queue.take_incoming();
+    assert_eq!(came[&("active", Label::PopFromBackoffQ)], 1);
+    assert_eq!(came[&("active", Label::NEW_POD)], 2);
+    assert_eq!(came[&("backoff", Label::Change(Resource::Node, Action::Add))], 1);
 }
 
 #[test]
 fn what_nothing_helps_is_tried_again_after_five_minutes() {
-    let mut queue = queue();
-    queue.add(info("p", &json!({})), 0, None, at(0));
-    pop(&mut queue, 0);
-    queue.unschedulable("p", vec![1], at(0));
+    let mut queue = parked(&[PODS]);
     assert_eq!(pop(&mut queue, 299), None);
-    assert_eq!(pop(&mut queue, 330).as_deref(), Some("p"));
+    let popped = queue.pop(at(331)).unwrap();
+    assert!(popped.flushed);
+    rejected(&mut queue, "p", &[PODS], 331);
+    queue.happened(&pod_left(), at(340), |_| true);
+    assert!(!queue.pop(at(340)).unwrap().flushed);
 }
 
 #[test]
-fn gates_hold_back_until_they_are_gone() {
-    let mut queue = queue();
-    queue.add(info("p", &json!({})), 0, Some(0), at(0));
-    queue.moved(at(1), |_, _, _| Hint::Queue);
-    assert_eq!((pop(&mut queue, 400), queue.counts().gated), (None, 1));
-    queue.changed_itself("p", None, at(2), |_, _, _| Hint::Skip);
-    assert_eq!(pop(&mut queue, 2).as_deref(), Some("p"));
+fn gates_hold_back_until_they_open() {
+    let (mut queue, gate) = with_gate();
+    gate.0.store(true, Ordering::Relaxed);
+    queue.add(plain("p"), 0, at(0));
+    queue.happened(&node_came(), at(1), |_| true);
+    assert_eq!((pop(&mut queue, 100), queue.counts().gated), (None, 1));
+    assert_eq!(queue.rejected()[&(0, GATE)], 1);
+    gate.0.store(false, Ordering::Relaxed);
+    queue.happened(&pod_left(), at(101), |_| true);
+    assert_eq!(pop(&mut queue, 101), None, "the gate did not ask for that");
+    queue.happened(&node_came(), at(102), |_| true);
+    assert_eq!(pop(&mut queue, 102).as_deref(), Some("p"));
+    assert_eq!(queue.rejected()[&(0, GATE)], 0);
+}
+
+#[test]
+fn own_updates_count_if_somebody_registered_for_them() {
+    let mut queue = parked(&[PODS]);
+    let labelled = info("p", &json!({ "metadata": { "labels": { "a": "b" } } }));
+    queue.update(&labelled, &[Action::Update], at(20));
+    assert_eq!(pop(&mut queue, 20), None);
+    queue.update(&labelled, &[Action::UpdatePodScaleDown, Action::UpdatePodLabel], at(20));
+    assert_eq!(pop(&mut queue, 20).as_deref(), Some("p"));
+}
+
+#[test]
+fn a_pod_can_be_forced() {
+    let mut queue = parked(&[PODS]);
+    queue.force("p", at(0));
+    assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });
+    pop(&mut queue, 0);
+    queue.force("p", at(0));
+    rejected(&mut queue, "p", &[PODS], 0);
+    assert_eq!(queue.counts(), Counts { backoff: 1, ..Counts::default() });
 }
 
 #[test]
 fn a_removed_pod_leaves_nothing_behind() {
     let mut queue = queue();
-    for (n, name) in ["active", "backoff", "unschedulable", "gated"].into_iter().enumerate() {
-        queue.add(info(name, &json!({})), 0, (n == 3).then_some(0), at(0));
-        if n == 1 || n == 2 {
-            let uid = name;
-            while pop(&mut queue, 0).is_some_and(|popped| popped != uid) {}
-            if n == 1 { queue.failed(uid, at(0)) } else { queue.unschedulable(uid, vec![1], at(0)) }
+    for name in ["active", "backoff", "failed", "parked", "flying"] {
+        queue.add(plain(name), 0, at(0));
+        if name == "active" {
+            continue;
+        }
+        while pop(&mut queue, 0).is_some_and(|popped| popped != name) {}
+        match name {
+            "backoff" => {
+                queue.happened(&node_came(), at(0), |_| true);
+                rejected(&mut queue, name, &[NODES], 0);
+            }
+            "failed" => failed(&mut queue, name, 0),
+            "parked" => rejected(&mut queue, name, &[PODS], 0),
+            _ => {}
         }
     }
-    for name in ["active", "backoff", "unschedulable", "gated"] {
+    for name in ["active", "backoff", "failed", "parked", "flying"] {
         queue.remove(name);
     }
     assert_eq!(queue.counts(), Counts::default());
+    assert_eq!((queue.in_flight().0.count(), queue.in_flight().1), (0, 0));
     assert_eq!(pop(&mut queue, 1000), None);
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    Added(u8),
+    Popped,
+    Rejected(u8),
+    Failed,
+    Done,
+    NodeCame,
+    PodLeft,
+    Updated(u8),
+    Forced(u8),
+    Removed(u8),
+    Gate(bool),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        3 => (0u8..6).prop_map(Happening::Added),
+        6 => Just(Happening::Popped),
+        4 => (0u8..4).prop_map(Happening::Rejected),
+        2 => Just(Happening::Failed),
+        1 => Just(Happening::Done),
+        2 => Just(Happening::NodeCame),
+        2 => Just(Happening::PodLeft),
+        1 => (0u8..6).prop_map(Happening::Updated),
+        1 => (0u8..6).prop_map(Happening::Forced),
+        1 => (0u8..6).prop_map(Happening::Removed),
+        1 => any::<bool>().prop_map(Happening::Gate),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever happens, each pod is in one place, and in the end (gates open) each is tried again.
+    #[test]
+    fn no_pod_is_lost(happenings in proptest::collection::vec(happening(), 0..80)) {
+        let (mut queue, gate) = with_gate();
+        let (mut known, mut flying) = (std::collections::BTreeSet::new(), Vec::new());
+        for (now, happening) in (0..).zip(happenings) {
+            match happening {
+                Happening::Added(n) => {
+                    let name = format!("p{n}");
+                    flying.retain(|flying| *flying != name);
+                    queue.add(plain(&name), 0, at(now));
+                    known.insert(name);
+                }
+                Happening::Popped => flying.extend(pop(&mut queue, now)),
+                Happening::Rejected(n) => {
+                    if let Some(uid) = flying.pop() {
+                        rejected(&mut queue, &uid, &[n as usize], now);
+                    }
+                }
+                Happening::Failed => {
+                    if let Some(uid) = flying.pop() {
+                        failed(&mut queue, &uid, now);
+                    }
+                }
+                Happening::Done => flying.iter().for_each(|uid| queue.done(uid)),
+                Happening::NodeCame => queue.happened(&node_came(), at(now), |_| true),
+                Happening::PodLeft => queue.happened(&pod_left(), at(now), |_| true),
+                Happening::Updated(n) => {
+                    let new = with_priority(&format!("p{n}"), i32::from(n));
+                    queue.update(&new, &[Action::UpdatePodLabel], at(now));
+                }
+                Happening::Forced(n) => queue.force(&format!("p{n}"), at(now)),
+                Happening::Removed(n) => {
+                    let name = format!("p{n}");
+                    queue.remove(&name);
+                    flying.retain(|flying| *flying != name);
+                    known.remove(&name);
+                }
+                Happening::Gate(closed) => gate.0.store(closed, Ordering::Relaxed),
+            }
+            let Counts { active, backoff, unschedulable, gated } = queue.counts();
+            prop_assert_eq!(active + backoff + unschedulable + gated + flying.len(), known.len());
+            prop_assert!(queue.rejected().values().all(|count| *count >= 0));
+        }
+        gate.0.store(false, Ordering::Relaxed);
+        for uid in std::mem::take(&mut flying) {
+            failed(&mut queue, &uid, 1000);
+        }
+        let mut tried = std::collections::BTreeSet::new();
+        for now in (1000..2000).step_by(10) {
+            tried.extend(pop(&mut queue, now));
+        }
+        prop_assert_eq!(tried, known);
+    }
 }

@@ -9,7 +9,8 @@ use evenkeel_api::views::{Container, Pod};
 
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Hint, Plugin, PreFilter, PreFiltered, Rejection,
+        Action, CycleState, Filter, Filtered, Interest, Plugin, PreFilter, PreFiltered, Rejection,
+        Resource,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -55,12 +56,11 @@ impl Plugin for NodeDeclaredFeatures {
         "NodeDeclaredFeatures"
     }
 
-    fn hint(&self, _: &PodInfo, change: &Change<'_>) -> Hint {
-        match change {
-            Change::NodeAdded(_) | Change::OwnUpdate => Hint::Queue,
-            Change::NodeUpdated(_, aspects) => Hint::when(aspects.declared_features),
-            _ => Hint::Skip,
-        }
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeDeclaredFeature]),
+            Interest::new(Resource::TargetPod, &[Action::Update]),
+        ]
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

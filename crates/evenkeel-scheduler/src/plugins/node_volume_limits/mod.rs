@@ -16,8 +16,8 @@ use evenkeel_api::{
 use super::volumes::{Cached, Lookup, named_claims};
 use crate::{
     framework::{
-        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
-        PreFiltered, Rejection,
+        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
+        Plugin, PreFilter, PreFiltered, Rejection, Resource,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -50,10 +50,21 @@ impl Plugin for NodeVolumeLimits {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::CsiNode, &[Action::Add, Action::Update]),
+            Interest::new(Resource::AssignedPod, &[Action::Delete]),
+            Interest::new(Resource::PersistentVolumeClaim, &[Action::Add]),
+            Interest::new(Resource::VolumeAttachment, &[Action::Delete]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         let pod = &pod.pod;
         match change {
-            Change::PodGone(gone) => Hint::when(gone.pod.spec.volumes.iter().any(may_count)),
+            Change::AssignedPod(Edit::Deleted(gone)) => {
+                Hint::when(gone.pod.spec.volumes.iter().any(may_count))
+            }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
                 Edit::Added(_) => Hint::Queue,
                 Edit::Updated { old, new } => Hint::when(takes_more(old, new)),

@@ -33,9 +33,9 @@ use super::{
 
 use crate::{
     framework::{
-        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Pending, Plugin,
-        PreBind, PreFilter, PreFiltered, PreScore, PreScored, Rejection, Reserve, Score,
-        Unprepared,
+        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
+        Pending, Plugin, PreBind, PreFilter, PreFiltered, PreScore, PreScored, Rejection, Reserve,
+        Resource, Score, Unprepared,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -118,12 +118,23 @@ impl Plugin for VolumeBinding {
         self.seen.get_or_init(|| Seen::new(handle));
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        let changes = &[Action::Add, Action::Update];
+        vec![
+            Interest::new(Resource::StorageClass, changes),
+            Interest::new(Resource::PersistentVolumeClaim, changes),
+            Interest::new(Resource::PersistentVolume, changes),
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel]),
+            Interest::new(Resource::CsiNode, changes),
+            Interest::new(Resource::CsiDriver, &[Action::Update]),
+            Interest::new(Resource::CsiStorageCapacity, changes),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         match change {
             Change::Object(change) => of_object(&pod.pod, change),
-            Change::NodeAdded(_) => Hint::Queue,
-            Change::NodeUpdated(_, aspects) => Hint::when(aspects.labels),
-            Change::PodAssigned(_) | Change::PodGone(_) | Change::OwnUpdate => Hint::Skip,
+            _ => Hint::Queue,
         }
     }
 
@@ -148,7 +159,7 @@ impl Plugin for VolumeBinding {
 }
 
 /// Whether a change of an object may help a pod that had no volumes.
-fn of_object(pod: &Pod, change: &ObjectChange<'_>) -> Hint {
+fn of_object(pod: &Pod, change: &ObjectChange) -> Hint {
     match change {
         ObjectChange::Claim(edit) => Hint::when(edit.now().is_some_and(|claim| {
             claim.meta.namespace == pod.meta.namespace
@@ -215,7 +226,7 @@ impl VolumeBinding {
             let class = if class.is_empty() { None } else { seen.stored.class(class) };
             if find::is_bound(&claim) {
                 claims.bound.push(seen.stored.volume(&claim.spec.volume_name));
-            } else if class.as_deref().is_some_and(storage::waits_for_consumer)
+            } else if class.as_deref().is_some_and(|class| storage::waits_for_consumer(class))
                 && claim.spec.volume_name.is_empty()
             {
                 claims.delayed.push(self.delayed(seen, claim, class));

@@ -12,8 +12,8 @@ use evenkeel_api::views::{Pod, VolumeSource};
 use super::volumes::{CLAIM, Cached, Lookup, named_claims, not_found};
 use crate::{
     framework::{
-        Change, CycleState, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
-        PreFiltered, Rejection,
+        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
+        Plugin, PreFilter, PreFiltered, Rejection, Resource,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -64,16 +64,24 @@ impl Plugin for VolumeRestrictions {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::AssignedPod, &[Action::Delete]),
+            Interest::new(Resource::Node, &[Action::Add]),
+            Interest::new(Resource::PersistentVolumeClaim, &[Action::Add]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         let pod = &pod.pod;
         match change {
-            Change::PodGone(gone) => Hint::when(
+            Change::AssignedPod(Edit::Deleted(gone)) => Hint::when(
                 gone.pod.meta.namespace == pod.meta.namespace
                     && (clashes(pod, &gone.pod)
                         || named_claims(pod)
                             .any(|name| named_claims(&gone.pod).any(|other| name == other))),
             ),
-            Change::NodeAdded(_) => Hint::Queue,
+            Change::Node(Edit::Added(_)) => Hint::Queue,
             Change::Object(ObjectChange::Claim(edit)) if edit.is_added() => {
                 Hint::when(edit.now().is_some_and(|claim| {
                     claim.meta.namespace == pod.meta.namespace

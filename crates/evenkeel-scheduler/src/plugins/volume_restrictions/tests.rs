@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Restricted, VolumeRestrictions, clashes};
 use crate::{
     fixtures::{info, merge, node, pod, table},
-    framework::{Change, CycleState, Filter, Hint, Plugin, PreFilter, PreFiltered},
+    framework::{Change, CycleState, Edit, Filter, Hint, Plugin, PreFilter, PreFiltered},
     nodes::NodeTable,
     plugins::volumes::given::{Given, object, using},
     pod::PodInfo,
@@ -123,6 +123,6 @@ fn who_left_with_the_claim_or_the_disk_helps() {
         ),
     ] {
         let gone = info("q", &gone);
-        assert_eq!(plugin().hint(&waiting, &Change::PodGone(&gone)), want);
+        assert_eq!(plugin().hint(&waiting, &Change::AssignedPod(Edit::Deleted(gone))), want);
     }
 }

@@ -15,8 +15,8 @@ use evenkeel_api::{
 use super::volumes::{CLAIM, CLASS, Cached, Lookup, VOLUME, named_claims, not_found};
 use crate::{
     framework::{
-        Change, CycleState, Edit, Filter, Filtered, Handle, Hint, ObjectChange, Plugin, PreFilter,
-        PreFiltered, Rejection,
+        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
+        Plugin, PreFilter, PreFiltered, Rejection, Resource,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -67,14 +67,24 @@ impl Plugin for VolumeZone {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change<'_>) -> Hint {
+    fn events(&self) -> Vec<Interest> {
+        let changes = &[Action::Add, Action::Update];
+        vec![
+            Interest::new(Resource::StorageClass, &[Action::Add]),
+            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel]),
+            Interest::new(Resource::PersistentVolumeClaim, changes),
+            Interest::new(Resource::PersistentVolume, changes),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
         match change {
             Change::Object(ObjectChange::Class(edit)) => {
-                let waits = edit.now().is_some_and(storage::waits_for_consumer);
+                let waits = edit.now().is_some_and(|class| storage::waits_for_consumer(class));
                 Hint::when(edit.is_added() && waits)
             }
-            Change::NodeAdded(_) => Hint::Queue,
-            Change::NodeUpdated(_, aspects) => Hint::when(aspects.labels),
+            Change::Node(Edit::Added(_)) => Hint::Queue,
+            Change::Node(Edit::Updated { .. }) => Hint::Queue,
             Change::Object(ObjectChange::Claim(edit)) => {
                 Hint::when(edit.now().is_some_and(|claim| {
                     claim.meta.namespace == pod.pod.meta.namespace

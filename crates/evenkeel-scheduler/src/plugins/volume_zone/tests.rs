@@ -88,7 +88,7 @@ fn another_place_of_a_volume_helps() {
     let (pod, plugin) = (info("p", &using(&["c"])), VolumeZone::default());
     let (a, b) = (volume("a"), volume("b"));
     let hint = |edit| plugin.hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
-    assert_eq!(hint(Edit::Added(&*a)), Hint::Queue);
-    assert_eq!(hint(Edit::Updated { old: &*a, new: &*b }), Hint::Queue);
-    assert_eq!(hint(Edit::Updated { old: &*a, new: &*a }), Hint::Skip);
+    assert_eq!(hint(Edit::Added(a.clone())), Hint::Queue);
+    assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), Hint::Queue);
+    assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), Hint::Skip);
 }

@@ -1,0 +1,155 @@
+//! What changed about a node or a pod, in the words in which plugins register for it.
+
+use evenkeel_api::views::{Node, NodeCondition, Pod};
+use smallvec::SmallVec;
+
+use crate::{framework::Action, pod::PodInfo, resources::Resources};
+
+/// What changed; usually one thing.
+pub(super) type Actions = SmallVec<[Action; 2]>;
+
+/// What changed about a node; empty if nothing that could matter.
+pub(super) fn of_node(old: &Node, new: &Node) -> Actions {
+    let statuses = |node: &Node| {
+        let status =
+            |condition: &NodeCondition| (condition.type_.clone(), condition.status.clone());
+        let mut statuses: Vec<_> = node.status.conditions.iter().map(status).collect();
+        statuses.sort_unstable();
+        statuses
+    };
+    let conditions = |node: &Node| node.status.conditions.len();
+    let reported = conditions(old) != conditions(new)
+        || old
+            .status
+            .conditions
+            .iter()
+            .zip(&new.status.conditions)
+            .any(|(old, new)| old.type_ != new.type_ || old.status != new.status);
+    picked([
+        (
+            (old.spec.unschedulable && !new.spec.unschedulable)
+                || old.spec.taints != new.spec.taints,
+            Action::UpdateNodeTaint,
+        ),
+        (old.status.allocatable != new.status.allocatable, Action::UpdateNodeAllocatable),
+        (old.meta.labels != new.meta.labels, Action::UpdateNodeLabel),
+        (reported && statuses(old) != statuses(new), Action::UpdateNodeCondition),
+        (old.meta.annotations != new.meta.annotations, Action::UpdateNodeAnnotation),
+        (
+            old.status.declared_features != new.status.declared_features,
+            Action::UpdateNodeDeclaredFeature,
+        ),
+    ])
+}
+
+/// What changed about a pod; [`Action::Update`] if nothing of what has a name.
+pub(super) fn of_pod(old: &PodInfo, new: &PodInfo) -> Actions {
+    let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
+    let (asked, asks) = (&old.asks.requests, &new.asks.requests);
+    let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
+    let mut actions = picked([
+        (before.meta.labels != after.meta.labels, Action::UpdatePodLabel),
+        (more_of_something(asked, asks), Action::UpdatePodScaleDown),
+        (more_of_something(asks, asked), Action::UpdatePodScaleUp),
+        (gates(before) && !gates(after), Action::UpdatePodSchedulingGatesEliminated),
+        (
+            before.spec.tolerations.len() != after.spec.tolerations.len(),
+            Action::UpdatePodToleration,
+        ),
+        (
+            before.status.resource_claim_statuses != after.status.resource_claim_statuses
+                || before.status.extended_resource_claim_status
+                    != after.status.extended_resource_claim_status,
+            Action::UpdatePodGeneratedResourceClaim,
+        ),
+    ]);
+    if actions.is_empty() {
+        actions.push(Action::Update);
+    }
+    actions
+}
+
+fn picked<const N: usize>(changes: [(bool, Action); N]) -> Actions {
+    changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
+}
+
+fn more_of_something(one: &Resources, other: &Resources) -> bool {
+    one.cpu > other.cpu
+        || one.memory > other.memory
+        || one.ephemeral_storage > other.ephemeral_storage
+        || one.scalars.iter().any(|(name, amount)| *amount > other.scalar(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{asking, info, node};
+    use serde_json::json;
+
+    #[test]
+    fn nodes_by_what_plugins_register_for() {
+        let ready = |status: &str, beat: &str| {
+            json!({ "status": { "conditions": [
+            { "type": "Ready", "status": status, "lastHeartbeatTime": beat },
+        ] } })
+        };
+        let (first, second) = ("2027-01-15T08:00:05Z", "2027-01-15T08:00:15Z");
+        for (old, new, want) in [
+            (json!({}), json!({}), &[][..]),
+            (ready("True", first), ready("True", second), &[]),
+            (ready("True", first), ready("False", second), &[Action::UpdateNodeCondition]),
+            (json!({ "spec": { "unschedulable": true } }), json!({}), &[Action::UpdateNodeTaint]),
+            (json!({}), json!({ "spec": { "unschedulable": true } }), &[]),
+            (
+                json!({ "metadata": { "labels": { "a": "b" } } }),
+                json!({ "metadata": { "annotations": { "a": "b" } } }),
+                &[Action::UpdateNodeLabel, Action::UpdateNodeAnnotation],
+            ),
+            (
+                json!({}),
+                json!({ "status": { "allocatable": { "cpu": "8" } } }),
+                &[Action::UpdateNodeAllocatable],
+            ),
+            (
+                json!({}),
+                json!({ "status": { "declaredFeatures": ["x"] } }),
+                &[Action::UpdateNodeDeclaredFeature],
+            ),
+        ] {
+            assert_eq!(of_node(&node("n", &old), &node("n", &new))[..], *want, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn pods_by_what_plugins_register_for() {
+        let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
+        for (old, new, want) in [
+            (json!({}), json!({}), &[Action::Update][..]),
+            (asking("2", "1Gi"), asking("1", "1Gi"), &[Action::UpdatePodScaleDown]),
+            (
+                asking("2", "1Gi"),
+                asking("1", "2Gi"),
+                &[Action::UpdatePodScaleDown, Action::UpdatePodScaleUp],
+            ),
+            (gated.clone(), json!({}), &[Action::UpdatePodSchedulingGatesEliminated]),
+            (json!({}), gated, &[Action::Update]),
+            (
+                json!({}),
+                json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }),
+                &[Action::UpdatePodToleration],
+            ),
+            (
+                json!({}),
+                json!({ "metadata": { "labels": { "a": "b" } } }),
+                &[Action::UpdatePodLabel],
+            ),
+            (
+                json!({}),
+                json!({ "status": { "resourceClaimStatuses": [{ "name": "r", "resourceClaimName": "x" }] } }),
+                &[Action::UpdatePodGeneratedResourceClaim],
+            ),
+        ] {
+            assert_eq!(of_pod(&info("p", &old), &info("p", &new))[..], *want, "{old} {new}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! PrioritySort: the highest priority first, then whoever has waited longest.
+
+use evenkeel_api::time::Timestamp;
+
+use crate::{
+    framework::{Interest, Plugin, QueueSort, SortKey},
+    pod::PodInfo,
+};
+
+/// Sorts the queue by priority and time.
+#[derive(Debug, Clone, Copy)]
+pub struct PrioritySort;
+
+impl Plugin for PrioritySort {
+    fn name(&self) -> &'static str {
+        "PrioritySort"
+    }
+
+    fn events(&self) -> Vec<Interest> {
+        Vec::new()
+    }
+
+    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
+        Some(self)
+    }
+}
+
+impl QueueSort for PrioritySort {
+    fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
+        by_priority(pod, queued)
+    }
+}
+
+/// The order of a profile without a plugin that sorts.
+pub(crate) fn by_priority(pod: &PodInfo, queued: Timestamp) -> SortKey {
+    let since = i64::try_from(queued.as_nanosecond()).unwrap_or(i64::MAX);
+    [-i64::from(pod.priority()), since]
+}

@@ -1,0 +1,68 @@
+//! Sets of a profile's plugins, as bits.
+
+/// Plugins of a profile, by their index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PluginSet(u128);
+
+impl PluginSet {
+    /// How many plugins a profile can have; the last two places stand for what rejects pods without being a plugin.
+    pub(crate) const MAX: usize = 126;
+    /// Extenders, which do not say what could help: anything could.
+    pub(crate) const EXTENDERS: usize = 126;
+    /// That there is no node at all: only a new node helps.
+    pub(crate) const NO_NODES: usize = 127;
+
+    pub(crate) fn insert(&mut self, plugin: usize) {
+        self.0 |= 1 << plugin;
+    }
+
+    pub(crate) fn contains(self, plugin: usize) -> bool {
+        self.0 & (1 << plugin) != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[must_use]
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub(crate) fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = left.trailing_zeros() as usize;
+            (left != 0).then(|| {
+                left &= left - 1;
+                next
+            })
+        })
+    }
+}
+
+impl FromIterator<usize> for PluginSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(plugins: I) -> Self {
+        let mut set = Self::default();
+        plugins.into_iter().for_each(|plugin| set.insert(plugin));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        let set: PluginSet = [3, 0, PluginSet::NO_NODES, 3].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 127]);
+        assert!(set.contains(3) && !set.contains(4));
+        assert!(set.both([4].into_iter().collect()).is_empty());
+    }
+}
