@@ -42,6 +42,8 @@
 
 mod condition;
 mod core;
+pub mod explain;
+pub mod extender;
 #[cfg(test)]
 mod fixtures;
 pub mod framework;

@@ -24,6 +24,7 @@ use crate::{
     core::{Assigned, Core, Failure, Step},
     framework::{Handle, ObjectChange, Permitted, Point, Profile, Unprepared, Watches},
     metrics::{Metrics, Outcome},
+    nodes::NodeTable,
     pod::PodInfo,
 };
 
@@ -84,6 +85,24 @@ impl Prepared {
             self.scheduler.apply(event);
         }
         self
+    }
+
+    /// Takes in what has changed until now.
+    pub(crate) fn catch_up(&mut self) {
+        while let Some(event) = self.events.at_hand() {
+            self.scheduler.apply(event);
+        }
+    }
+
+    /// Looks at the nodes as if a pod were not there.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.scheduler.core.pod_gone(uid, self.scheduler.clock.now());
+    }
+
+    /// The profile that a pod is for, and the nodes.
+    pub(crate) fn sight(&self, pod: &Pod) -> Option<(&Profile, &NodeTable)> {
+        let core = &self.scheduler.core;
+        Some((core.profile_of(pod)?, core.nodes()))
     }
 
     /// Schedules pods until `shutdown` is cancelled.

@@ -103,12 +103,12 @@ pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState
 }
 
 /// What is left after the pre-filters.
-struct FilterPlan {
-    filters: Vec<usize>,
-    only: Option<Vec<Arc<str>>>,
+pub(crate) struct FilterPlan {
+    pub(crate) filters: Vec<usize>,
+    pub(crate) only: Option<Vec<Arc<str>>>,
 }
 
-fn pre_filter(
+pub(crate) fn pre_filter(
     profile: &Profile,
     nodes: &NodeTable,
     pod: &PodInfo,
@@ -172,7 +172,7 @@ fn filter<'a>(view: View<'a>, pod: &PodInfo, state: &CycleState, plan: &FilterPl
     found
 }
 
-fn rejected_by(
+pub(crate) fn rejected_by(
     profile: &Profile,
     pod: &PodInfo,
     state: &CycleState,

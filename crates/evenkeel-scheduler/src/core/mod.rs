@@ -88,6 +88,11 @@ impl Core {
         &self.profiles[n]
     }
 
+    /// The profile that a pod is for.
+    pub(crate) fn profile_of(&self, pod: &Pod) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| serves(profile, pod))
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         self.queue.counts()
     }

@@ -1,0 +1,213 @@
+//! Why a pod goes where it goes: for each node which plugin refuses it and why, or what each plugin thinks of it. Nothing is
+//! written.
+
+use crate::{
+    SchedulerOptions,
+    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored, Profile},
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+    run::Prepared,
+    schedule::{Rejected, Unfit, pre_filter, rejected_by},
+};
+use evenkeel_api::views::Pod;
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What there is to say of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    /// Which scheduler it is for.
+    pub scheduler: String,
+    /// Why no node had to be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overall: Option<Refusal>,
+    /// Each node, best first, those that refuse last; nodes alike in the order of their names.
+    pub nodes: Vec<NodeExplained>,
+    /// The message of the event `FailedScheduling`, where there is no node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What there is to say of a node for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeExplained {
+    /// Its name.
+    pub node: Arc<str>,
+    /// Who refuses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
+    /// Each plugin's score, weighted, where it is not refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<(&'static str, i64)>,
+    /// Their sum.
+    pub total: i64,
+}
+
+/// Who refuses, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// Its reasons, in its words.
+    pub reasons: Vec<String>,
+}
+
+impl Explained {
+    /// The nodes that will do, in the order of their names.
+    pub fn feasible(&self) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.nodes.iter().filter(|node| node.refused.is_none()).map(|node| &*node.node).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The nodes with the best score, of which the scheduler takes any.
+    pub fn best(&self) -> Vec<&str> {
+        let fit = || self.nodes.iter().filter(|node| node.refused.is_none());
+        let top = fit().map(|node| node.total).max().unwrap_or_default();
+        fit().filter(|node| node.total == top).map(|node| &*node.node).collect()
+    }
+}
+
+/// A scheduler that only looks.
+pub struct Looker {
+    prepared: Prepared,
+    caches: Caches,
+}
+
+impl Looker {
+    /// Asks for the caches that it looks at; they are started by their owner. To be called inside a tokio runtime.
+    pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
+        let registry = prometheus::Registry::new();
+        let prepared = Prepared::new(client, caches.clone(), clock, &registry, options);
+        Self { prepared, caches }
+    }
+
+    /// Waits until the caches are filled.
+    pub async fn ready(&mut self) {
+        self.caches.synced().await;
+        self.prepared.catch_up();
+    }
+
+    /// What there is to say of a pod that the cluster has: as if it had no node yet, where it has one. `None` where there is
+    /// no such pod, or none of the schedulers is its.
+    pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
+        let pod = self.caches.of::<Pod>().get(namespace, name)?;
+        self.explain_pod(&pod)
+    }
+
+    /// The same of a pod that need not be there.
+    pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
+        self.prepared.catch_up();
+        let info = if pod.spec.node_name.is_empty() {
+            PodInfo::new(Arc::clone(pod))
+        } else {
+            self.prepared.forget(&pod.meta.uid);
+            let mut free = Pod::clone(pod);
+            free.spec.node_name = Box::default();
+            PodInfo::new(Arc::new(free))
+        };
+        let (profile, nodes) = self.prepared.sight(&info.pod)?;
+        Some(explain(profile, nodes, &info))
+    }
+}
+
+fn explain(profile: &Profile, nodes: &NodeTable, pod: &PodInfo) -> Explained {
+    let mut state = CycleState::default();
+    let mut explained = Explained {
+        scheduler: profile.name().to_owned(),
+        overall: None,
+        nodes: Vec::new(),
+        message: None,
+    };
+    let unfit = |overall, rejected| Unfit { n_nodes: nodes.len(), overall, rejected };
+    let plan = match pre_filter(profile, nodes, pod, &mut state) {
+        Ok(plan) => plan,
+        Err(rejected) => {
+            explained.overall = Some(refusal(profile, &rejected));
+            explained.message = Some(unfit(Some(rejected), Vec::new()).to_string());
+            return explained;
+        }
+    };
+    let (mut feasible, mut refused) = (Vec::new(), Vec::new());
+    for n in 0..nodes.len() {
+        let node = nodes.nth(n);
+        if plan.only.as_ref().is_some_and(|only| !only.contains(node.name())) {
+            continue;
+        }
+        match rejected_by(profile, pod, &state, &plan, node) {
+            None => feasible.push(node),
+            Some(rejected) => {
+                let refused_by = Some(refusal(profile, &rejected));
+                let name = Arc::clone(node.name());
+                explained.nodes.push(NodeExplained {
+                    node: name,
+                    refused: refused_by,
+                    scores: Vec::new(),
+                    total: 0,
+                });
+                refused.push(rejected);
+            }
+        }
+    }
+    if feasible.is_empty() {
+        explained.message = Some(unfit(None, refused).to_string());
+    }
+    explained.nodes.extend(scored(profile, nodes, pod, &mut state, &feasible));
+    explained.nodes.sort_by(|one, other| {
+        let rank = |node: &NodeExplained| (node.refused.is_some(), -node.total);
+        rank(one).cmp(&rank(other)).then_with(|| one.node.cmp(&other.node))
+    });
+    explained
+}
+
+fn refusal(profile: &Profile, rejected: &Rejected) -> Refusal {
+    Refusal {
+        plugin: profile.plugin(rejected.plugin).name(),
+        reasons: rejected.why.reasons.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn scored(
+    profile: &Profile,
+    nodes: &NodeTable,
+    pod: &PodInfo,
+    state: &mut CycleState,
+    feasible: &[NodeRef<'_>],
+) -> Vec<NodeExplained> {
+    let mut all: Vec<NodeExplained> = feasible
+        .iter()
+        .map(|node| NodeExplained {
+            node: Arc::clone(node.name()),
+            refused: None,
+            scores: Vec::new(),
+            total: 0,
+        })
+        .collect();
+    let mut add = |n: usize, scores: &[i64]| {
+        for (node, score) in all.iter_mut().zip(scores) {
+            let worth = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
+            node.scores.push((profile.plugin(n).name(), worth));
+            node.total += worth;
+        }
+    };
+    let mut done = Vec::new();
+    for (n, plugin) in profile.at(Point::PreScore) {
+        let Some(plugin) = plugin.as_pre_score() else { continue };
+        match plugin.pre_score(state, pod, nodes, feasible) {
+            PreScored::All => continue,
+            PreScored::Skip => {}
+            PreScored::Same(score) => add(n, &vec![score; feasible.len()]),
+        }
+        done.push(n);
+    }
+    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !done.contains(n)) {
+        let Some(plugin) = plugin.as_score() else { continue };
+        let mut own = Vec::with_capacity(feasible.len());
+        plugin.score_all(state, pod, feasible, &mut own);
+        plugin.normalise(state, feasible, &mut own);
+        add(n, &own);
+    }
+    all
+}

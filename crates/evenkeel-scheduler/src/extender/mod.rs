@@ -1,0 +1,382 @@
+//! HTTP extenders: others that are asked which nodes will do, how good they are, whom to evict, and that bind
+//! (`pkg/scheduler/extender.go`).
+
+#[cfg(test)]
+mod tests;
+mod whole;
+mod wire;
+
+use crate::program::config::{ExtenderConfig, ExtenderTls};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use evenkeel_api::views::{Container, Pod};
+use evenkeel_runtime::{
+    cache::{Cache, Caches},
+    client::{ApiError, Client, ConnectError, transport},
+};
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use whole::WholeNode;
+
+/// How long a call may take where nothing is said.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an extender's ten points are worth.
+const SCALE: i64 = crate::framework::MAX_NODE_SCORE / 10;
+
+/// Why an extender cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    /// Its address is none.
+    #[error("{0:?} is no address")]
+    Address(String),
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// What is believed is no certificate.
+    #[error("caData: {0}")]
+    Certificate(String),
+    /// Certificates or keys cannot be used.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Why an extender gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtenderError {
+    /// It did not answer in time.
+    #[error("{0}: no answer in {1:?}")]
+    Late(String, Duration),
+    /// It cannot be reached.
+    #[error("{0}: {1}")]
+    Unreachable(String, String),
+    /// It answered with an error.
+    #[error("failed {verb} with extender at URL {url}, code {code}")]
+    Status {
+        /// What it was asked for.
+        verb: String,
+        /// Where.
+        url: String,
+        /// What it answered.
+        code: u16,
+    },
+    /// Its answer cannot be read.
+    #[error("{0}: {1}")]
+    Answer(String, serde_json::Error),
+    /// It says that something is wrong.
+    #[error("{0}")]
+    Said(String),
+    /// It names a node that it was not asked about.
+    #[error("extender {0:?} claims a filtered node {1:?} which is not found in the input node list")]
+    UnknownNode(String, String),
+    /// What it is to be asked about cannot be read.
+    #[error("{0}")]
+    Api(#[from] ApiError),
+}
+
+/// What an extender's filter leaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilteredNodes {
+    /// Nodes that will do.
+    pub left: Vec<Arc<str>>,
+    /// Nodes that will not, and why.
+    pub failed: BTreeMap<String, String>,
+    /// Nodes that will not, whoever is evicted. They go before those of `failed`.
+    pub unresolvable: BTreeMap<String, String>,
+}
+
+/// Pods to be evicted from a node, by uid.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Victims {
+    /// Who.
+    pub pods: Vec<String>,
+    /// How many disruption budgets that breaks.
+    pub violations: i64,
+}
+
+/// One extender.
+pub struct Extender {
+    config: ExtenderConfig,
+    managed: BTreeSet<String>,
+    timeout: Duration,
+    /// Its address without a slash at the end.
+    url: String,
+    connection: kube::Client,
+    /// Reads the pods that it is asked about.
+    client: Client,
+    /// Where it does not know the nodes itself.
+    nodes: Option<Cache<WholeNode>>,
+}
+
+impl std::fmt::Debug for Extender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extender").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Sets up extenders in the order in which they are asked: those that may fail are last. To be called before the caches are
+/// started.
+///
+/// # Errors
+/// When an address or a certificate is none.
+pub fn set_up(
+    configs: &[ExtenderConfig],
+    client: &Client,
+    caches: &Caches,
+) -> Result<Vec<Arc<Extender>>, SetUpError> {
+    let mut extenders = configs
+        .iter()
+        .map(|config| Extender::new(config, client, caches).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    extenders.sort_by_key(|extender| extender.config.ignorable);
+    Ok(extenders)
+}
+
+impl Extender {
+    fn new(config: &ExtenderConfig, client: &Client, caches: &Caches) -> Result<Self, SetUpError> {
+        let sends_nodes = !config.node_cache_capable
+            && !(config.filter_verb.is_empty() && config.prioritize_verb.is_empty());
+        Ok(Self {
+            managed: config.managed_resources.iter().map(|one| one.name.clone()).collect(),
+            timeout: Some(config.http_timeout.duration())
+                .filter(|timeout| !timeout.is_zero())
+                .unwrap_or(TIMEOUT),
+            url: config.url_prefix.trim_end_matches('/').to_owned(),
+            connection: connection(config)?,
+            client: client.clone(),
+            nodes: sends_nodes.then(|| caches.of()),
+            config: config.clone(),
+        })
+    }
+
+    /// Its address, by which it is known.
+    pub fn name(&self) -> &str {
+        &self.config.url_prefix
+    }
+
+    /// Whether scheduling goes on where it fails.
+    pub fn is_ignorable(&self) -> bool {
+        self.config.ignorable
+    }
+
+    /// Whether it filters nodes.
+    pub fn filters(&self) -> bool {
+        !self.config.filter_verb.is_empty()
+    }
+
+    /// Whether it scores nodes.
+    pub fn scores(&self) -> bool {
+        !self.config.prioritize_verb.is_empty()
+    }
+
+    /// Whether it looks over victims.
+    pub fn preempts(&self) -> bool {
+        !self.config.preempt_verb.is_empty()
+    }
+
+    /// Whether it binds pods.
+    pub fn binds(&self) -> bool {
+        !self.config.bind_verb.is_empty()
+    }
+
+    /// Whether it has a say in this pod's matters: it asks for a resource that the extender sees to.
+    pub fn is_interested(&self, pod: &Pod) -> bool {
+        let asks = |container: &Container| {
+            let resources = &container.resources;
+            let mut names = resources.requests.iter().chain(resources.limits.iter());
+            names.any(|(name, _)| self.managed.contains(name))
+        };
+        self.managed.is_empty() || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(asks)
+    }
+
+    /// Which of these nodes will do.
+    ///
+    /// # Errors
+    /// When it does not answer, or with nodes that it was not asked about.
+    pub async fn filter(&self, pod: &Pod, nodes: &[Arc<str>]) -> Result<FilteredNodes, ExtenderError> {
+        let body = self.arguments(pod, nodes).await?;
+        let mut answer: wire::FilterResult = self.ask(&self.config.filter_verb, body).await?;
+        if !answer.error.is_empty() {
+            return Err(ExtenderError::Said(answer.error));
+        }
+        let known = |name: String| {
+            let found = nodes.iter().find(|node| ***node == *name).cloned();
+            found.ok_or_else(|| ExtenderError::UnknownNode(self.name().to_owned(), name))
+        };
+        let left = answer.left(self.config.node_cache_capable);
+        Ok(FilteredNodes {
+            left: left.into_iter().map(known).collect::<Result<_, _>>()?,
+            failed: answer.failednodes,
+            unresolvable: answer.failedandunresolvablenodes,
+        })
+    }
+
+    /// How good these nodes are, by name, as it adds up with plugins' weighted scores.
+    ///
+    /// # Errors
+    /// When it does not answer; no node is scored then.
+    pub async fn score(&self, pod: &Pod, nodes: &[Arc<str>]) -> Result<Vec<(String, i64)>, ExtenderError> {
+        let body = self.arguments(pod, nodes).await?;
+        let answer: Vec<wire::Priority> = self.ask(&self.config.prioritize_verb, body).await?;
+        let worth = |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
+        Ok(answer.into_iter().map(|one| (one.host, worth(one.score))).collect())
+    }
+
+    /// Binds the pod.
+    ///
+    /// # Errors
+    /// When it does not, or does not answer.
+    pub async fn bind(&self, pod: &Pod, node: &str) -> Result<(), ExtenderError> {
+        let binding = wire::Binding {
+            pod_name: &pod.meta.name,
+            pod_namespace: &pod.meta.namespace,
+            pod_uid: &pod.meta.uid,
+            node,
+        };
+        let answer: wire::BindingResult = self.ask(&self.config.bind_verb, json(&binding)).await?;
+        if answer.error.is_empty() { Ok(()) } else { Err(ExtenderError::Said(answer.error)) }
+    }
+
+    /// Which of these nodes victims may be evicted from, and which victims that leaves.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn preempt(
+        &self,
+        pod: &Pod,
+        victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,
+    ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
+        let whole = self.whole(pod).await?;
+        let (mut named, mut full) = (BTreeMap::new(), BTreeMap::new());
+        for (node, (pods, violations)) in victims {
+            if self.config.node_cache_capable {
+                let pods =
+                    pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() }).collect();
+                named.insert(&**node, wire::Named { pods, violations: *violations });
+            } else {
+                let mut whole = Vec::new();
+                for pod in pods {
+                    whole.push(self.whole(pod).await?);
+                }
+                full.insert(&**node, wire::Whole { pods: whole, violations: *violations });
+            }
+        }
+        let capable = self.config.node_cache_capable;
+        let body = json(&wire::Preemption {
+            pod: &whole,
+            node_name_to_victims: (!capable).then_some(full),
+            node_name_to_meta_victims: capable.then_some(named),
+        });
+        let answer: wire::PreemptionResult = self.ask(&self.config.preempt_verb, body).await?;
+        let victims = |read: wire::VictimsRead| Victims {
+            pods: read.pods.into_iter().map(|pod| pod.uid).collect(),
+            violations: read.numpdbviolations,
+        };
+        let all = answer.nodenametometavictims.into_iter();
+        Ok(all.map(|(node, read)| (node, victims(read))).collect())
+    }
+
+    async fn arguments(&self, pod: &Pod, names: &[Arc<str>]) -> Result<Vec<u8>, ExtenderError> {
+        let pod = self.whole(pod).await?;
+        let nodes = self.nodes.as_ref().map(|cache| wire::NodeList {
+            metadata: BTreeMap::new(),
+            items: names
+                .iter()
+                .filter_map(|name| Some(Arc::clone(&cache.get("", name)?.json)))
+                .collect(),
+        });
+        let node_names = nodes.is_none().then_some(names);
+        Ok(json(&wire::Arguments { pod: &pod, nodes, node_names }))
+    }
+
+    /// The whole pod as it is now: what the scheduler keeps lacks what nobody here reads.
+    async fn whole(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.meta.namespace, pod.meta.name);
+        let mut request = Request::new(bytes::Bytes::new());
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let accept = http::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::ACCEPT, accept);
+        let body = self.client.raw(request).await?.into_body();
+        serde_json::from_slice(&body).map_err(|error| ExtenderError::Answer(path, error))
+    }
+
+    async fn ask<T: serde::de::DeserializeOwned>(&self, verb: &str, body: Vec<u8>) -> Result<T, ExtenderError> {
+        let url = format!("{}/{verb}", self.url);
+        let unreachable = |error: String| ExtenderError::Unreachable(url.clone(), error);
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = http::Method::POST;
+        // Relative to its address, which the connection knows.
+        *request.uri_mut() = format!("/{verb}").parse().unwrap_or_default();
+        let kind = http::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        let exchange = async {
+            let answer = self.connection.send(request).await;
+            let answer = answer.map_err(|error| unreachable(error.to_string()))?;
+            let code = answer.status();
+            if code != StatusCode::OK {
+                let (verb, url) = (verb.to_owned(), url.clone());
+                return Err(ExtenderError::Status { verb, url, code: code.as_u16() });
+            }
+            let body = answer.into_body().collect().await;
+            Ok(body.map_err(|error| unreachable(error.to_string()))?.to_bytes())
+        };
+        let late = |_| ExtenderError::Late(url.clone(), self.timeout);
+        let body = tokio::time::timeout(self.timeout, exchange).await.map_err(late)??;
+        wire::read(&body).map_err(|error| ExtenderError::Answer(url.clone(), error))
+    }
+}
+
+/// None of the types that are sent can fail to be written.
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
+    let address = || SetUpError::Address(config.url_prefix.clone());
+    let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
+    if url.host().is_none() {
+        return Err(address());
+    }
+    let mut connect = kube::Config::new(url);
+    let none = ExtenderTls::default();
+    let tls = config.tls_config.as_ref().unwrap_or(&none);
+    let authority = authority(tls)?;
+    connect.accept_invalid_certs = tls.insecure || (config.enable_https && authority.is_none());
+    connect.root_cert = authority;
+    connect.tls_server_name = Some(tls.server_name.clone()).filter(|name| !name.is_empty());
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let auth = &mut connect.auth_info;
+    auth.client_certificate = given(&tls.cert_file);
+    auth.client_key = given(&tls.key_file);
+    auth.client_certificate_data = given(&tls.cert_data);
+    auth.client_key_data = given(&tls.key_data).map(Into::into);
+    Ok(transport(connect)?)
+}
+
+/// Who may sign its certificate; the system's where nobody is named.
+fn authority(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
+    let bad = |error: String| SetUpError::Certificate(error);
+    let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
+        ("", "") => return Ok(None),
+        ("", path) => std::fs::read(path)
+            .map_err(|source| SetUpError::File { path: path.to_owned(), source })?,
+        (data, _) => BASE64_STANDARD.decode(data).map_err(|error| bad(error.to_string()))?,
+    };
+    let certificates: Result<Vec<Vec<u8>>, _> = CertificateDer::pem_slice_iter(&pem)
+        .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
+        .collect();
+    certificates.map(Some).map_err(|error| bad(error.to_string()))
+}

@@ -1,0 +1,160 @@
+//! What goes to an extender and comes back (`k8s.io/kube-scheduler/extender/v1`). Upstream's types have no names of their own
+//! for JSON, so fields are written as Go has them, and read whatever their case.
+
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A whole object as the API server wrote it.
+pub(super) type Raw = Arc<RawValue>;
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Arguments<'a> {
+    pub(super) pod: &'a RawValue,
+    pub(super) nodes: Option<NodeList>,
+    pub(super) node_names: Option<&'a [Arc<str>]>,
+}
+
+#[derive(Serialize)]
+pub(super) struct NodeList {
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) items: Vec<Raw>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FilterResult {
+    #[serde(deserialize_with = "lenient")]
+    nodes: Option<Listed>,
+    nodenames: Option<Vec<String>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) failednodes: BTreeMap<String, String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) failedandunresolvablenodes: BTreeMap<String, String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) error: String,
+}
+
+impl FilterResult {
+    /// The nodes that are left; none where nothing is said of them.
+    pub(super) fn left(&mut self, by_name: bool) -> Vec<String> {
+        match (self.nodenames.take().filter(|_| by_name), self.nodes.take()) {
+            (Some(names), _) => names,
+            (None, Some(nodes)) => nodes.items.into_iter().map(|node| node.metadata.name).collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(default, deserialize_with = "lenient")]
+    items: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Priority {
+    pub(super) host: String,
+    pub(super) score: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Binding<'a> {
+    pub(super) pod_name: &'a str,
+    pub(super) pod_namespace: &'a str,
+    #[serde(rename = "PodUID")]
+    pub(super) pod_uid: &'a str,
+    pub(super) node: &'a str,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BindingResult {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) error: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Preemption<'a> {
+    pub(super) pod: &'a RawValue,
+    pub(super) node_name_to_victims: Option<BTreeMap<&'a str, Whole>>,
+    pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, Named>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Whole {
+    pub(super) pods: Vec<Box<RawValue>>,
+    #[serde(rename = "NumPDBViolations")]
+    pub(super) violations: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Named {
+    pub(super) pods: Vec<Uid>,
+    #[serde(rename = "NumPDBViolations")]
+    pub(super) violations: i64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Uid {
+    #[serde(rename = "UID")]
+    pub(super) uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PreemptionResult {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) nodenametometavictims: BTreeMap<String, VictimsRead>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VictimsRead {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) pods: Vec<UidRead>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) numpdbviolations: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct UidRead {
+    pub(super) uid: String,
+}
+
+/// Null is what is not said.
+fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// Reads an answer, of which Go does not look at the case of fields' names.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_value(folded(serde_json::from_slice(body)?))
+}
+
+/// With the names of fields in lower case. Names of nodes, which are keys as well, are so already.
+fn folded(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            map.into_iter().map(|(key, value)| (key.to_ascii_lowercase(), folded(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(folded).collect(),
+        plain => plain,
+    }
+}

@@ -1,0 +1,12 @@
+//! The drop-in kube-scheduler.
+
+use evenkeel_scheduler::program::{self, Registry};
+
+// One for heap profiles takes its place where they are asked for.
+#[cfg(all(target_env = "musl", not(feature = "heap-profile")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> std::process::ExitCode {
+    program::main(std::env::args().skip(1), &Registry::builtin())
+}
