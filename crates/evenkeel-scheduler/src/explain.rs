@@ -56,8 +56,12 @@ pub struct Refusal {
 impl Explained {
     /// The nodes that will do, in the order of their names.
     pub fn feasible(&self) -> Vec<&str> {
-        let mut names: Vec<&str> =
-            self.nodes.iter().filter(|node| node.refused.is_none()).map(|node| &*node.node).collect();
+        let mut names: Vec<&str> = self
+            .nodes
+            .iter()
+            .filter(|node| node.refused.is_none())
+            .map(|node| &*node.node)
+            .collect();
         names.sort_unstable();
         names
     }

@@ -80,7 +80,9 @@ pub enum ExtenderError {
     #[error("{0}")]
     Said(String),
     /// It names a node that it was not asked about.
-    #[error("extender {0:?} claims a filtered node {1:?} which is not found in the input node list")]
+    #[error(
+        "extender {0:?} claims a filtered node {1:?} which is not found in the input node list"
+    )]
     UnknownNode(String, String),
     /// What it is to be asked about cannot be read.
     #[error("{0}")]
@@ -199,14 +201,19 @@ impl Extender {
             let mut names = resources.requests.iter().chain(resources.limits.iter());
             names.any(|(name, _)| self.managed.contains(name))
         };
-        self.managed.is_empty() || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(asks)
+        self.managed.is_empty()
+            || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(asks)
     }
 
     /// Which of these nodes will do.
     ///
     /// # Errors
     /// When it does not answer, or with nodes that it was not asked about.
-    pub async fn filter(&self, pod: &Pod, nodes: &[Arc<str>]) -> Result<FilteredNodes, ExtenderError> {
+    pub async fn filter(
+        &self,
+        pod: &Pod,
+        nodes: &[Arc<str>],
+    ) -> Result<FilteredNodes, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
         let mut answer: wire::FilterResult = self.ask(&self.config.filter_verb, body).await?;
         if !answer.error.is_empty() {
@@ -228,7 +235,11 @@ impl Extender {
     ///
     /// # Errors
     /// When it does not answer; no node is scored then.
-    pub async fn score(&self, pod: &Pod, nodes: &[Arc<str>]) -> Result<Vec<(String, i64)>, ExtenderError> {
+    pub async fn score(
+        &self,
+        pod: &Pod,
+        nodes: &[Arc<str>],
+    ) -> Result<Vec<(String, i64)>, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
         let answer: Vec<wire::Priority> = self.ask(&self.config.prioritize_verb, body).await?;
         let worth = |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
@@ -313,7 +324,11 @@ impl Extender {
         serde_json::from_slice(&body).map_err(|error| ExtenderError::Answer(path, error))
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(&self, verb: &str, body: Vec<u8>) -> Result<T, ExtenderError> {
+    async fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        verb: &str,
+        body: Vec<u8>,
+    ) -> Result<T, ExtenderError> {
         let url = format!("{}/{verb}", self.url);
         let unreachable = |error: String| ExtenderError::Unreachable(url.clone(), error);
         let mut request = Request::new(Body::from(body));

@@ -38,7 +38,11 @@ async fn listening(answers: Vec<(u16, Value)>) -> (String, Seen) {
                 if let Some((head, _)) = text.split_once("\r\n\r\n") {
                     let length = head
                         .lines()
-                        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned))
+                        .find_map(|line| {
+                            line.to_ascii_lowercase()
+                                .strip_prefix("content-length: ")
+                                .map(str::to_owned)
+                        })
                         .map_or(0, |length| length.parse::<usize>().unwrap());
                     if read.len() >= head.len() + 4 + length {
                         break (head.to_owned(), length);
@@ -49,7 +53,10 @@ async fn listening(answers: Vec<(u16, Value)>) -> (String, Seen) {
             let body = serde_json::from_slice(&read[read.len() - length..]).unwrap();
             told.lock().unwrap().push((path, body));
             let body = answer.to_string();
-            let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+            let text = format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
             stream.write_all(text.as_bytes()).await.unwrap();
         }
     });
@@ -69,7 +76,10 @@ fn api() -> (Client, Caches) {
     (client, caches)
 }
 
-async fn extender(change: impl FnOnce(&mut ExtenderConfig), answers: Vec<(u16, Value)>) -> (Arc<Extender>, Seen) {
+async fn extender(
+    change: impl FnOnce(&mut ExtenderConfig),
+    answers: Vec<(u16, Value)>,
+) -> (Arc<Extender>, Seen) {
     let (url, seen) = listening(answers).await;
     let mut config = ExtenderConfig {
         url_prefix: url,
@@ -100,7 +110,11 @@ async fn an_extender_filters_scores_and_binds() {
     let all = names(&["a", "b", "c"]);
     let left = extender.filter(&pod, &all).await.unwrap();
     let map = |key: &str, why: &str| [(key.to_owned(), why.to_owned())].into();
-    let wanted = FilteredNodes { left: names(&["b"]), failed: map("a", "no"), unresolvable: map("c", "never") };
+    let wanted = FilteredNodes {
+        left: names(&["b"]),
+        failed: map("a", "no"),
+        unresolvable: map("c", "never"),
+    };
     assert_eq!(left, wanted);
     assert_eq!(extender.score(&pod, &left.left).await.unwrap(), [("b".to_owned(), 210)]);
     let refused = extender.bind(&pod, "b").await.unwrap_err();
@@ -133,7 +147,8 @@ async fn what_goes_wrong_is_told() {
 #[tokio::test]
 async fn pods_are_its_business_by_their_resources() {
     let managed = ManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
-    let (extender, _) = extender(|config| config.managed_resources = vec![managed], Vec::new()).await;
+    let (extender, _) =
+        extender(|config| config.managed_resources = vec![managed], Vec::new()).await;
     let with = |field: &str, resources: Value| {
         let container = json!({"name": "c", "resources": {"limits": resources}});
         fixtures::pod("p", &json!({"spec": {field: [container]}}))

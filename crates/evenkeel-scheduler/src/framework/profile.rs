@@ -13,12 +13,12 @@ pub struct Profile {
     percentage_of_nodes_to_score: u32,
     plugins: Vec<(Arc<dyn Plugin>, i64)>,
     points: Points,
-    sort: Option<usize>,
 }
 
 /// For each extension point, the plugins that take part, as indexes.
 #[derive(Debug, Clone, Default)]
 struct Points {
+    queue_sort: Vec<usize>,
     pre_enqueue: Vec<usize>,
     pre_filter: Vec<usize>,
     filter: Vec<usize>,
@@ -35,6 +35,7 @@ struct Points {
 impl Points {
     fn at_mut(&mut self, point: Point) -> &mut Vec<usize> {
         match point {
+            Point::QueueSort => &mut self.queue_sort,
             Point::PreEnqueue => &mut self.pre_enqueue,
             Point::PreFilter => &mut self.pre_filter,
             Point::Filter => &mut self.filter,
@@ -53,6 +54,7 @@ impl Points {
 /// An extension point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
+    QueueSort,
     PreEnqueue,
     PreFilter,
     Filter,
@@ -70,6 +72,7 @@ impl Point {
     /// Whether a plugin takes part in it.
     pub(crate) fn has(self, plugin: &dyn Plugin) -> bool {
         match self {
+            Self::QueueSort => plugin.as_queue_sort().is_some(),
             Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
             Self::PreFilter => plugin.as_pre_filter().is_some(),
             Self::Filter => plugin.as_filter().is_some(),
@@ -106,7 +109,6 @@ impl Profile {
             percentage_of_nodes_to_score: 0,
             plugins: Vec::new(),
             points: Points::default(),
-            sort: None,
         }
     }
 
@@ -123,6 +125,7 @@ impl Profile {
         let n = self.plugins.len();
         let points = &mut self.points;
         for (takes_part, list) in [
+            (plugin.as_queue_sort().is_some(), &mut points.queue_sort),
             (plugin.as_pre_enqueue().is_some(), &mut points.pre_enqueue),
             (plugin.as_pre_filter().is_some(), &mut points.pre_filter),
             (plugin.as_filter().is_some(), &mut points.filter),
@@ -138,9 +141,6 @@ impl Profile {
             if takes_part {
                 list.push(n);
             }
-        }
-        if plugin.as_queue_sort().is_some() {
-            self.sort = Some(n);
         }
         self.plugins.push((plugin, weight));
         self
@@ -175,9 +175,9 @@ impl Profile {
 
     /// Where a pod stands in the queue.
     pub(crate) fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
-        match self.sort {
+        match self.points.queue_sort.last() {
             Some(n) => {
-                let sort = self.plugin(n).as_queue_sort();
+                let sort = self.plugin(*n).as_queue_sort();
                 sort.map_or([0; 2], |sort| sort.key(pod, queued))
             }
             None => plugins::by_priority(pod, queued),
@@ -197,6 +197,7 @@ impl Profile {
     pub(crate) fn at(&self, point: Point) -> impl DoubleEndedIterator<Item = (usize, &dyn Plugin)> {
         let points = &self.points;
         let list = match point {
+            Point::QueueSort => &points.queue_sort,
             Point::PreEnqueue => &points.pre_enqueue,
             Point::PreFilter => &points.pre_filter,
             Point::Filter => &points.filter,

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::plugins::{
     BalancedAllocation, DefaultBinder, ImageLocality, NodeAffinity, NodeDeclaredFeatures, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, NodeVolumeLimits, SchedulingGates,
-    TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, shape::Shape, volume_binding,
+    NodePorts, NodeResourcesFit, NodeUnschedulable, NodeVolumeLimits, PrioritySort,
+    SchedulingGates, TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, shape::Shape,
+    volume_binding,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +27,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
     ("NodeVolumeLimits", |_| Ok(Arc::new(NodeVolumeLimits::default()))),
+    ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
     ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
     ("TaintToleration", |_| Ok(Arc::new(TaintToleration))),
     ("VolumeBinding", volume_binding),

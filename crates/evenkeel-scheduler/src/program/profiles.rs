@@ -12,9 +12,6 @@ use evenkeel_component::features::FeatureGates;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The plugin by which the queue is ordered; it is the queue's own order.
-const QUEUE_SORT: &str = "PrioritySort";
-
 /// An extension point: its name in the configuration, upstream's type, and what it is here. In the order in which upstream looks at
 /// them.
 const POINTS: [(&str, &str, Option<Point>); 15] = [
@@ -29,7 +26,7 @@ const POINTS: [(&str, &str, Option<Point>); 15] = [
     ("postBind", "PostBindPlugin", Some(Point::PostBind)),
     ("permit", "PermitPlugin", Some(Point::Permit)),
     ("preEnqueue", "PreEnqueuePlugin", Some(Point::PreEnqueue)),
-    ("queueSort", "QueueSortPlugin", None),
+    ("queueSort", "QueueSortPlugin", Some(Point::QueueSort)),
     ("placementGenerate", "PlacementGeneratePlugin", None),
     ("placementScore", "PlacementScorePlugin", None),
     ("podGroupPostFilter", "PodGroupPostFilterPlugin", None),
@@ -80,7 +77,7 @@ impl<'a> Building<'a> {
         let lists = own.plugins.as_ref().context("plugins required")?;
         let mut made = BTreeMap::new();
         for name in lists.0.values().flat_map(|set| &set.enabled).map(|plugin| &*plugin.name) {
-            if name == QUEUE_SORT || made.contains_key(name) {
+            if made.contains_key(name) {
                 continue;
             }
             let config = own.plugin_config.iter().find(|config| config.name == name);
@@ -130,14 +127,11 @@ impl<'a> Building<'a> {
     }
 
     fn exists(&self, name: &str) -> bool {
-        name == QUEUE_SORT || self.made.contains_key(name)
+        self.made.contains_key(name)
     }
 
     /// Whether a plugin is of an extension point's kind.
-    fn takes_part(&self, name: &str, field: &str, point: Option<Point>) -> bool {
-        if name == QUEUE_SORT {
-            return field == "queueSort";
-        }
+    fn takes_part(&self, name: &str, point: Option<Point>) -> bool {
         point.zip(self.made.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
     }
 
@@ -147,7 +141,7 @@ impl<'a> Building<'a> {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
             }
-            if !self.takes_part(name, field, point) {
+            if !self.takes_part(name, point) {
                 bail!("plugin {name:?} does not extend {kind} plugin");
             }
             if enabled[..n].iter().any(|other| other.name == *name) {
@@ -172,7 +166,7 @@ impl<'a> Building<'a> {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
             }
-            if !self.takes_part(name, field, point) || off(name) {
+            if !self.takes_part(name, point) || off(name) {
                 continue;
             }
             if named.contains(&name.as_str()) {
