@@ -19,7 +19,7 @@ use evenkeel_scheduler::{
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{View, schedule},
+    schedule::{Nominated, View, schedule},
 };
 use serde_json::{Value, json};
 use std::{
@@ -152,7 +152,13 @@ impl Cluster {
     fn schedule(&mut self, pod: Arc<Pod>) {
         self.seed += 1;
         let info = PodInfo::new(Arc::clone(&pod));
-        let view = View { profile: &self.profile, nodes: &self.table, start: self.start };
+        let nominated = Nominated::default();
+        let view = View {
+            profile: &self.profile,
+            nodes: &mut self.table,
+            nominated: &nominated,
+            start: self.start,
+        };
         let outcome = schedule(view, &info, self.seed, &mut CycleState::default());
         self.start = outcome.next_start;
         match outcome.choice {

@@ -1,46 +1,89 @@
 //! The condition of a pod that found no node.
 
 use evenkeel_api::{time::Timestamp, views::Pod};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The longest message of an event.
 const NOTE_LENGTH: usize = 1024;
+const SCHEDULED: &str = "PodScheduled";
 
-/// The patch that sets `PodScheduled=False`, unless the pod says so already.
-pub(crate) fn patch(
-    pod: &Pod,
-    reason: &str,
-    message: &str,
-    nominated: Option<&str>,
-    now: Timestamp,
-) -> Option<String> {
-    let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == "PodScheduled");
-    let same = found.is_some_and(|found| {
-        &*found.status == "False" && &*found.reason == reason && &*found.message == message
-    });
-    let renominated = nominated.is_some_and(|node| *node != *pod.status.nominated_node_name);
-    if same && !renominated {
+/// What a pod's status is to say.
+pub(crate) struct Told<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+    /// Node on which room is being made; empty for none any more, nothing to leave what is there.
+    pub(crate) nominated: Option<&'a str>,
+    /// The status names a node for sure, whether or not this version of the pod shows it.
+    pub(crate) told_nominated: bool,
+}
+
+/// The patch that sets `PodScheduled=False`, unless the pod says so already. As upstream's it holds what changes, and the order of
+/// all conditions.
+pub(crate) fn patch(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<String> {
+    let condition = changed(pod, told, now);
+    let known = &*pod.status.nominated_node_name;
+    let renominated =
+        told.nominated.filter(|node| *node != known || (node.is_empty() && told.told_nominated));
+    if condition.is_none() && renominated.is_none() {
         return None;
     }
-    let since = found
-        .filter(|found| &*found.status == "False")
-        .and_then(|found| found.last_transition_time);
-    let mut condition = json!({
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": reason,
-        "message": message,
-        "lastProbeTime": null,
-        "lastTransitionTime": evenkeel_api::time::seconds(since.unwrap_or(now)),
-    });
-    if pod.meta.generation != 0 {
-        condition["observedGeneration"] = pod.meta.generation.into();
+    let mut status = json!({});
+    if let Some(condition) = condition {
+        let mut order: Vec<&str> =
+            pod.status.conditions.iter().map(|condition| &*condition.type_).collect();
+        if !order.contains(&SCHEDULED) {
+            order.push(SCHEDULED);
+        }
+        let order: Vec<Value> = order.into_iter().map(|type_| json!({ "type": type_ })).collect();
+        status["$setElementOrder/conditions"] = order.into();
+        status["conditions"] = json!([condition]);
     }
-    let mut status = json!({ "conditions": [condition] });
-    if let Some(node) = nominated.filter(|_| renominated) {
-        status["nominatedNodeName"] = node.into();
+    match renominated {
+        Some("") => status["nominatedNodeName"] = Value::Null,
+        Some(node) => status["nominatedNodeName"] = node.into(),
+        None => {}
     }
     Some(json!({ "metadata": { "uid": pod.meta.uid }, "status": status }).to_string())
+}
+
+/// What of the condition is new.
+fn changed(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<Value> {
+    let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == SCHEDULED);
+    let now = json!(evenkeel_api::time::seconds(now));
+    let generation = pod.meta.generation;
+    let Some(found) = found else {
+        let mut condition = json!({
+            "type": SCHEDULED,
+            "status": "False",
+            "reason": told.reason,
+            "message": told.message,
+            "lastProbeTime": null,
+            "lastTransitionTime": now,
+        });
+        if generation != 0 {
+            condition["observedGeneration"] = generation.into();
+        }
+        return Some(condition);
+    };
+    let mut condition = json!({});
+    if &*found.status != "False" {
+        condition["status"] = "False".into();
+        condition["lastTransitionTime"] = now;
+    }
+    if *found.reason != *told.reason {
+        condition["reason"] = told.reason.into();
+    }
+    if *found.message != *told.message {
+        condition["message"] = told.message.into();
+    }
+    if found.observed_generation != generation {
+        condition["observedGeneration"] = generation.into();
+    }
+    let any = condition.as_object().is_some_and(|condition| !condition.is_empty());
+    any.then(|| {
+        condition["type"] = SCHEDULED.into();
+        condition
+    })
 }
 
 /// A message cut to what an event may hold.
@@ -59,25 +102,84 @@ pub(crate) fn limited(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, merge, pod};
+    use crate::fixtures::at;
+
+    fn check(
+        pod: &Value,
+        message: &str,
+        nominated: Option<&str>,
+        told_nominated: bool,
+        want: Option<Value>,
+    ) {
+        let told = Told { reason: "Unschedulable", message, nominated, told_nominated };
+        let patch = patch(&crate::fixtures::pod("p", pod), &told, at(9));
+        let patch: Option<Value> = patch.map(|patch| serde_json::from_str(&patch).unwrap());
+        let want = want.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
+        assert_eq!(patch, want, "{message} {nominated:?} over {pod}");
+    }
 
     #[test]
-    fn the_condition_is_written_once_for_each_change() {
-        let fresh = json!({ "status": { "conditions": [] } });
-        let first = patch(&pod("p", &fresh), "Unschedulable", "no room", None, at(5)).unwrap();
-        let mut told = fresh;
-        merge(&mut told, &serde_json::from_str(&first).unwrap());
-        let told = pod("p", &told);
-        assert_eq!(patch(&told, "Unschedulable", "no room", None, at(9)), None);
-        let other = patch(&told, "Unschedulable", "still no room", None, at(9)).unwrap();
-        assert!(
-            other.contains("2027-01-15T08:00:05Z"),
-            "the status did not change, nor does its time: {other}"
+    fn only_what_is_new_is_written() {
+        let scheduled = |status: &str| {
+            json!({
+                "type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "no room",
+                "observedGeneration": 1, "lastTransitionTime": "2027-01-15T08:00:05Z",
+            })
+        };
+        let ready = json!({ "type": "Ready", "status": "False" });
+        let with = |conditions: &[&Value], node: &str| {
+            json!({ "status": {
+            "conditions": conditions, "nominatedNodeName": node,
+        } })
+        };
+        let fresh = with(&[&ready], "");
+        let now = "2027-01-15T08:00:09Z";
+        check(
+            &fresh,
+            "no room",
+            None,
+            false,
+            Some(json!({
+                "$setElementOrder/conditions": [{ "type": "Ready" }, { "type": "PodScheduled" }],
+                "conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room",
+                    "lastProbeTime": null, "lastTransitionTime": now, "observedGeneration": 1,
+                }],
+            })),
         );
-        assert!(
-            patch(&told, "Unschedulable", "no room", Some("a"), at(9))
-                .unwrap()
-                .contains("\"nominatedNodeName\":\"a\"")
+        let told = with(&[&scheduled("False")], "a");
+        check(&told, "no room", None, false, None);
+        check(&told, "no room", Some("a"), false, None);
+        check(&told, "no room", Some("b"), false, Some(json!({ "nominatedNodeName": "b" })));
+        check(&told, "no room", Some(""), false, Some(json!({ "nominatedNodeName": null })));
+        check(&with(&[&scheduled("False")], ""), "no room", Some(""), false, None);
+        check(
+            &with(&[&scheduled("False")], ""),
+            "no room",
+            Some(""),
+            true,
+            Some(json!({ "nominatedNodeName": null })),
+        );
+        let order = json!([{ "type": "PodScheduled" }]);
+        check(
+            &told,
+            "less room",
+            None,
+            false,
+            Some(json!({
+                "$setElementOrder/conditions": order,
+                "conditions": [{ "type": "PodScheduled", "message": "less room" }],
+            })),
+        );
+        check(
+            &with(&[&scheduled("True")], ""),
+            "no room",
+            None,
+            false,
+            Some(json!({
+                "$setElementOrder/conditions": order,
+                "conditions": [{ "type": "PodScheduled", "status": "False", "lastTransitionTime": now }],
+            })),
         );
     }
 

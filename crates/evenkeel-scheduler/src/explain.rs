@@ -7,7 +7,7 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     run::Prepared,
-    schedule::{Rejected, Unfit, pre_filter, rejected_by},
+    schedule::{Cycle, Rejected, View},
 };
 use evenkeel_api::views::Pod;
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
@@ -112,12 +112,12 @@ impl Looker {
             free.spec.node_name = Box::default();
             PodInfo::new(Arc::new(free))
         };
-        let (profile, nodes) = self.prepared.sight(&info.pod)?;
-        Some(explain(profile, nodes, &info))
+        let (profile, view) = self.prepared.sight(&info.pod)?;
+        Some(explain(&profile, view, &info))
     }
 }
 
-fn explain(profile: &Profile, nodes: &NodeTable, pod: &PodInfo) -> Explained {
+fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     let mut state = CycleState::default();
     let mut explained = Explained {
         scheduler: profile.name().to_owned(),
@@ -125,26 +125,24 @@ fn explain(profile: &Profile, nodes: &NodeTable, pod: &PodInfo) -> Explained {
         nodes: Vec::new(),
         message: None,
     };
-    let unfit = |overall, rejected| Unfit { n_nodes: nodes.len(), overall, rejected };
-    let plan = match pre_filter(profile, nodes, pod, &mut state) {
-        Ok(plan) => plan,
-        Err(rejected) => {
-            explained.overall = Some(refusal(profile, &rejected));
-            explained.message = Some(unfit(Some(rejected), Vec::new()).to_string());
-            return explained;
-        }
-    };
+    let mut cycle = Cycle::new(view, pod, 0, &[]);
+    if let Err(rejected) = cycle.pre_filter(&mut state) {
+        explained.overall = Some(refusal(profile, &rejected));
+        explained.message = Some(cycle.unfit(Some(rejected), Vec::new()).to_string());
+        return explained;
+    }
     let (mut feasible, mut refused) = (Vec::new(), Vec::new());
-    for n in 0..nodes.len() {
-        let node = nodes.nth(n);
-        if plan.only.as_ref().is_some_and(|only| !only.contains(node.name())) {
+    for n in 0..cycle.nodes().len() {
+        let node = cycle.nodes().nth(n);
+        let (slot, name) = (node.slot(), Arc::clone(node.name()));
+        if !cycle.is_left(&name) {
             continue;
         }
-        match rejected_by(profile, pod, &state, &plan, node) {
-            None => feasible.push(node),
-            Some(rejected) => {
+        match cycle.ask(&state, slot) {
+            Ok(()) => feasible.push(slot),
+            Err((plugin, why)) => {
+                let rejected = Rejected { slot, plugin, why };
                 let refused_by = Some(refusal(profile, &rejected));
-                let name = Arc::clone(node.name());
                 explained.nodes.push(NodeExplained {
                     node: name,
                     refused: refused_by,
@@ -156,8 +154,10 @@ fn explain(profile: &Profile, nodes: &NodeTable, pod: &PodInfo) -> Explained {
         }
     }
     if feasible.is_empty() {
-        explained.message = Some(unfit(None, refused).to_string());
+        explained.message = Some(cycle.unfit(None, refused).to_string());
     }
+    let nodes = cycle.nodes();
+    let feasible: Vec<NodeRef<'_>> = feasible.into_iter().map(|slot| nodes.at(slot)).collect();
     explained.nodes.extend(scored(profile, nodes, pod, &mut state, &feasible));
     explained.nodes.sort_by(|one, other| {
         let rank = |node: &NodeExplained| (node.refused.is_some(), -node.total);

@@ -40,6 +40,7 @@
 //! # assert_eq!(options.profiles.len(), 1);
 //! ```
 
+mod bind;
 mod condition;
 mod core;
 pub mod explain;

@@ -1,14 +1,16 @@
 //! What can be set about the scheduler.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::framework::Profile;
+use crate::framework::{Extender, Profile};
 
 /// Settings of [`crate::run`]. The defaults are upstream's.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
     /// One for each `schedulerName` that is served.
     pub profiles: Vec<Profile>,
+    /// Programs beside the scheduler that have a say, in the order in which they are asked.
+    pub extenders: Vec<Arc<dyn Extender>>,
     /// Back-off after a pod's first failed attempt; doubles with each.
     pub pod_initial_backoff: Duration,
     /// The longest back-off.
@@ -27,6 +29,7 @@ impl Default for SchedulerOptions {
     fn default() -> Self {
         Self {
             profiles: vec![Profile::with_defaults(DEFAULT_SCHEDULER)],
+            extenders: Vec::new(),
             pod_initial_backoff: Duration::from_secs(1),
             pod_max_backoff: Duration::from_secs(10),
             max_in_unschedulable: Duration::from_secs(300),

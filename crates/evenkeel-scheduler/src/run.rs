@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Caches},
-    client::{ApiError, Client, Metadata},
+    client::{Client, Metadata},
     clock::Clock,
     events::SeriesRecorder,
     plan::{Note, PatchForm, Target},
@@ -20,12 +20,14 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    SchedulerOptions, condition,
-    core::{Assigned, Core, Failure, Step},
-    framework::{Handle, ObjectChange, Permitted, Point, Profile, Unprepared, Watches},
+    SchedulerOptions,
+    bind::{Answer, Binder},
+    condition::{self, Told},
+    core::{Assigned, Attempted, Core, Failure, NotBound, Step},
+    framework::{Action, Command, Handle, ObjectChange, Profile, Resource, Watches},
     metrics::{Metrics, Outcome},
-    nodes::NodeTable,
     pod::PodInfo,
+    schedule::View,
 };
 
 /// Schedules pods until `shutdown` is cancelled; bindings that are on their way then are abandoned, and taken up by the next run
@@ -47,6 +49,8 @@ pub(crate) struct Prepared {
     events: Events,
     caches: Caches,
     watches: Arc<Watches>,
+    tasks: Tasks,
+    stop: CancellationToken,
 }
 
 impl Prepared {
@@ -58,25 +62,45 @@ impl Prepared {
         registry: &Registry,
         options: &SchedulerOptions,
     ) -> Self {
-        let (name, instance) = ("default-scheduler", &options.instance);
-        let recorder = SeriesRecorder::new(client.clone(), name, instance, clock.clone());
         let (watches, objects) = Watches::new();
-        let events = listen(&caches, objects);
+        let (commands, asked) = mpsc::unbounded_channel();
+        let events = listen(&caches, objects, asked);
         let watches = Arc::new(watches);
-        let handle =
-            Handle { caches: caches.clone(), clock: clock.clone(), watches: Arc::clone(&watches) };
-        options.profiles.iter().for_each(|profile| profile.connect(&handle));
+        let stop = CancellationToken::new();
+        let tasks = Tasks::under(stop.clone());
+        let core = Core::new(options);
+        let metrics = Metrics::register(registry);
+        let mut recorders = Vec::new();
+        for profile in &options.profiles {
+            let (client, instance) = (client.clone(), &options.instance);
+            let recorder =
+                SeriesRecorder::new(client.clone(), profile.name(), instance, clock.clone());
+            profile.connect(&Handle {
+                caches: caches.clone(),
+                clock: clock.clone(),
+                client,
+                tasks: tasks.clone(),
+                recorder: recorder.clone(),
+                registry: registry.clone(),
+                watches: Arc::clone(&watches),
+                way: core.way().clone(),
+                commands: commands.clone(),
+                metrics: metrics.clone(),
+            });
+            recorders.push(recorder);
+        }
         let scheduler = Scheduler {
-            core: Core::new(options),
-            metrics: Metrics::register(registry),
+            core,
+            metrics,
             max_bindings: options.max_bindings.max(1),
             client,
             clock,
-            recorder,
+            recorders,
+            commands,
             bindings: FuturesUnordered::new(),
             patches: FuturesUnordered::new(),
         };
-        Self { scheduler, events, caches, watches }
+        Self { scheduler, events, caches, watches, tasks, stop }
     }
 
     /// Takes in what changes until it is this scheduler's turn.
@@ -100,16 +124,14 @@ impl Prepared {
     }
 
     /// The profile that a pod is for, and the nodes.
-    pub(crate) fn sight(&self, pod: &Pod) -> Option<(&Profile, &NodeTable)> {
-        let core = &self.scheduler.core;
-        Some((core.profile_of(pod)?, core.nodes()))
+    pub(crate) fn sight(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
+        self.scheduler.core.sight(pod)
     }
 
     /// Schedules pods until `shutdown` is cancelled.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
-        let Self { scheduler, mut events, caches, watches } = self;
-        let tasks = Tasks::under(shutdown.clone());
-        scheduler.recorder.start(&tasks);
+        let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
+        scheduler.recorders.iter().for_each(|recorder| recorder.start(&tasks));
         let work = async {
             caches.of::<Node>().synced().await;
             caches.of::<Pod>().synced().await;
@@ -119,6 +141,7 @@ impl Prepared {
             scheduler.work(&mut events).await;
         };
         shutdown.run_until_cancelled(work).await;
+        stop.cancel();
         tasks.join().await;
     }
 }
@@ -128,19 +151,55 @@ enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
     Object(ObjectChange),
+    Command(Command),
+}
+
+impl Event {
+    /// Upstream's name for it.
+    fn label(&self) -> Option<String> {
+        let of_cache = |resource: Resource, action: Action| {
+            Some(format!("{}{}", resource.as_str(), action.as_str()))
+        };
+        match self {
+            Self::Node(event) => of_cache(Resource::Node, action(event)),
+            Self::Pod(event) => {
+                let assigned = !event.object().spec.node_name.is_empty();
+                let resource =
+                    if assigned { Resource::AssignedPod } else { Resource::UnscheduledPod };
+                of_cache(resource, action(event))
+            }
+            Self::Object(change) => {
+                let (resource, action) = change.event();
+                of_cache(resource, action)
+            }
+            Self::Command(_) => None,
+        }
+    }
+}
+
+fn action<V>(event: &CacheEvent<V>) -> Action {
+    match event {
+        CacheEvent::Added { .. } => Action::Add,
+        CacheEvent::Updated { .. } => Action::Update,
+        CacheEvent::Deleted(_) => Action::Delete,
+    }
 }
 
 /// What changes. Pods and nodes in their order, other objects in theirs.
 struct Events {
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
+    commands: mpsc::UnboundedReceiver<Command>,
 }
 
 impl Events {
     /// The next change, if there is one already.
     fn at_hand(&mut self) -> Option<Event> {
         let first = self.nodes_and_pods.try_recv();
-        first.or_else(|_| self.objects.try_recv().map(Event::Object)).ok()
+        first
+            .or_else(|_| self.objects.try_recv().map(Event::Object))
+            .or_else(|_| self.commands.try_recv().map(Event::Command))
+            .ok()
     }
 
     /// The next change; `None` when there never will be one.
@@ -150,51 +209,36 @@ impl Events {
             biased;
             event = self.nodes_and_pods.recv() => event,
             Some(object) = self.objects.recv() => Some(Event::Object(object)),
+            Some(command) = self.commands.recv() => Some(Event::Command(command)),
         }
     }
 }
 
-fn listen(caches: &Caches, objects: mpsc::UnboundedReceiver<ObjectChange>) -> Events {
+fn listen(
+    caches: &Caches,
+    objects: mpsc::UnboundedReceiver<ObjectChange>,
+    commands: mpsc::UnboundedReceiver<Command>,
+) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
     let nodes = sender.clone();
     // Sending fails once the scheduler has ended; then nobody needs to know.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches.of::<Pod>().subscribe(move |event| drop(sender.send(Event::Pod(event.clone()))));
-    Events { nodes_and_pods, objects }
+    Events { nodes_and_pods, objects, commands }
 }
 
 struct Scheduler {
     core: Core,
     client: Client,
     clock: Clock,
-    recorder: SeriesRecorder,
+    /// One for each profile, in whose name it reports.
+    recorders: Vec<SeriesRecorder>,
+    commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,
     bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
     /// Writes of conditions; nobody waits for them.
     patches: FuturesUnordered<BoxFuture<'static, ()>>,
-}
-
-/// What came of a binding.
-struct Answer {
-    assigned: Assigned,
-    began: Instant,
-    result: Result<(), BindError>,
-}
-
-/// Why a pod was not bound.
-#[derive(Debug, thiserror::Error)]
-enum BindError {
-    #[error("{0}")]
-    Api(#[from] ApiError),
-    #[error("{0}")]
-    Unprepared(Unprepared),
-    #[error("{0}")]
-    Refused(String),
-    #[error("timed out waiting for permission to bind")]
-    TimedOut,
-    #[error("no plugin binds pods")]
-    NoBinder,
 }
 
 impl Scheduler {
@@ -207,16 +251,21 @@ impl Scheduler {
                 self.answered(answer);
             }
             while let Some(Some(())) = self.patches.next().now_or_never() {}
-            if self.bindings.len() < self.max_bindings && self.attempt() {
+            if self.has_room() && self.attempt().await {
                 // The next attempt should know what this one's neighbours have done meanwhile.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.metrics.sizes(&self.core);
+            self.metrics.sizes(&mut self.core, self.bindings.len());
             if !self.wait(events).await {
                 return;
             }
         }
+    }
+
+    /// Whether another binding can be on its way. Pods that wait for permission do not count: what they wait for may be others.
+    fn has_room(&self) -> bool {
+        self.bindings.len() < self.max_bindings + self.core.way().n_waiting()
     }
 
     /// Waits until there may be something to do; `false` when there never will be.
@@ -241,6 +290,14 @@ impl Scheduler {
     }
 
     fn apply(&mut self, event: Event) {
+        let (began, label) = (Instant::now(), event.label());
+        self.take_in(event);
+        if let Some(label) = label {
+            self.metrics.handled(&label, began.elapsed());
+        }
+    }
+
+    fn take_in(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
             Event::Node(CacheEvent::Deleted(node)) => self.core.node_gone(&node, now),
@@ -255,62 +312,72 @@ impl Scheduler {
             }
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
             Event::Object(object) => self.core.object_seen(object, now),
+            Event::Command(Command::Activate(uid)) => self.core.queue_mut().force(&uid, now),
+            Event::Command(Command::Done(uid)) => self.core.queue_mut().done(&uid),
         }
     }
 
     /// Tries one pod; whether there was one.
-    fn attempt(&mut self) -> bool {
+    async fn attempt(&mut self) -> bool {
         let (began, now) = (Instant::now(), self.clock.now());
-        let Some(step) = self.core.attempt(now) else { return false };
+        let Some(Attempted { step, trace, profile }) = self.core.attempt(now).await else {
+            return false;
+        };
         self.metrics.searched(began.elapsed());
+        self.metrics.traced(&trace, self.core.profile(profile));
         match step {
             Step::Bind(assigned) => {
-                let profile = self.core.profile(assigned.popped.profile).clone();
-                self.bindings.push(Box::pin(bind(self.client.clone(), profile, assigned, began)));
+                let binder = self.binder(profile);
+                self.bindings.push(Box::pin(binder.bind(assigned, began)));
             }
-            Step::Failed(failure) => {
-                let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
-                self.metrics.attempted(
-                    outcome,
-                    self.core.profile(failure.profile).name(),
-                    began.elapsed(),
-                );
-                self.tell_failure(&failure, now);
-            }
-            Step::Deleting(info) => self.tell_deleting(&info),
+            Step::Failed(failure) => self.failed(&failure, false, began, now),
+            Step::Deleting(info) => self.tell_deleting(&info, profile),
             Step::Dropped => {}
         }
         true
     }
 
+    fn binder(&self, profile: usize) -> Binder {
+        Binder {
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            profile: self.core.profile(profile).clone(),
+            extenders: Arc::clone(self.core.extenders()),
+            way: self.core.way().clone(),
+            commands: self.commands.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
     fn answered(&mut self, answer: Answer) {
-        let Answer { assigned, began, result } = answer;
-        let profile = assigned.popped.profile;
-        let name = self.core.profile(profile).name();
+        let Answer { assigned, began, result, nominated } = answer;
+        let now = self.clock.now();
         match result {
             Ok(()) => {
+                let name = self.core.profile(assigned.popped.profile).name();
                 self.metrics.attempted(Outcome::Scheduled, name, began.elapsed());
-                let waited = self.clock.now().duration_since(assigned.popped.first).unsigned_abs();
-                self.metrics.scheduled_after(assigned.popped.attempts, waited);
+                let waited = now.duration_since(assigned.popped.first).unsigned_abs();
+                self.metrics.scheduled_after(&assigned.popped, waited);
                 self.tell_scheduled(&assigned);
                 self.core.bound(&assigned);
             }
-            Err(BindError::Api(error)) if error.is_not_found() => {
-                self.core.binding_is_moot(assigned, self.clock.now());
-            }
-            Err(error) => {
-                self.metrics.attempted(Outcome::Error, name, began.elapsed());
-                let (now, info) = (self.clock.now(), assigned.popped.info.clone());
-                let message = format!("binding rejected: {error}");
-                if self.core.not_bound(assigned, now) {
-                    tracing::warn!(namespace = %info.pod.meta.namespace, name = %info.pod.meta.name, %error, "Pod not bound");
-                    self.tell_failure(
-                        &Failure { info, profile, message, error: true, nominated: None },
-                        now,
-                    );
+            Err(cause) => {
+                if let NotBound::Failed(error) = &cause {
+                    let meta = &assigned.popped.info.pod.meta;
+                    tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Pod not bound");
+                }
+                if let Some(failure) = self.core.not_bound(assigned, cause, now) {
+                    self.failed(&failure, nominated, began, now);
                 }
             }
         }
+    }
+
+    fn failed(&mut self, failure: &Failure, nominated: bool, began: Instant, now: Timestamp) {
+        let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
+        let name = self.core.profile(failure.profile).name();
+        self.metrics.attempted(outcome, name, began.elapsed());
+        self.tell_failure(failure, nominated, now);
     }
 
     fn tell_scheduled(&self, assigned: &Assigned) {
@@ -324,10 +391,10 @@ impl Scheduler {
                 meta.namespace, meta.name, assigned.node
             ),
         };
-        self.recorder.record(&note, "Binding", None);
+        self.recorders[assigned.popped.profile].record(&note, "Binding", None);
     }
 
-    fn tell_deleting(&self, info: &PodInfo) {
+    fn tell_deleting(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
         let note = Note {
             regarding: target(info),
@@ -335,22 +402,22 @@ impl Scheduler {
             reason: "FailedScheduling",
             message: format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name),
         };
-        self.recorder.record(&note, "Scheduling", None);
+        self.recorders[profile].record(&note, "Scheduling", None);
     }
 
     /// The event, and the condition where it is not already so.
-    fn tell_failure(&mut self, failure: &Failure, now: Timestamp) {
-        let Failure { info, message, error, nominated, .. } = failure;
+    fn tell_failure(&mut self, failure: &Failure, told_nominated: bool, now: Timestamp) {
+        let Failure { info, message, error, nominated, profile } = failure;
         let note = Note {
             regarding: target(info),
             warning: true,
             reason: "FailedScheduling",
             message: condition::limited(message),
         };
-        self.recorder.record(&note, "Scheduling", None);
+        self.recorders[*profile].record(&note, "Scheduling", None);
         let reason = if *error { "SchedulerError" } else { "Unschedulable" };
-        let Some(patch) = condition::patch(&info.pod, reason, message, nominated.as_deref(), now)
-        else {
+        let told = Told { reason, message, nominated: nominated.as_deref(), told_nominated };
+        let Some(patch) = condition::patch(&info.pod, &told, now) else {
             return;
         };
         let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
@@ -362,57 +429,6 @@ impl Scheduler {
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Condition not written");
             }
         }));
-    }
-}
-
-/// Waits for permission, prepares and binds.
-async fn bind(client: Client, profile: Profile, mut assigned: Assigned, began: Instant) -> Answer {
-    let permits = std::mem::take(&mut assigned.permits);
-    let result = async {
-        for permit in permits {
-            permitted(permit).await?;
-        }
-        let (info, node) = (&assigned.popped.info, &*assigned.node);
-        for (_, plugin) in profile.at(Point::PreBind) {
-            if let Some(plugin) = plugin.as_pre_bind() {
-                plugin.pre_bind(&client, info, node).await.map_err(unprepared)?;
-            }
-        }
-        for (_, plugin) in profile.at(Point::Bind) {
-            if let Some(plugin) = plugin.as_bind()
-                && plugin.bind(&client, info, node).await?
-            {
-                return Ok(());
-            }
-        }
-        Err(BindError::NoBinder)
-    }
-    .await;
-    Answer { assigned, began, result }
-}
-
-/// What the API server said counts as said of the binding.
-fn unprepared(error: Unprepared) -> BindError {
-    match error {
-        Unprepared::Api(error) => BindError::Api(error),
-        error => BindError::Unprepared(error),
-    }
-}
-
-/// The longest that upstream lets a plugin wait.
-const LONGEST_PERMIT: Duration = Duration::from_secs(15 * 60);
-
-async fn permitted(permit: Permitted) -> Result<(), BindError> {
-    match permit {
-        Permitted::Yes => Ok(()),
-        Permitted::No(why) => Err(BindError::Refused(why.reasons.join(", "))),
-        Permitted::Wait(limit, answer) => {
-            match tokio::time::timeout(limit.min(LONGEST_PERMIT), answer).await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(why)) => Err(BindError::Refused(why.reasons.join(", "))),
-                Err(_) => Err(BindError::TimedOut),
-            }
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The scheduler without its I/O: takes changes of nodes and pods in, says what to bind and what to tell.
 
+mod attempt;
 mod changes;
 #[cfg(test)]
 mod tests;
@@ -13,47 +14,14 @@ use std::sync::Arc;
 
 use crate::{
     SchedulerOptions,
-    framework::{
-        Action, Change, CycleState, Edit, ObjectChange, Permitted, Point, Profile, Resource,
-        Severity,
-    },
+    framework::{Action, Change, Edit, Extender, ObjectChange, OnTheWay, Profile, Resource},
     nodes::NodeTable,
     pod::PodInfo,
-    queue::{Counts, Event, PluginSet, Popped, SchedulingQueue, Waits},
-    schedule::{Outcome, Unfit, View, schedule},
+    queue::{Counts, Event, SchedulingQueue, Waits},
+    schedule::View,
 };
 
-/// What one attempt led to.
-pub(crate) enum Step {
-    /// Bind the pod; answer with [`Core::bound`].
-    Bind(Assigned),
-    /// Tell that the pod has no node.
-    Failed(Failure),
-    /// The pod is not tried: it is being deleted.
-    Deleting(PodInfo),
-    /// Nothing to do: the pod has its node already.
-    Dropped,
-}
-
-/// A pod that is assumed to be on a node.
-pub(crate) struct Assigned {
-    pub(crate) popped: Popped,
-    pub(crate) node: Arc<str>,
-    /// What must be waited for before binding, for each plugin that said so.
-    pub(crate) permits: Vec<Permitted>,
-    state: CycleState,
-}
-
-/// A pod that was not placed.
-pub(crate) struct Failure {
-    pub(crate) info: PodInfo,
-    pub(crate) profile: usize,
-    pub(crate) message: String,
-    /// Something went wrong, rather than no node having room.
-    pub(crate) error: bool,
-    /// Node on which room is being made.
-    pub(crate) nominated: Option<Arc<str>>,
-}
+pub(crate) use attempt::{Assigned, Attempted, Failure, NotBound, Step};
 
 /// Queue, node table and profiles.
 pub(crate) struct Core {
@@ -62,6 +30,8 @@ pub(crate) struct Core {
     queue: SchedulingQueue,
     /// Pods that count on a node before the cache shows them there.
     assumed: HashSet<Box<str>>,
+    way: OnTheWay,
+    extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
 }
@@ -79,6 +49,8 @@ impl Core {
             profiles,
             nodes: NodeTable::default(),
             assumed: HashSet::new(),
+            way: OnTheWay::default(),
+            extenders: options.extenders.clone().into(),
             start: 0,
             seed: options.seed,
         }
@@ -88,13 +60,33 @@ impl Core {
         &self.profiles[n]
     }
 
-    /// The profile that a pod is for.
-    pub(crate) fn profile_of(&self, pod: &Pod) -> Option<&Profile> {
-        self.profiles.iter().find(|profile| serves(profile, pod))
+    /// The profile that a pod is for, and what an attempt would look at.
+    pub(crate) fn sight(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
+        let profile = self.profiles.iter().find(|profile| serves(profile, pod))?;
+        let nominated = self.queue.nominated();
+        let view = View { profile, nodes: &mut self.nodes, nominated, start: self.start };
+        Some((profile.clone(), view))
     }
 
     pub(crate) fn counts(&self) -> Counts {
         self.queue.counts()
+    }
+
+    /// The pods on their way to their nodes.
+    pub(crate) fn way(&self) -> &OnTheWay {
+        &self.way
+    }
+
+    pub(crate) fn extenders(&self) -> &Arc<[Arc<dyn Extender>]> {
+        &self.extenders
+    }
+
+    pub(crate) fn queue(&self) -> &SchedulingQueue {
+        &self.queue
+    }
+
+    pub(crate) fn queue_mut(&mut self) -> &mut SchedulingQueue {
+        &mut self.queue
     }
 
     pub(crate) fn nodes(&self) -> &NodeTable {
@@ -155,7 +147,7 @@ impl Core {
         let waiting = self.queue.get(uid).cloned();
         let nominated = self.queue.nominated().node_of(uid).is_some();
         self.queue.remove(uid);
-        self.assumed.remove(uid);
+        self.withdraw(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
             self.left(pod, now, |_| true);
         } else if let Some(pod) = waiting.filter(|_| nominated) {
@@ -208,10 +200,25 @@ impl Core {
         }
         let info = known.updated(Arc::clone(pod));
         self.queue.update(&info, &changes::of_pod(&known, &info), now);
+        if pod.meta.deleting() && self.withdraw(uid) {
+            // It will not be bound; others need not wait until that has become apparent.
+            if let Some((pod, _)) = self.nodes.remove(uid) {
+                self.left(pod, now, |_| true);
+            }
+            return;
+        }
         let before = &known.pod.status.nominated_node_name;
         if !before.is_empty() && *before != pod.status.nominated_node_name {
             self.released(known, now);
         }
+    }
+
+    /// No longer assumes that the pod will be on its node; whether it did.
+    fn withdraw(&mut self, uid: &str) -> bool {
+        if let Some(waiting) = self.way.waiting(uid) {
+            waiting.reject("", "the pod is being deleted");
+        }
+        self.assumed.remove(uid)
     }
 
     /// A pod no longer counts on a node.
@@ -230,169 +237,9 @@ impl Core {
     fn happened(&mut self, resource: Resource, action: Action, change: Change, now: Timestamp) {
         self.queue.happened(&Event::new(resource, action, change), now, |_| true);
     }
-
-    /// Tries the next pod, if one's turn has come.
-    pub(crate) fn attempt(&mut self, now: Timestamp) -> Option<Step> {
-        let popped = self.queue.pop(now)?;
-        if popped.info.pod.meta.deleting() {
-            self.queue.remove(&popped.uid);
-            return Some(Step::Deleting(popped.info));
-        }
-        if self.assumed.contains(&*popped.uid) {
-            self.queue.remove(&popped.uid);
-            return Some(Step::Dropped);
-        }
-        self.seed = self.seed.wrapping_add(1);
-        let mut state = CycleState::default();
-        let profile = &self.profiles[popped.profile];
-        let view = View { profile, nodes: &self.nodes, start: self.start };
-        let Outcome { choice, next_start, .. } =
-            schedule(view, &popped.info, self.seed, &mut state);
-        self.start = next_start;
-        Some(match choice {
-            Ok(choice) => self.assume(popped, choice.node, state, now),
-            Err(unfit) => Step::Failed(self.unfit(&popped, &unfit, &mut state, now)),
-        })
-    }
-
-    fn assume(
-        &mut self,
-        popped: Popped,
-        node: Arc<str>,
-        mut state: CycleState,
-        now: Timestamp,
-    ) -> Step {
-        let uid: Box<str> = (&*popped.uid).into();
-        self.nodes.place(popped.info.clone(), &node);
-        self.assumed.insert(uid);
-        let profile = &self.profiles[popped.profile];
-        let mut refused = None;
-        for (n, plugin) in profile.at(Point::Reserve) {
-            let reserved = plugin
-                .as_reserve()
-                .map_or(Ok(()), |plugin| plugin.reserve(&mut state, &popped.info, &node));
-            if let Err(why) = reserved {
-                refused = Some((n, why));
-                break;
-            }
-        }
-        let mut permits = Vec::new();
-        for (n, plugin) in profile.at(Point::Permit) {
-            if refused.is_some() {
-                break;
-            }
-            match plugin
-                .as_permit()
-                .map_or(Permitted::Yes, |plugin| plugin.permit(&state, &popped.info, &node))
-            {
-                Permitted::Yes => {}
-                Permitted::No(why) => refused = Some((n, why)),
-                wait @ Permitted::Wait(..) => permits.push(wait),
-            }
-        }
-        if permits.is_empty() {
-            // From here on it is tried again whatever happens.
-            self.queue.done(&popped.uid);
-        }
-        let assigned = Assigned { popped, node, permits, state };
-        let Some((plugin, why)) = refused else { return Step::Bind(assigned) };
-        let message = why.reasons.join(", ");
-        let popped = self.give_up(assigned, now);
-        let rejector: PluginSet = [plugin].into_iter().collect();
-        let pending =
-            if why.severity == Severity::Pending { rejector } else { PluginSet::default() };
-        self.queue.returned(&popped.uid, rejector, pending, now);
-        let Popped { info, profile, .. } = popped;
-        Step::Failed(Failure { info, profile, message, error: false, nominated: None })
-    }
-
-    /// Undoes an assumption.
-    fn give_up(&mut self, assigned: Assigned, now: Timestamp) -> Popped {
-        let Assigned { popped, node, mut state, .. } = assigned;
-        for (_, plugin) in self.profiles[popped.profile].at(Point::Reserve).rev() {
-            if let Some(plugin) = plugin.as_reserve() {
-                plugin.unreserve(&mut state, &popped.info, &node);
-            }
-        }
-        // The cache may have shown the pod on its node meanwhile; then it is there, whatever the answer to the binding was.
-        if self.assumed.remove(&*popped.uid)
-            && let Some((pod, _)) = self.nodes.remove(&popped.uid)
-        {
-            self.left(pod, now, |_| true);
-        }
-        popped
-    }
-
-    fn unfit(
-        &mut self,
-        popped: &Popped,
-        unfit: &Unfit,
-        state: &mut CycleState,
-        now: Timestamp,
-    ) -> Failure {
-        let profile = &self.profiles[popped.profile];
-        let (uid, error) = (&popped.uid, unfit.is_error());
-        let mut message = if unfit.n_nodes == 0 { NO_NODES.to_owned() } else { unfit.to_string() };
-        let mut nominated = None;
-        for (_, plugin) in profile.at(Point::PostFilter).filter(|_| !error) {
-            let Some(plugin) = plugin.as_post_filter() else { continue };
-            let done = plugin.post_filter(state, &popped.info, &self.nodes, &unfit.rejected);
-            if !done.message.is_empty() {
-                message.push(' ');
-                message.push_str(&done.message);
-            }
-            if done.nominated.is_some() {
-                nominated = done.nominated;
-                break;
-            }
-        }
-        state.clear();
-        let (rejectors, pending) = if error { Default::default() } else { rejectors(unfit) };
-        self.queue.returned(uid, rejectors, pending, now);
-        Failure { info: popped.info.clone(), profile: popped.profile, message, error, nominated }
-    }
-
-    /// The pod is bound.
-    pub(crate) fn bound(&mut self, assigned: &Assigned) {
-        let Assigned { popped, node, .. } = assigned;
-        self.queue.remove(&popped.uid);
-        for (_, plugin) in self.profiles[popped.profile].at(Point::PostBind) {
-            if let Some(plugin) = plugin.as_post_bind() {
-                plugin.post_bind(&popped.info, node);
-            }
-        }
-    }
-
-    /// The pod was not bound; whether it still waits for a node, and goes on waiting.
-    pub(crate) fn not_bound(&mut self, assigned: Assigned, now: Timestamp) -> bool {
-        let popped = self.give_up(assigned, now);
-        if self.queue.get(&popped.uid).is_none() {
-            return false;
-        }
-        self.queue.returned(&popped.uid, PluginSet::default(), PluginSet::default(), now);
-        true
-    }
-
-    /// The pod turned out to be gone or to be somebody else's; the cache will tell.
-    pub(crate) fn binding_is_moot(&mut self, assigned: Assigned, now: Timestamp) {
-        let popped = self.give_up(assigned, now);
-        self.queue.remove(&popped.uid);
-    }
 }
-
-const NO_NODES: &str = "no nodes available to schedule pods";
 
 fn serves(profile: &Profile, pod: &Pod) -> bool {
     let wanted = &*pod.spec.scheduler_name;
     profile.name() == if wanted.is_empty() { crate::DEFAULT_SCHEDULER } else { wanted }
-}
-
-/// Who rejected the pod, and who of them waits for something.
-fn rejectors(unfit: &Unfit) -> (PluginSet, PluginSet) {
-    if unfit.n_nodes == 0 {
-        return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());
-    }
-    let rejected = unfit.rejected.iter().chain(&unfit.overall);
-    let pending = rejected.filter(|rejected| rejected.why.severity == Severity::Pending);
-    (unfit.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
 }

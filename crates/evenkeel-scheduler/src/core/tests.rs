@@ -8,14 +8,25 @@ use std::{
     sync::Arc,
 };
 
-use super::{Assigned, Core, Step};
+use super::{Assigned, Attempted, Core, NotBound, Step};
 use crate::{
     SchedulerOptions,
     fixtures::{asking, at, merge, node, pod},
 };
+use futures::FutureExt;
 
 fn core() -> Core {
     Core::new(&SchedulerOptions::default())
+}
+
+/// One attempt; there are no extenders to be waited for.
+fn attempt(core: &mut Core, now: evenkeel_api::time::Timestamp) -> Option<Step> {
+    let attempted = core.attempt(now).now_or_never().unwrap();
+    attempted.map(|Attempted { step, .. }| step)
+}
+
+fn went_wrong() -> NotBound {
+    NotBound::Failed("the API server is away".to_owned())
 }
 
 fn bound(pod: &Value, node: &str) -> Value {
@@ -46,11 +57,11 @@ fn an_assumed_pod_takes_its_room_until_the_binding_fails() {
     for name in ["p", "q"] {
         core.pod_seen(&pod(name, &asking("3", "1Gi")), at(0));
     }
-    let first = assigned(core.attempt(at(0)));
-    assert_eq!(failure(core.attempt(at(0))), "0/1 nodes are available: 1 Insufficient cpu.");
-    assert!(core.not_bound(first, at(1)));
+    let first = assigned(attempt(&mut core, at(0)));
+    assert_eq!(failure(attempt(&mut core, at(0))), "0/1 nodes are available: 1 Insufficient cpu.");
+    assert!(core.not_bound(first, went_wrong(), at(1)).is_some());
     // The room is free again and q was told; p backs off.
-    let second = assigned(core.attempt(at(1)));
+    let second = assigned(attempt(&mut core, at(1)));
     assert_eq!(&*second.popped.uid, "q");
 }
 
@@ -58,10 +69,10 @@ fn an_assumed_pod_takes_its_room_until_the_binding_fails() {
 fn without_nodes_a_pod_waits_for_the_first() {
     let mut core = core();
     core.pod_seen(&pod("p", &json!({})), at(0));
-    assert_eq!(failure(core.attempt(at(0))), "no nodes available to schedule pods");
-    assert!(core.attempt(at(5)).is_none());
+    assert_eq!(failure(attempt(&mut core, at(0))), "no nodes available to schedule pods");
+    assert!(attempt(&mut core, at(5)).is_none());
     core.node_seen(&node("a", &json!({})), at(5));
-    assert_eq!(&*assigned(core.attempt(at(5))).node, "a");
+    assert_eq!(&*assigned(attempt(&mut core, at(5))).node, "a");
 }
 
 #[test]
@@ -74,10 +85,10 @@ fn pods_of_other_schedulers_and_deleted_ones_are_left_alone() {
         at(0),
     );
     core.pod_seen(&pod("r", &json!({ "spec": { "schedulingGates": [{ "name": "g" }] } })), at(0));
-    assert!(matches!(core.attempt(at(0)), Some(Step::Deleting(pod)) if pod.uid() == "q"));
-    assert!(core.attempt(at(0)).is_none());
+    assert!(matches!(attempt(&mut core, at(0)), Some(Step::Deleting(pod)) if pod.uid() == "q"));
+    assert!(attempt(&mut core, at(0)).is_none());
     core.pod_seen(&pod("r", &json!({ "metadata": { "generation": 2 } })), at(1));
-    assert_eq!(&*assigned(core.attempt(at(1))).popped.uid, "r");
+    assert_eq!(&*assigned(attempt(&mut core, at(1))).popped.uid, "r");
 }
 
 #[test]
@@ -87,18 +98,21 @@ fn a_pod_that_ends_makes_room_and_its_own_condition_does_not() {
     let first = bound(&asking("3", "1Gi"), "a");
     core.pod_seen(&pod("first", &first), at(0));
     core.pod_seen(&pod("p", &asking("2", "1Gi")), at(0));
-    assert_eq!(failure(core.attempt(at(0))), "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(failure(attempt(&mut core, at(0))), "0/1 nodes are available: 1 Insufficient cpu.");
     let mut told = asking("2", "1Gi");
     merge(
         &mut told,
         &json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False" }] } }),
     );
     core.pod_seen(&pod("p", &told), at(20));
-    assert!(core.attempt(at(20)).is_none(), "the condition it was given is no reason to try again");
+    assert!(
+        attempt(&mut core, at(20)).is_none(),
+        "the condition it was given is no reason to try again"
+    );
     let mut ended = first;
     merge(&mut ended, &json!({ "status": { "phase": "Succeeded" } }));
     core.pod_seen(&pod("first", &ended), at(21));
-    assert_eq!(&*assigned(core.attempt(at(21))).node, "a");
+    assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
 }
 
 #[test]
@@ -108,15 +122,15 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
     core.node_seen(&node("a", &tainted), at(0));
     core.pod_seen(&pod("p", &json!({})), at(0));
     assert_eq!(
-        failure(core.attempt(at(0))),
+        failure(attempt(&mut core, at(0))),
         "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
     );
     let mut relabelled = tainted;
     merge(&mut relabelled, &json!({ "metadata": { "labels": { "x": "y" } } }));
     core.node_seen(&node("a", &relabelled), at(20));
-    assert!(core.attempt(at(20)).is_none());
+    assert!(attempt(&mut core, at(20)).is_none());
     core.node_seen(&node("a", &json!({})), at(21));
-    assert_eq!(&*assigned(core.attempt(at(21))).node, "a");
+    assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
 }
 
 /// One thing that happens.
@@ -201,7 +215,7 @@ impl World {
                 }
             }
             Happening::Attempt => {
-                if let Some(Step::Bind(assigned)) = core.attempt(now) {
+                if let Some(Step::Bind(assigned)) = attempt(core, now) {
                     self.on_their_way.push(assigned);
                 }
             }
@@ -228,8 +242,8 @@ impl World {
     ) {
         let (name, node) = (assigned.popped.uid.to_string(), assigned.node.to_string());
         match self.pods.get_mut(&name) {
-            None => core.binding_is_moot(assigned, now),
-            Some(_) if !done => assert!(core.not_bound(assigned, now)),
+            None => assert!(core.not_bound(assigned, went_wrong(), now).is_none()),
+            Some(_) if !done => assert!(core.not_bound(assigned, went_wrong(), now).is_some()),
             Some((_, bound)) => {
                 assert_eq!(*bound, None, "bound twice");
                 *bound = Some(node.clone());

@@ -1,6 +1,7 @@
 //! HTTP extenders: others that are asked which nodes will do, how good they are, whom to evict, and that bind
 //! (`pkg/scheduler/extender.go`).
 
+mod hook;
 #[cfg(test)]
 mod tests;
 mod whole;

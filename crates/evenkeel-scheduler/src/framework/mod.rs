@@ -5,6 +5,8 @@
 
 mod change;
 mod event;
+mod extender;
+mod on_the_way;
 mod profile;
 mod state;
 mod verdict;
@@ -12,6 +14,9 @@ mod watch;
 
 pub use change::{AnyObject, Change, Edit, Hint, ObjectChange};
 pub use event::{Action, Interest, Resource};
+pub use extender::{Extender, ExtenderError, ExtenderFiltered, LeftVictims, Victims};
+pub use on_the_way::WaitingPod;
+pub(crate) use on_the_way::{Answer, OnTheWay};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
@@ -22,16 +27,22 @@ pub(crate) use watch::Watches;
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
+    metrics::Metrics,
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
+    schedule::{Cycle, Unfit},
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     cache::{Cache, Caches},
     client::{ApiError, Client},
     clock::Clock,
+    events::SeriesRecorder,
     plan::Failure,
+    tasks::Tasks,
 };
+use prometheus::Registry;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// The best score of a node, after [`Score::normalise`].
 pub const MAX_NODE_SCORE: i64 = 100;
@@ -46,7 +57,27 @@ pub struct Handle {
     pub caches: Caches,
     /// The time.
     pub clock: Clock,
+    /// Writes to the API server.
+    pub client: Client,
+    /// Runs what goes on beside the attempts.
+    pub tasks: Tasks,
+    /// Tells users what was done.
+    pub recorder: SeriesRecorder,
+    /// Where plugins of one's own put their metrics.
+    pub registry: Registry,
     pub(crate) watches: Arc<Watches>,
+    pub(crate) way: OnTheWay,
+    pub(crate) commands: UnboundedSender<Command>,
+    pub(crate) metrics: Metrics,
+}
+
+/// What plugins and bindings ask of the loop.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Try this pod, whatever rejected it.
+    Activate(Arc<str>),
+    /// What happens from now on cannot matter to this pod, which is on its way.
+    Done(Arc<str>),
 }
 
 impl Handle {
@@ -54,6 +85,27 @@ impl Handle {
     /// [`Plugin::hint`].
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
+    }
+
+    /// The pods that wait for permission to be bound.
+    pub fn waiting_pods(&self) -> Vec<WaitingPod> {
+        self.way.all_waiting()
+    }
+
+    /// The pod with this uid, if it waits for permission to be bound.
+    pub fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
+        self.way.waiting(uid)
+    }
+
+    /// Calls a pod back that is on its way to a node, for the sake of another; whether that was in time.
+    pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
+        self.way.preempt(uid, plugin)
+    }
+
+    /// Has a waiting pod tried again at once.
+    pub fn activate(&self, uid: &str) {
+        // Sending fails once the scheduler has ended; then nobody needs to know.
+        drop(self.commands.send(Command::Activate(uid.into())));
     }
 }
 
@@ -191,22 +243,25 @@ pub trait Filter: Plugin {
 /// What a [`PostFilter`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PostFiltered {
-    /// Node on which room is being made.
+    /// Node on which room is being made; empty where none can be, so that the pod waits for none any more. `None` leaves
+    /// that as it is.
     pub nominated: Option<Arc<str>>,
     /// What to add to the message about the failed attempt.
     pub message: String,
+    /// No other plugin needs to be asked.
+    pub done: bool,
 }
 
-/// When no node was left: preemption and the like. The first plugin that nominates a node is the last asked.
+/// When no node was left: preemption and the like.
 pub trait PostFilter: Plugin {
-    /// Looks for a way out; `rejected` says why each node was rejected.
-    fn post_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        nodes: &NodeTable,
-        rejected: &[crate::schedule::Rejected],
-    ) -> PostFiltered;
+    /// Looks for a way out. `state` is as the filters had it, `unfit` says why each node was rejected. What is changed of the
+    /// nodes must be undone. Nothing else is tried meanwhile: what takes long belongs into a task.
+    fn post_filter<'a>(
+        &'a self,
+        cycle: &'a mut Cycle<'_>,
+        state: &'a CycleState,
+        unfit: &'a Unfit,
+    ) -> Pending<'a, PostFiltered>;
 }
 
 /// What a [`PreScore`] leaves.
@@ -266,8 +321,9 @@ pub trait Reserve: Plugin {
 pub enum Permitted {
     /// Go on.
     Yes,
-    /// Wait for the answer, at most so long (and at most 15 minutes); scheduling of others goes on.
-    Wait(Duration, Pending<'static, Filtered>),
+    /// Wait until the plugin allows it ([`Handle::waiting_pod`]), at most so long (and at most 15 minutes); scheduling of
+    /// others goes on.
+    Wait(Duration),
     /// Don't.
     No(Rejection),
 }
@@ -278,8 +334,26 @@ pub trait Permit: Plugin {
     fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> Permitted;
 }
 
+/// Whether a [`PreBind`] has anything to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreFlight {
+    /// No.
+    Skip,
+    /// Yes; `parallel` if it can be done beside what other such plugins do.
+    Act {
+        /// Beside others.
+        parallel: bool,
+    },
+}
+
 /// Before binding, beside the scheduling of other pods.
 pub trait PreBind: Plugin {
+    /// Whether there is anything to do for this pod. Must be quick.
+    fn pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight {
+        let (_, _) = (pod, node);
+        PreFlight::Act { parallel: false }
+    }
+
     /// Does what must be done before the pod runs there.
     fn pre_bind<'a>(
         &'a self,

@@ -69,6 +69,24 @@ pub(crate) enum Point {
 }
 
 impl Point {
+    /// Upstream's name.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueSort => "QueueSort",
+            Self::PreEnqueue => "PreEnqueue",
+            Self::PreFilter => "PreFilter",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::Reserve => "Reserve",
+            Self::Permit => "Permit",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+        }
+    }
+
     /// Whether a plugin takes part in it.
     pub(crate) fn has(self, plugin: &dyn Plugin) -> bool {
         match self {
@@ -166,6 +184,11 @@ impl Profile {
 
     pub(crate) fn percentage(&self) -> u32 {
         self.percentage_of_nodes_to_score
+    }
+
+    /// How many plugins there are.
+    pub(crate) fn len(&self) -> usize {
+        self.plugins.len()
     }
 
     /// All plugins.

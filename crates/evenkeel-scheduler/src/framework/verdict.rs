@@ -31,6 +31,18 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// Upstream's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "Unschedulable",
+            Self::Unresolvable => "UnschedulableAndUnresolvable",
+            Self::Pending => "Pending",
+            Self::Error => "Error",
+        }
+    }
+}
+
 impl Rejection {
     /// Removing pods could help.
     pub fn unschedulable(reason: impl Into<Reason>) -> Self {

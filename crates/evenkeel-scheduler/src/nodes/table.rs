@@ -177,6 +177,11 @@ impl NodeTable {
         NodeRef { table: self, slot: self.order[n] }
     }
 
+    /// The node in a slot. There must be one.
+    pub fn at(&self, slot: Slot) -> NodeRef<'_> {
+        NodeRef { table: self, slot }
+    }
+
     /// The node with this name.
     pub fn get(&self, name: &str) -> Option<NodeRef<'_>> {
         let slot = *self.by_name.get(name)?;

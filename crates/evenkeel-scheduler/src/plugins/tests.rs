@@ -7,13 +7,14 @@ use crate::{
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{View, schedule},
+    schedule::{Nominated, View, schedule},
 };
 
 /// Where the pod goes, or the message.
-fn place(nodes: &NodeTable, pod: &PodInfo) -> String {
+fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
-    let view = View { profile: &profile, nodes, start: 0 };
+    let nominated = Nominated::default();
+    let view = View { profile: &profile, nodes, nominated: &nominated, start: 0 };
     match schedule(view, pod, 7, &mut CycleState::default()).choice {
         Ok(choice) => choice.node.to_string(),
         Err(unfit) => unfit.to_string(),
@@ -21,7 +22,7 @@ fn place(nodes: &NodeTable, pod: &PodInfo) -> String {
 }
 
 #[track_caller]
-fn check(nodes: &NodeTable, pod: &Value, want: &str) {
+fn check(nodes: &mut NodeTable, pod: &Value, want: &str) {
     assert_eq!(place(nodes, &info("p", pod)), want);
 }
 
@@ -29,14 +30,14 @@ fn check(nodes: &NodeTable, pod: &Value, want: &str) {
 fn reasons_are_counted_over_nodes() {
     let tainted =
         json!({ "spec": { "taints": [{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }] } });
-    let nodes = table(&[node("a", &tainted), node("b", &tainted), node("c", &json!({}))]);
+    let mut nodes = table(&[node("a", &tainted), node("b", &tainted), node("c", &json!({}))]);
     check(
-        &nodes,
+        &mut nodes,
         &asking("5", "1Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).",
     );
     check(
-        &nodes,
+        &mut nodes,
         &asking("5", "9Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 2 node(s) had untolerated taint(s).",
     );
@@ -58,32 +59,32 @@ fn tolerations_by_operator_and_effect() {
         ("NoSchedule", json!({ "key": "x", "operator": "Exists" }), refused),
     ] {
         let tolerations = if toleration == json!({}) { json!([]) } else { json!([toleration]) };
-        let nodes = table(&[node("a", &taint(effect))]);
-        check(&nodes, &json!({ "spec": { "tolerations": tolerations } }), want);
+        let mut nodes = table(&[node("a", &taint(effect))]);
+        check(&mut nodes, &json!({ "spec": { "tolerations": tolerations } }), want);
     }
 }
 
 #[test]
 fn pods_would_rather_not_be_where_they_are_disliked() {
     let soft = json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": "PreferNoSchedule" }] } });
-    check(&table(&[node("a", &soft), node("b", &json!({}))]), &json!({}), "b");
+    check(&mut table(&[node("a", &soft), node("b", &json!({}))]), &json!({}), "b");
 }
 
 #[test]
 fn cordoned_nodes_take_only_who_tolerates_it() {
-    let nodes = table(&[node("a", &json!({ "spec": { "unschedulable": true } }))]);
-    check(&nodes, &json!({}), "0/1 nodes are available: 1 node(s) were unschedulable.");
+    let mut nodes = table(&[node("a", &json!({ "spec": { "unschedulable": true } }))]);
+    check(&mut nodes, &json!({}), "0/1 nodes are available: 1 node(s) were unschedulable.");
     let tolerations = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }]);
-    check(&nodes, &json!({ "spec": { "tolerations": tolerations } }), "a");
+    check(&mut nodes, &json!({ "spec": { "tolerations": tolerations } }), "a");
 }
 
 #[test]
 fn node_selectors_and_affinity_by_operator() {
     let refused = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
-    let nodes =
+    let mut nodes =
         table(&[node("a", &json!({ "metadata": { "labels": { "disk": "ssd", "cores": "8" } } }))]);
-    check(&nodes, &json!({ "spec": { "nodeSelector": { "disk": "ssd" } } }), "a");
-    check(&nodes, &json!({ "spec": { "nodeSelector": { "disk": "hdd" } } }), refused);
+    check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "ssd" } } }), "a");
+    check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "hdd" } } }), refused);
     for (key, operator, values, want) in [
         ("disk", "In", json!(["hdd", "ssd"]), true),
         ("disk", "In", json!(["hdd"]), false),
@@ -99,9 +100,9 @@ fn node_selectors_and_affinity_by_operator() {
     ] {
         let term =
             json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
-        check(&nodes, &required(&json!([term])), if want { "a" } else { refused });
+        check(&mut nodes, &required(&json!([term])), if want { "a" } else { refused });
     }
-    check(&nodes, &required(&json!([{}])), refused);
+    check(&mut nodes, &required(&json!([{}])), refused);
 }
 
 fn required(terms: &Value) -> Value {
@@ -112,19 +113,19 @@ fn required(terms: &Value) -> Value {
 
 #[test]
 fn an_affinity_that_names_nodes_looks_at_those_only() {
-    let nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
+    let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     let names = |names: &Value| json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": names }] });
-    check(&nodes, &required(&json!([names(&json!(["b"]))])), "b");
+    check(&mut nodes, &required(&json!([names(&json!(["b"]))])), "b");
     let both = json!([{ "matchFields": [
         { "key": "metadata.name", "operator": "In", "values": ["a"] },
         { "key": "metadata.name", "operator": "In", "values": ["b"] },
     ] }]);
-    check(&nodes, &required(&both), "0/2 nodes are available: pod affinity terms conflict.");
+    check(&mut nodes, &required(&both), "0/2 nodes are available: pod affinity terms conflict.");
 }
 
 #[test]
 fn preferences_are_weighed() {
-    let nodes = table(&[
+    let mut nodes = table(&[
         node("a", &json!({ "metadata": { "labels": { "disk": "ssd" } } })),
         node("b", &json!({ "metadata": { "labels": { "zone": "near" } } })),
     ]);
@@ -133,7 +134,7 @@ fn preferences_are_weighed() {
         let terms = json!([prefer(disk, "disk"), prefer(zone, "zone")]);
         let affinity =
             json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": terms } });
-        check(&nodes, &json!({ "spec": { "affinity": affinity } }), want);
+        check(&mut nodes, &json!({ "spec": { "affinity": affinity } }), want);
     }
 }
 
@@ -156,10 +157,10 @@ fn host_ports_are_had_once_for_each_address_and_protocol() {
         (port(80, "TCP", "127.0.0.2"), "a"),
         (port(81, "TCP", ""), "a"),
     ] {
-        check(&nodes, &pod, want);
+        check(&mut nodes, &pod, want);
     }
     nodes.remove("first");
-    check(&nodes, &port(80, "TCP", ""), "a");
+    check(&mut nodes, &port(80, "TCP", ""), "a");
 }
 
 #[test]
@@ -169,32 +170,32 @@ fn room_is_counted() {
         &json!({ "status": { "allocatable": { "pods": "2", "example.com/gpu": "1" } } }),
     )]);
     nodes.place(info("first", &asking("3", "1Gi")), "a");
-    check(&nodes, &asking("1", "7Gi"), "a");
-    check(&nodes, &asking("1001m", "1Gi"), "0/1 nodes are available: 1 Insufficient cpu.");
+    check(&mut nodes, &asking("1", "7Gi"), "a");
+    check(&mut nodes, &asking("1001m", "1Gi"), "0/1 nodes are available: 1 Insufficient cpu.");
     let gpus = |n: &str| {
         let resources = json!({ "requests": { "example.com/gpu": n } });
         json!({ "spec": { "containers": [{ "name": "c", "image": "i", "resources": resources }] } })
     };
-    check(&nodes, &gpus("1"), "a");
-    check(&nodes, &gpus("2"), "0/1 nodes are available: 1 Insufficient example.com/gpu.");
+    check(&mut nodes, &gpus("1"), "a");
+    check(&mut nodes, &gpus("2"), "0/1 nodes are available: 1 Insufficient example.com/gpu.");
     nodes.place(info("second", &json!({})), "a");
-    check(&nodes, &json!({}), "0/1 nodes are available: 1 Too many pods.");
+    check(&mut nodes, &json!({}), "0/1 nodes are available: 1 Too many pods.");
 }
 
 #[test]
 fn the_emptier_node_is_taken_and_the_more_even_one() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     nodes.place(info("first", &asking("2", "1Gi")), "a");
-    check(&nodes, &asking("1", "2Gi"), "b");
+    check(&mut nodes, &asking("1", "2Gi"), "b");
     // b is now as full, but only of memory: a pod that wants CPU makes it even.
     nodes.place(info("second", &asking("1m", "4Gi")), "b");
-    check(&nodes, &asking("2", "1Mi"), "b");
+    check(&mut nodes, &asking("2", "1Mi"), "b");
 }
 
 #[test]
 fn images_that_are_there_attract() {
     let image = json!([{ "names": ["nginx:latest"], "sizeBytes": 900_000_000 }]);
-    let nodes =
+    let mut nodes =
         table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);
-    check(&nodes, &json!({}), "b");
+    check(&mut nodes, &json!({}), "b");
 }

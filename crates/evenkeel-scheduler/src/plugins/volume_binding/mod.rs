@@ -34,8 +34,8 @@ use super::{
 use crate::{
     framework::{
         Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Pending, Plugin, PreBind, PreFilter, PreFiltered, PreScore, PreScored, Rejection, Reserve,
-        Resource, Score, Unprepared,
+        Pending, Plugin, PreBind, PreFilter, PreFiltered, PreFlight, PreScore, PreScored,
+        Rejection, Reserve, Resource, Score, Unprepared,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -338,6 +338,13 @@ impl Reserve for VolumeBinding {
 }
 
 impl PreBind for VolumeBinding {
+    fn pre_flight(&self, pod: &PodInfo, _: &str) -> PreFlight {
+        match self.decided().contains_key(pod.uid()) {
+            true => PreFlight::Act { parallel: true },
+            false => PreFlight::Skip,
+        }
+    }
+
     fn pre_bind<'a>(
         &'a self,
         client: &'a Client,

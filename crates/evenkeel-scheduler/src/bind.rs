@@ -1,0 +1,191 @@
+//! From an assumed pod to a bound one, beside the attempts: permission, preparation, binding.
+
+use evenkeel_api::{View as _, views::Pod};
+use evenkeel_runtime::{
+    client::{Client, Metadata},
+    clock::Clock,
+    plan::PatchForm,
+};
+use futures::future::try_join_all;
+use std::sync::Arc;
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use crate::{
+    core::{Assigned, NotBound},
+    framework::{self, Command, Extender, OnTheWay, Point, PreBind, PreFlight, Profile, Rejection},
+    metrics::Metrics,
+    pod::PodInfo,
+};
+
+/// What bindings work with.
+#[derive(Clone)]
+pub(crate) struct Binder {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) profile: Profile,
+    pub(crate) extenders: Arc<[Arc<dyn Extender>]>,
+    pub(crate) way: OnTheWay,
+    pub(crate) commands: UnboundedSender<Command>,
+    pub(crate) metrics: Metrics,
+}
+
+/// What came of a binding.
+pub(crate) struct Answer {
+    pub(crate) assigned: Assigned,
+    /// When its attempt began.
+    pub(crate) began: Instant,
+    pub(crate) result: Result<(), NotBound>,
+    /// The pod's status names the node, whether or not the cache shows that yet.
+    pub(crate) nominated: bool,
+}
+
+/// A plugin that has something to do before the pod is bound.
+struct Actor<'a> {
+    name: &'static str,
+    plugin: &'a dyn PreBind,
+    parallel: bool,
+}
+
+impl Binder {
+    /// Waits for permission, prepares and binds.
+    pub(crate) async fn bind(self, assigned: Assigned, began: Instant) -> Answer {
+        let actors = self.actors(&assigned);
+        let mut nominated = false;
+        if !actors.is_empty() || assigned.waiting.is_some() {
+            // Others (autoscalers, say) should know that the node is taken although that takes a while.
+            nominated = self.nominate(&assigned).await;
+        }
+        let result = self.steps(&assigned, &actors).await;
+        Answer { assigned, began, result, nominated }
+    }
+
+    fn actors(&self, assigned: &Assigned) -> Vec<Actor<'_>> {
+        let mut actors = Vec::new();
+        for (_, plugin) in self.profile.at(Point::PreBind) {
+            let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
+            match plugin.pre_flight(&assigned.popped.info, &assigned.node) {
+                PreFlight::Skip => {}
+                PreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
+            }
+        }
+        actors
+    }
+
+    async fn nominate(&self, assigned: &Assigned) -> bool {
+        let (pod, node) = (&assigned.popped.info.pod, &*assigned.node);
+        if *pod.status.nominated_node_name == *node {
+            return true;
+        }
+        let patch = serde_json::json!({
+            "metadata": { "uid": pod.meta.uid },
+            "status": { "nominatedNodeName": node },
+        });
+        let (kind, meta) = (Pod::kind(), &pod.meta);
+        let body = patch.to_string().into();
+        let form = PatchForm::Strategic;
+        let written = self
+            .client
+            .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body)
+            .await;
+        if let Err(error) = &written {
+            // No reason not to bind it.
+            tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not written");
+        }
+        written.is_ok()
+    }
+
+    async fn steps(&self, assigned: &Assigned, actors: &[Actor<'_>]) -> Result<(), NotBound> {
+        let (info, node) = (&assigned.popped.info, &*assigned.node);
+        self.permission(assigned).await?;
+        if !actors.is_empty() {
+            let began = Instant::now();
+            let prepared = self.prepare(info, node, actors).await;
+            self.ran(Point::PreBind, began, prepared.is_ok());
+            prepared.map_err(NotBound::Failed)?;
+        }
+        let began = Instant::now();
+        let bound = self.write(info, node).await;
+        self.ran(Point::Bind, began, bound.is_ok());
+        bound.map_err(NotBound::Failed)
+    }
+
+    fn ran(&self, point: Point, began: Instant, well: bool) {
+        let status = if well { "Success" } else { "Error" };
+        self.metrics.ran(point.as_str(), status, self.profile.name(), began.elapsed());
+    }
+
+    async fn permission(&self, assigned: &Assigned) -> Result<(), NotBound> {
+        let Some(waiting) = &assigned.waiting else { return Ok(()) };
+        let began = Instant::now();
+        let answer = waiting.answer(&self.clock).await;
+        self.way.forget(&assigned.popped.uid);
+        let (status, result) = match answer {
+            framework::Answer::Allowed => {
+                // Whatever happens from now on cannot matter to it. Sending fails once the scheduler has ended.
+                drop(self.commands.send(Command::Done(Arc::clone(&assigned.popped.uid))));
+                ("Success", Ok(()))
+            }
+            framework::Answer::Rejected(plugin, why) => {
+                let n = self.profile.plugins().find(|(_, known)| known.name() == plugin);
+                let why = Rejection::unschedulable(why);
+                ("Unschedulable", Err(NotBound::Rejected(n.map_or(0, |(n, _)| n), why)))
+            }
+            framework::Answer::Preempted(why) => {
+                let message = format!("waiting on permit for pod: {why}");
+                ("Error", Err(NotBound::Failed(message)))
+            }
+        };
+        self.metrics.permitted(status, began.elapsed());
+        result
+    }
+
+    /// Has the plugins do their work, neighbours that allow it at the same time, unless the pod is called back meanwhile.
+    async fn prepare(
+        &self,
+        info: &PodInfo,
+        node: &str,
+        actors: &[Actor<'_>],
+    ) -> Result<(), String> {
+        let preparing = self.way.prepare(info.uid());
+        let work = async {
+            for group in actors.chunk_by(|one, next| one.parallel && next.parallel) {
+                try_join_all(group.iter().map(|actor| async move {
+                    let done = actor.plugin.pre_bind(&self.client, info, node).await;
+                    done.map_err(|error| {
+                        format!("running PreBind plugin \"{}\": {error}", actor.name)
+                    })
+                }))
+                .await?;
+            }
+            Ok::<(), String>(())
+        };
+        let done = preparing.called_back.run_until_cancelled(work).await;
+        let finished = preparing.finish();
+        self.way.forget(info.uid());
+        done.unwrap_or(Ok(())).and(finished)
+    }
+
+    /// The first extender or else plugin that does not decline binds.
+    async fn write(&self, info: &PodInfo, node: &str) -> Result<(), String> {
+        for extender in self.extenders.iter().filter(|extender| extender.binds()) {
+            if !extender.is_interested(info) {
+                continue;
+            }
+            match extender.bind(info, node).await {
+                Err(error) if extender.is_ignorable() => {
+                    tracing::info!(extender = extender.name(), %error, "Extender left out");
+                }
+                answer => return answer.map_err(|error| error.to_string()),
+            }
+        }
+        for (_, plugin) in self.profile.at(Point::Bind) {
+            let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
+            match plugin.bind(&self.client, info, node).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(format!("running Bind plugin \"{name}\": {error}")),
+            }
+        }
+        Err("no plugin binds pods".to_owned())
+    }
+}

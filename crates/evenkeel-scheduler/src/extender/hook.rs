@@ -1,0 +1,94 @@
+//! HTTP extenders in the attempts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Extender;
+use crate::{
+    framework::{self, ExtenderFiltered, LeftVictims, Pending},
+    pod::PodInfo,
+};
+
+type Answer<T> = Result<T, framework::ExtenderError>;
+
+impl framework::Extender for Extender {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn is_interested(&self, pod: &PodInfo) -> bool {
+        Self::is_interested(self, &pod.pod)
+    }
+
+    fn is_ignorable(&self) -> bool {
+        Self::is_ignorable(self)
+    }
+
+    fn filters(&self) -> bool {
+        Self::filters(self)
+    }
+
+    fn filter<'a>(
+        &'a self,
+        pod: &'a PodInfo,
+        nodes: &'a [Arc<str>],
+    ) -> Pending<'a, Answer<ExtenderFiltered>> {
+        Box::pin(async move {
+            let answer = Self::filter(self, &pod.pod, nodes).await?;
+            let reasons = |nodes: BTreeMap<String, String>| {
+                nodes.into_iter().map(|(node, reason)| (node.into(), reason)).collect()
+            };
+            Ok(ExtenderFiltered {
+                feasible: answer.left.iter().map(|node| (**node).into()).collect(),
+                failed: reasons(answer.failed),
+                unresolvable: reasons(answer.unresolvable),
+            })
+        })
+    }
+
+    fn prioritizes(&self) -> bool {
+        self.scores()
+    }
+
+    fn prioritize<'a>(
+        &'a self,
+        pod: &'a PodInfo,
+        nodes: &'a [Arc<str>],
+    ) -> Pending<'a, Answer<Vec<(Box<str>, i64)>>> {
+        Box::pin(async move {
+            let scores = self.score(&pod.pod, nodes).await?;
+            Ok(scores.into_iter().map(|(node, score)| (node.into(), score)).collect())
+        })
+    }
+
+    fn preempts(&self) -> bool {
+        Self::preempts(self)
+    }
+
+    fn preempt<'a>(
+        &'a self,
+        pod: &'a PodInfo,
+        offered: &'a [framework::Victims],
+    ) -> Pending<'a, Answer<Vec<LeftVictims>>> {
+        Box::pin(async move {
+            let victims = offered.iter().map(|victims| {
+                let violations = i64::try_from(victims.violations).unwrap_or(i64::MAX);
+                (Arc::clone(&victims.node), (victims.pods.clone(), violations))
+            });
+            let answer = Self::preempt(self, &pod.pod, &victims.collect()).await?;
+            let left = answer.into_iter().map(|(node, victims)| LeftVictims {
+                node: node.into(),
+                pods: victims.pods.into_iter().map(Into::into).collect(),
+                violations: usize::try_from(victims.violations).unwrap_or(0),
+            });
+            Ok(left.collect())
+        })
+    }
+
+    fn binds(&self) -> bool {
+        Self::binds(self)
+    }
+
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> Pending<'a, Answer<()>> {
+        Box::pin(async move { Ok(Self::bind(self, &pod.pod, node).await?) })
+    }
+}

@@ -1,0 +1,95 @@
+//! Which of the nodes that would do.
+
+use hashbrown::HashMap;
+
+use super::{cycle::Cycle, trace::Trace};
+use crate::{
+    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored},
+    nodes::{NodeRef, Slot},
+};
+
+/// Scores that extenders gave nodes, by name.
+pub(super) type Extra = HashMap<Box<str>, i64>;
+
+impl Cycle<'_> {
+    /// One of the nodes with the best score.
+    pub(super) fn best(
+        &mut self,
+        state: &mut CycleState,
+        feasible: &[Slot],
+        extra: &Extra,
+    ) -> Slot {
+        let nodes: Vec<NodeRef<'_>> = feasible.iter().map(|slot| self.nodes.at(*slot)).collect();
+        let mut trace = std::mem::take(&mut self.trace);
+        let mut scores = scores(self, state, &nodes, &mut trace);
+        if !extra.is_empty() {
+            for (score, node) in scores.iter_mut().zip(&nodes) {
+                *score += extra.get(&**node.name()).copied().unwrap_or(0);
+            }
+        }
+        let best = best(&nodes, &scores, self.seed).slot();
+        self.trace = trace;
+        best
+    }
+}
+
+fn scores(
+    cycle: &Cycle<'_>,
+    state: &mut CycleState,
+    feasible: &[NodeRef<'_>],
+    trace: &mut Trace,
+) -> Vec<i64> {
+    let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
+    let (mut done, mut same) = (Vec::new(), 0);
+    let began = Trace::now();
+    for (n, plugin) in profile.at(Point::PreScore) {
+        let Some(plugin) = plugin.as_pre_score() else { continue };
+        let timed = trace.times_plugins().then(Trace::now);
+        let answer = plugin.pre_score(state, pod, nodes, feasible);
+        trace.asked(Point::PreScore, n, timed, None);
+        match answer {
+            PreScored::All => continue,
+            PreScored::Skip => {}
+            PreScored::Same(score) => same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n),
+        }
+        done.push(n);
+    }
+    trace.ran(Point::PreScore, began, None);
+    let began = Trace::now();
+    let mut total = vec![same; feasible.len()];
+    let mut own = Vec::with_capacity(feasible.len());
+    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !done.contains(n)) {
+        let Some(plugin) = plugin.as_score() else { continue };
+        let timed = trace.times_plugins().then(Trace::now);
+        own.clear();
+        plugin.score_all(state, pod, feasible, &mut own);
+        plugin.normalise(state, feasible, &mut own);
+        trace.scored(n, feasible.len(), timed);
+        for (sum, score) in total.iter_mut().zip(&own) {
+            *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
+        }
+    }
+    trace.ran(Point::Score, began, None);
+    total
+}
+
+fn best<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
+    let top = scores.iter().copied().max().unwrap_or(0);
+    let n_ties = scores.iter().filter(|score| **score == top).count().max(1);
+    let lucky = (mix(seed) % n_ties as u64) as usize;
+    let at = scores
+        .iter()
+        .enumerate()
+        .filter(|(_, score)| **score == top)
+        .nth(lucky)
+        .map_or(0, |(at, _)| at);
+    nodes[at]
+}
+
+/// Spreads a seed over all bits (`splitmix64`).
+pub(crate) fn mix(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
