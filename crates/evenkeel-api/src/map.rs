@@ -57,6 +57,10 @@ impl<K: Into<Box<str>>, T> FromIterator<(K, T)> for Map<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
+/// A JSON value as text, for who hands it on; empty where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct RawJson(pub Box<str>);
+
 /// Sorts entries by key and keeps the last of equal ones. What the server sends is sorted already.
 pub(crate) fn settle<T>(mut entries: Vec<(Box<str>, T)>) -> Box<[(Box<str>, T)]> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {

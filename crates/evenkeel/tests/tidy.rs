@@ -8,8 +8,9 @@ use std::{
 };
 
 /// Each crate, and what it may depend on besides libraries; as in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("evenkeel-api", &[]),
+    ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
@@ -18,8 +19,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
     ),
     ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
-    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-runtime"]),
-    ("evenkeel-apiserver", &["evenkeel-api"]),
+    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime"]),
+    ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-sim",

@@ -6,7 +6,7 @@ use serde::de::{Deserializer, IgnoredAny, Visitor};
 
 use super::json::{Array, Entries, Parsed, Text};
 use super::{Field, Reader, Shape, Wire, WireError};
-use crate::map::{Map, Unread, settle};
+use crate::map::{Map, RawJson, Unread, settle};
 use crate::meta::StrMap;
 use crate::time::{self, Timestamp};
 
@@ -256,6 +256,45 @@ impl Field for Unread {
 
     fn close((): ()) -> Result<Self, WireError> {
         Ok(Self)
+    }
+}
+
+impl Field for RawJson {
+    // runtime.RawExtension: in protobuf, the JSON is its first field.
+    const SHAPE: Shape = Shape::Named("any");
+    type Partial = Self;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = <serde_json::Value as serde::Deserialize>::deserialize(deserializer)?;
+        Ok(Self(value.to_string().into()))
+    }
+
+    fn open(self) -> Self {
+        self
+    }
+
+    fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        let mut body = Reader::new(reader.expect_bytes(wire)?);
+        while let Some((number, wire)) = body.tag()? {
+            match number {
+                1 => {
+                    let value: serde_json::Value = serde_json::from_slice(body.expect_bytes(wire)?)
+                        .map_err(|error| WireError::new(error.to_string()))?;
+                    // As it is read from JSON, so that both are the same.
+                    *partial = Self(value.to_string().into());
+                }
+                _ => body.skip(number, wire)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn close(partial: Self) -> Result<Self, WireError> {
+        Ok(partial)
     }
 }
 

@@ -28,6 +28,7 @@ mod replica_set;
 mod replication_controller;
 mod resource_claim;
 mod resource_quota;
+mod resource_slice;
 mod service;
 mod service_cidr;
 mod stateful_set;
@@ -107,12 +108,21 @@ pub use replication_controller::{
     ReplicationControllerStatus,
 };
 pub use resource_claim::{
-    DeviceClaim, DeviceClass, DeviceClassSpec, DeviceRequest, DeviceSubRequest, ExactDeviceRequest,
-    ResourceClaim, ResourceClaimSpec,
+    AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceSelector,
+    DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceClass,
+    DeviceClassConfiguration, DeviceClassSpec, DeviceConfiguration, DeviceConstraint,
+    DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceSubRequest,
+    DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration, ResourceClaim,
+    ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
 };
 pub use resource_quota::{
     LimitRange, LimitRangeItem, LimitRangeSpec, ResourceQuota, ResourceQuotaSpec,
     ResourceQuotaStatus, ScopeSelector, ScopedResourceSelectorRequirement,
+};
+pub use resource_slice::{
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device,
+    DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, DeviceTaintRule,
+    DeviceTaintRuleSpec, DeviceTaintSelector, ResourcePool, ResourceSlice, ResourceSliceSpec,
 };
 pub use service::{
     ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServicePort,

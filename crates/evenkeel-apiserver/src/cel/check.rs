@@ -111,7 +111,7 @@ pub(crate) fn check<'a>(
     variables: Vec<(&'a str, Known<'a>)>,
 ) -> Result<Checked<'a>, String> {
     let mut checker = Checker { variables };
-    checker.expression(&program.expression)
+    checker.expression(program.expression())
 }
 
 struct Checker<'a> {
@@ -146,7 +146,7 @@ impl<'a> Checker<'a> {
             Expr::Literal(literal) => Ok(self::literal(literal)),
             Expr::Ident(name) => match self.variable(name) {
                 Some(known) => Ok(Checked { known: known.clone(), cost: 1 }),
-                None if super::types::named(name).is_some() => checked(Type::OfTypes, 1),
+                None if evenkeel_cel::named(name).is_some() => checked(Type::OfTypes, 1),
                 None => Err(undeclared(name)),
             },
             Expr::Select(select) => self.select(select),

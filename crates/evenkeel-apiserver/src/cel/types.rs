@@ -102,22 +102,3 @@ impl<'a> Type<'a> {
         matches!(self, Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Str)
     }
 }
-
-/// The types that expressions can name.
-pub(super) fn named(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 12] = [
-        "bool",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "list",
-        "map",
-        "null_type",
-        "type",
-        "google.protobuf.Timestamp",
-        "google.protobuf.Duration",
-    ];
-    NAMES.into_iter().find(|known| *known == name)
-}

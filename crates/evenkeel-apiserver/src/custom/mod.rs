@@ -21,15 +21,9 @@ mod validate;
 
 pub(crate) use columns::cells;
 pub(crate) use definition::Version;
-use validate::formats;
 
 /// Where definitions are stored.
 pub(crate) const SHELF: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// Whether a text has a format of strings.
-pub(crate) fn fits_format(format: &str, text: &str) -> bool {
-    formats::fits(format, text)
-}

@@ -58,6 +58,28 @@ pub(crate) struct Node {
     pub(crate) ruled: bool,
 }
 
+impl evenkeel_cel::Schema for Node {
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+    fn format(&self) -> &str {
+        &self.format
+    }
+    fn names_fields(&self) -> bool {
+        !self.properties.is_empty()
+    }
+    fn child(&self, name: &str) -> Option<&dyn evenkeel_cel::Schema> {
+        Self::child(self, name).map(|node| node as _)
+    }
+    fn items(&self) -> Option<&dyn evenkeel_cel::Schema> {
+        self.items.as_deref().map(|node| node as _)
+    }
+    fn is_unordered(&self) -> bool {
+        // Sets and maps have no order.
+        self.list != ListKind::Atomic
+    }
+}
+
 impl Node {
     /// Reads a schema. What is malformed is left out: definitions are checked before they are stored.
     pub(crate) fn new(doc: &Value) -> Self {

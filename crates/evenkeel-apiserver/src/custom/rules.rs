@@ -161,7 +161,7 @@ fn ask(rule: &Rule, at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>)
 }
 
 fn scope<'a>(rule: &'a Rule, at: &At<'a>) -> Scope<'a> {
-    let node = Some(at.node);
+    let node: Option<&dyn evenkeel_cel::Schema> = Some(at.node);
     let old = at.old.map(|old| Val::of(old, node));
     let old = if rule.optional_old {
         old.map_or(Val::Optional(None), Val::some)

@@ -3,8 +3,6 @@
 //! A part of an object that an update leaves as it was is not looked at again, where the old part can be told: the
 //! fields of objects, the elements of lists that are maps.
 
-pub(super) mod formats;
-
 use serde_json::Value;
 
 use super::node::{ListKind, Node};
@@ -103,7 +101,7 @@ fn string(text: &str, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
         let why = format!("{path} in body should match '{pattern}'");
         errors.push(FieldError::invalid(path, text, why));
     }
-    if !node.int_or_string && !formats::fits(&node.format, text) {
+    if !node.int_or_string && !evenkeel_cel::formats::fits(&node.format, text) {
         let why = format!(
             "{path} in body must be of type {}: {}",
             node.format,

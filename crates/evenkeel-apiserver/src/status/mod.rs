@@ -1,13 +1,12 @@
 //! What the server answers when it refuses: `metav1.Status` in every form that upstream gives it.
 
 mod field;
-mod quote;
 
 use std::borrow::Cow;
 
+pub(crate) use evenkeel_api::quote::quote;
 pub(crate) use field::{FieldError, FieldErrorKind};
 use http::StatusCode;
-pub(crate) use quote::quote;
 use serde::Serialize;
 
 use crate::resource::{GroupKind, GroupResource};

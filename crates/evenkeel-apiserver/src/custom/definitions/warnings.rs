@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::custom::formats;
 use crate::kinds::value::{list, text};
+use evenkeel_cel::formats;
 
 /// What is new since `old`.
 pub(super) fn of(crd: &Value, old: Option<&Value>) -> Vec<String> {

@@ -6,7 +6,6 @@ mod autoscaling;
 mod core;
 pub(crate) mod errors;
 pub(crate) mod meta;
-pub(crate) mod names;
 mod objects;
 mod pod;
 mod pod_update;
@@ -17,8 +16,9 @@ mod volume;
 mod webhook;
 
 pub(crate) use errors::{Errors, Path};
+pub(crate) use evenkeel_api::forms as names;
+pub(crate) use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 pub(crate) use meta::selects;
-pub(crate) use names::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 pub(crate) use webhook::webhook_client;
 
 use serde_json::Value;

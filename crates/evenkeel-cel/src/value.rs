@@ -9,31 +9,66 @@ use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::custom::node::{ListKind, Node};
+/// What is known of an object's parts beside what they are.
+pub trait Schema: std::fmt::Debug {
+    /// Type, as in OpenAPI.
+    fn kind(&self) -> &str;
+    /// Format, as in OpenAPI.
+    fn format(&self) -> &str;
+    /// Whether fields are named one by one.
+    fn names_fields(&self) -> bool;
+    /// Of a field.
+    fn child(&self, name: &str) -> Option<&dyn Schema>;
+    /// Of a list's elements.
+    fn items(&self) -> Option<&dyn Schema>;
+    /// Whether the elements of a list have no order.
+    fn is_unordered(&self) -> bool;
+}
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(crate) enum Val<'a> {
+pub enum Val<'a> {
+    /// `null`.
     Null,
+    /// A truth value.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// A whole number without a sign.
     Uint(u64),
+    /// A number.
     Double(f64),
+    /// A text.
     Str(Cow<'a, str>),
+    /// Bytes.
     Bytes(Rc<[u8]>),
     /// An object or a list as it is in an object.
-    Json(&'a Value, Option<&'a Node>),
+    Json(&'a Value, Option<&'a dyn Schema>),
+    /// A list that was made.
     List(Rc<Vec<Val<'a>>>),
+    /// A map that was made.
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
+    /// A map that was made, with what every other key has.
+    MapOr(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
+    /// What may be absent.
     Optional(Option<Rc<Val<'a>>>),
+    /// A moment.
     Time(Timestamp),
+    /// A length of time.
     Duration(SignedDuration),
+    /// A type, by its name.
     Type(&'static str),
+    /// A quantity.
     Quantity(Quantity),
+    /// An address.
     Ip(IpAddr),
+    /// A range of addresses: one of them, and how many bits they share.
     Cidr(IpAddr, u8),
+    /// A URL.
     Url(Rc<Url>),
+    /// A version: its numbers, and what follows them.
     Semver([u64; 3], Rc<str>),
+    /// A format of texts, by its name.
     Format(Rc<str>),
     /// What a struct literal makes: its type's name and its fields.
     Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
@@ -43,22 +78,27 @@ pub(crate) enum Val<'a> {
 
 /// A URL, taken apart.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Url {
-    pub(crate) text: String,
-    pub(crate) scheme: String,
-    pub(crate) host: String,
-    pub(crate) path: String,
-    pub(crate) query: Vec<(String, String)>,
+pub struct Url {
+    /// As it was written.
+    pub text: String,
+    /// Before the colon.
+    pub scheme: String,
+    /// With the port.
+    pub host: String,
+    /// After the host.
+    pub path: String,
+    /// After the question mark.
+    pub query: Vec<(String, String)>,
 }
 
 impl<'a> Val<'a> {
     /// A JSON value as an expression sees it.
-    pub(crate) fn of(value: &'a Value, node: Option<&'a Node>) -> Self {
+    pub fn of(value: &'a Value, node: Option<&'a dyn Schema>) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(b) => Self::Bool(*b),
             Value::Number(number) => {
-                let kind = node.map_or("", |node| &*node.kind);
+                let kind = node.map_or("", |node| node.kind());
                 match (number.as_i64(), number.as_f64()) {
                     (Some(n), _) if kind == "number" => Self::Double(n as f64),
                     (Some(n), _) => Self::Int(n),
@@ -66,7 +106,7 @@ impl<'a> Val<'a> {
                     (None, n) => Self::Double(n.unwrap_or_default()),
                 }
             }
-            Value::String(text) => Self::text(text, node.map_or("", |node| &*node.format)),
+            Value::String(text) => Self::text(text, node.map_or("", |node| node.format())),
             Value::Array(_) | Value::Object(_) => Self::Json(value, node),
         }
     }
@@ -90,20 +130,28 @@ impl<'a> Val<'a> {
         read.unwrap_or(Self::Str(Cow::Borrowed(text)))
     }
 
-    pub(crate) fn str(text: impl Into<String>) -> Self {
+    /// A text.
+    pub fn str(text: impl Into<String>) -> Self {
         Self::Str(Cow::Owned(text.into()))
     }
 
-    pub(crate) fn list(items: Vec<Self>) -> Self {
+    /// A semantic version; `None` where the text is none.
+    pub fn semver(text: &str) -> Option<Self> {
+        super::functions::semver(text, false)
+    }
+
+    /// A list.
+    pub fn list(items: Vec<Self>) -> Self {
         Self::List(Rc::new(items))
     }
 
-    pub(crate) fn some(value: Self) -> Self {
+    /// What may be absent and is not.
+    pub fn some(value: Self) -> Self {
         Self::Optional(Some(Rc::new(value)))
     }
 
     /// The name of its type, as errors have it.
-    pub(crate) fn type_name(&self) -> &'static str {
+    pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -113,7 +161,7 @@ impl<'a> Val<'a> {
             Self::Str(_) => "string",
             Self::Bytes(_) => "bytes",
             Self::Json(Value::Array(_), _) | Self::List(_) => "list",
-            Self::Json(..) | Self::Map(_) => "map",
+            Self::Json(..) | Self::Map(_) | Self::MapOr(..) => "map",
             Self::Optional(_) => "optional_type",
             Self::Time(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
@@ -130,11 +178,11 @@ impl<'a> Val<'a> {
     }
 
     /// The items of a list.
-    pub(crate) fn items(&self) -> Option<Vec<Self>> {
+    pub fn items(&self) -> Option<Vec<Self>> {
         match self {
             Self::List(items) => Some(items.to_vec()),
             Self::Json(Value::Array(items), node) => {
-                let child = node.and_then(|n| n.items.as_deref());
+                let child = node.and_then(|n| n.items());
                 Some(items.iter().map(|item| Self::of(item, child)).collect())
             }
             _ => None,
@@ -142,9 +190,9 @@ impl<'a> Val<'a> {
     }
 
     /// The entries of a map.
-    pub(crate) fn entries(&self) -> Option<Vec<(Self, Self)>> {
+    pub fn entries(&self) -> Option<Vec<(Self, Self)>> {
         match self {
-            Self::Map(entries) => Some(entries.to_vec()),
+            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.to_vec()),
             Self::Json(Value::Object(fields), node) => Some(
                 fields
                     .iter()
@@ -159,12 +207,12 @@ impl<'a> Val<'a> {
     }
 
     /// Number of elements, entries or characters.
-    pub(crate) fn size(&self) -> Option<usize> {
+    pub fn size(&self) -> Option<usize> {
         match self {
             Self::Str(text) => Some(text.chars().count()),
             Self::Bytes(bytes) => Some(bytes.len()),
             Self::List(items) => Some(items.len()),
-            Self::Map(entries) => Some(entries.len()),
+            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.len()),
             Self::Json(Value::Array(items), _) => Some(items.len()),
             Self::Json(Value::Object(fields), _) => Some(fields.len()),
             _ => None,
@@ -172,10 +220,10 @@ impl<'a> Val<'a> {
     }
 
     /// What it costs to walk over a value once.
-    pub(crate) fn weight(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         match self {
             Self::Str(text) => text.len() as u64,
-            Self::Json(..) | Self::List(_) | Self::Map(_) | Self::Bytes(_) => {
+            Self::Json(..) | Self::List(_) | Self::Map(_) | Self::MapOr(..) | Self::Bytes(_) => {
                 self.size().unwrap_or(1) as u64
             }
             _ => 1,
@@ -183,12 +231,12 @@ impl<'a> Val<'a> {
     }
 
     /// The field or entry of this name.
-    pub(crate) fn field(&self, name: &str) -> Option<Result<Self, String>> {
+    pub fn field(&self, name: &str) -> Option<Result<Self, String>> {
         match self {
             Self::Json(Value::Object(fields), node) => {
                 let plain = match node {
                     // Named fields are written as identifiers.
-                    Some(node) if !node.properties.is_empty() => Cow::Owned(super::unescape(name)),
+                    Some(node) if node.names_fields() => Cow::Owned(super::unescape(name)),
                     _ => Cow::Borrowed(name),
                 };
                 let value = fields.get(&*plain)?;
@@ -201,6 +249,11 @@ impl<'a> Val<'a> {
                     Self::Failed(error) => Err(error.to_string()),
                     value => Ok(value.clone()),
                 }),
+            Self::MapOr(entries, other) => {
+                let found =
+                    entries.iter().find(|(key, _)| matches!(key, Self::Str(k) if *k == name));
+                Some(Ok(found.map_or_else(|| (**other).clone(), |(_, value)| value.clone())))
+            }
             Self::Made(_, fields) => {
                 fields.iter().find(|(key, _)| key == name).map(|(_, value)| Ok(value.clone()))
             }
@@ -209,7 +262,7 @@ impl<'a> Val<'a> {
     }
 
     /// The element at an index, or the entry of a key.
-    pub(crate) fn index(&self, key: &Self) -> Result<Self, String> {
+    pub fn index(&self, key: &Self) -> Result<Self, String> {
         if let Some(items) = self.list_len() {
             let at = match key {
                 Self::Int(at) => usize::try_from(*at).ok(),
@@ -229,6 +282,10 @@ impl<'a> Val<'a> {
             (Self::Map(entries), key) => {
                 entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone())
             }
+            (Self::MapOr(entries, other), key) => {
+                let found = entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone());
+                found.or_else(|| Some((**other).clone()))
+            }
             (Self::Json(..), _) => None,
             _ => return Err("no such overload".to_owned()),
         };
@@ -247,14 +304,14 @@ impl<'a> Val<'a> {
         match self {
             Self::List(items) => items.get(at).cloned(),
             Self::Json(Value::Array(items), node) => {
-                items.get(at).map(|item| Self::of(item, node.and_then(|n| n.items.as_deref())))
+                items.get(at).map(|item| Self::of(item, node.and_then(|n| n.items())))
             }
             _ => None,
         }
     }
 
     /// Whether two values are equal; numbers are compared across their types.
-    pub(crate) fn equals(&self, other: &Self) -> bool {
+    pub fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(a), Self::Bool(b)) => a == b,
@@ -289,14 +346,16 @@ impl<'a> Val<'a> {
             if a.len() != b.len() {
                 return false;
             }
-            let kind = match (self, other) {
-                (Self::Json(_, Some(node)), _) | (_, Self::Json(_, Some(node))) => node.list,
-                _ => ListKind::Atomic,
+            let unordered = match (self, other) {
+                (Self::Json(_, Some(node)), _) | (_, Self::Json(_, Some(node))) => {
+                    node.is_unordered()
+                }
+                _ => false,
             };
-            return match kind {
-                ListKind::Atomic => a.iter().zip(&b).all(|(a, b)| a.equals(b)),
-                // Sets and maps have no order.
-                _ => a.iter().all(|a| b.iter().any(|b| a.equals(b))),
+            return if unordered {
+                a.iter().all(|a| b.iter().any(|b| a.equals(b)))
+            } else {
+                a.iter().zip(&b).all(|(a, b)| a.equals(b))
             };
         }
         match (self.entries(), other.entries()) {
@@ -309,7 +368,7 @@ impl<'a> Val<'a> {
     }
 
     /// A number of any type.
-    pub(crate) fn number(&self) -> Option<f64> {
+    pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(n) => Some(*n as f64),
             Self::Uint(n) => Some(*n as f64),
@@ -319,7 +378,7 @@ impl<'a> Val<'a> {
     }
 
     /// How two values compare, where they do.
-    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
             (Self::Uint(a), Self::Uint(b)) => Some(a.cmp(b)),
@@ -333,7 +392,7 @@ impl<'a> Val<'a> {
     }
 
     /// A value as messages print it.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Self::Str(text) => text.to_string(),
             Self::Bool(b) => b.to_string(),
@@ -348,7 +407,7 @@ impl<'a> Val<'a> {
     }
 
     /// The value as JSON, for what an expression makes.
-    pub(crate) fn to_json(&self) -> Result<Value, String> {
+    pub fn to_json(&self) -> Result<Value, String> {
         Ok(match self {
             Self::Null | Self::Optional(None) => Value::Null,
             Self::Bool(b) => Value::Bool(*b),
@@ -361,7 +420,7 @@ impl<'a> Val<'a> {
             Self::Time(at) => Value::from(at.to_string()),
             Self::Duration(length) => Value::from(super::functions::duration_text(*length)),
             Self::List(items) => items.iter().map(Self::to_json).collect::<Result<_, _>>()?,
-            Self::Map(entries) => {
+            Self::Map(entries) | Self::MapOr(entries, _) => {
                 let mut map = Map::new();
                 for (key, value) in entries.iter() {
                     map.insert(key.shown(), value.to_json()?);

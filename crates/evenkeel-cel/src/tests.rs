@@ -119,6 +119,26 @@ fn failures_have_upstreams_words() {
 }
 
 #[test]
+fn a_map_may_have_something_for_every_key() {
+    let inner = Val::Map(vec![(Val::str("a"), Val::Int(1))].into());
+    let map = Val::MapOr(vec![(Val::str("x"), inner)].into(), Val::Map(vec![].into()).into());
+    for (source, want) in [
+        ("m['x'].a == 1", Ok(true)),
+        ("m.x.a == 1", Ok(true)),
+        ("'y' in m", Ok(false)),
+        ("'a' in m['y']", Ok(false)),
+        ("has(m.y.a)", Ok(false)),
+        ("m['y'].a == 1", Err("no such key: a")),
+        ("cel.bind(v, m['x'], has(v.a) && v.a > 0)", Ok(true)),
+    ] {
+        let program = Program::parse(source).expect("it can be read");
+        let scope = Scope::default().with("m", map.clone());
+        let result = program.run(&scope, &mut 1_000).map(|value| value.equals(&Val::Bool(true)));
+        assert_eq!(result, want.map_err(|why| Failure::Error(why.to_owned())), "{source}");
+    }
+}
+
+#[test]
 fn cost_is_bounded() {
     let program = Program::parse("self.all(a, self.all(b, self.all(c, a + b + c >= 0)))")
         .expect("it can be read");

@@ -35,7 +35,7 @@ const KNOWN: [&str; 26] = [
 ];
 
 /// Whether a format of a type is checked, or at least known.
-pub(crate) fn is_known(kind: &str, format: &str) -> bool {
+pub fn is_known(kind: &str, format: &str) -> bool {
     match kind {
         "integer" => matches!(format, "int32" | "int64"),
         "number" => matches!(format, "float" | "double" | "int32" | "int64"),
@@ -44,7 +44,7 @@ pub(crate) fn is_known(kind: &str, format: &str) -> bool {
 }
 
 /// Whether a text has a format.
-pub(crate) fn fits(format: &str, text: &str) -> bool {
+pub fn fits(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),

@@ -10,6 +10,7 @@ mod url;
 
 use super::value::Val;
 
+pub(super) use quantity::semver;
 pub(super) use time::{duration_text, parse_duration};
 
 /// What a function answers.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use base64::Engine as _;
 
 use super::{Outcome, time};
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match (name, args) {
@@ -39,7 +39,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("duration", [Val::Duration(length)]) => Ok(Val::Duration(*length)),
         ("duration", [Val::Str(text)]) => time::parse_duration(text)
             .map(Val::Duration)
-            .ok_or_else(|| format!("time: invalid duration {}", crate::status::quote(text))),
+            .ok_or_else(|| format!("time: invalid duration {}", evenkeel_api::quote::quote(text))),
         ("timestamp", [Val::Time(at)]) => Ok(Val::Time(*at)),
         ("timestamp", [Val::Int(seconds)]) => jiff::Timestamp::from_second(*seconds)
             .map(Val::Time)
@@ -92,7 +92,9 @@ const FORMATS: [&str; 13] = [
 ];
 
 fn validate<'a>(format: &str, text: &str) -> Val<'a> {
-    use crate::kinds::validate::{dns_1035_label, dns_label, dns_subdomain, names};
+    use evenkeel_api::forms::{
+        dns_1035_label, dns_label, dns_subdomain, label_value, qualified_name,
+    };
     let prefix = |text: &str| text.strip_suffix('-').map_or(text.to_owned(), |t| format!("{t}a"));
     let wrong = match format {
         "dns1123Label" => dns_label(text),
@@ -101,9 +103,9 @@ fn validate<'a>(format: &str, text: &str) -> Val<'a> {
         "dns1123LabelPrefix" => dns_label(&prefix(text)),
         "dns1123SubdomainPrefix" => dns_subdomain(&prefix(text)),
         "dns1035LabelPrefix" => dns_1035_label(&prefix(text)),
-        "qualifiedName" => names::qualified_name(text),
-        "labelValue" => names::label_value(text),
-        other if crate::custom::fits_format(other, text) => Vec::new(),
+        "qualifiedName" => qualified_name(text),
+        "labelValue" => label_value(text),
+        other if crate::formats::fits(other, text) => Vec::new(),
         _ => vec!["invalid".to_owned()],
     };
     if wrong.is_empty() {
@@ -129,7 +131,10 @@ fn int<'a>(value: &Val<'a>) -> Outcome<'a> {
         Val::Double(n) if n.abs() < 9.3e18 => Ok(Val::Int(*n as i64)),
         Val::Double(_) => Err(range()),
         Val::Str(text) => text.parse().map(Val::Int).map_err(|_| {
-            format!("strconv.ParseInt: parsing {}: invalid syntax", crate::status::quote(text))
+            format!(
+                "strconv.ParseInt: parsing {}: invalid syntax",
+                evenkeel_api::quote::quote(text)
+            )
         }),
         Val::Time(at) => Ok(Val::Int(at.as_second())),
         Val::Duration(length) => {
@@ -147,7 +152,10 @@ fn uint<'a>(value: &Val<'a>) -> Outcome<'a> {
         Val::Double(n) if *n >= 0.0 && *n < 1.8e19 => Ok(Val::Uint(*n as u64)),
         Val::Double(_) => Err(range()),
         Val::Str(text) => text.parse().map(Val::Uint).map_err(|_| {
-            format!("strconv.ParseUint: parsing {}: invalid syntax", crate::status::quote(text))
+            format!(
+                "strconv.ParseUint: parsing {}: invalid syntax",
+                evenkeel_api::quote::quote(text)
+            )
         }),
         _ => Err("no such overload".to_owned()),
     }
@@ -156,7 +164,10 @@ fn uint<'a>(value: &Val<'a>) -> Outcome<'a> {
 fn double<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
         Val::Str(text) => text.parse().map(Val::Double).map_err(|_| {
-            format!("strconv.ParseFloat: parsing {}: invalid syntax", crate::status::quote(text))
+            format!(
+                "strconv.ParseFloat: parsing {}: invalid syntax",
+                evenkeel_api::quote::quote(text)
+            )
         }),
         value => value.number().map(Val::Double).ok_or_else(|| "no such overload".to_owned()),
     }

@@ -1,7 +1,7 @@
 //! Texts in quotes, as Go prints them.
 
 /// A text in double quotes as Go's `%q` writes it.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Outcome;
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let (target, rest) = args.split_first()?;
@@ -73,7 +73,7 @@ fn sum<'a>(items: &[Val<'a>]) -> Outcome<'a> {
     for item in items {
         total = Some(match total {
             None => item.clone(),
-            Some(total) => crate::cel::call::add(&total, item)?,
+            Some(total) => crate::call::add(&total, item)?,
         });
     }
     Ok(total.unwrap_or(Val::Int(0)))

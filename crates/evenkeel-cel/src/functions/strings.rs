@@ -1,7 +1,7 @@
 //! Strings: those of the language, cel-go's extension, and Kubernetes' regular expressions.
 
 use super::Outcome;
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Str(text), rest @ ..] = args else { return None };
@@ -44,7 +44,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match (name, args) {
         ("matches", [Val::Str(text), Val::Str(pattern)]) => Some(matches(text, pattern)),
-        ("strings.quote", [Val::Str(text)]) => Some(Ok(Val::str(crate::status::quote(text)))),
+        ("strings.quote", [Val::Str(text)]) => Some(Ok(Val::str(evenkeel_api::quote::quote(text)))),
         _ => None,
     }
 }

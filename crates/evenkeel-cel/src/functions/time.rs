@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
 use super::Outcome;
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match args {
@@ -63,7 +63,7 @@ fn in_zone(at: Timestamp, zone: &str) -> Result<Zoned, String> {
 }
 
 /// Reads Go's notation: `1h30m`, `-1.5s`, `0`.
-pub(in crate::cel) fn parse_duration(text: &str) -> Option<SignedDuration> {
+pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -96,7 +96,7 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<SignedDuration> {
 }
 
 /// As protobuf prints a length of time: seconds.
-pub(in crate::cel) fn duration_text(length: SignedDuration) -> String {
+pub(crate) fn duration_text(length: SignedDuration) -> String {
     if length.subsec_nanos() == 0 {
         return format!("{}s", length.as_secs());
     }

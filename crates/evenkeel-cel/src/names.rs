@@ -50,7 +50,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
 }
 
 /// The field's name of one that is written in an expression.
-pub(crate) fn unescape(name: &str) -> String {
+pub fn unescape(name: &str) -> String {
     if !name.contains("__") {
         return name.to_owned();
     }
@@ -91,4 +91,23 @@ fn entry_uses(entry: &EntryExpr, variable: &str) -> bool {
         EntryExpr::StructField(field) => uses(&field.value, variable),
         EntryExpr::MapEntry(entry) => uses(&entry.key, variable) || uses(&entry.value, variable),
     }
+}
+
+/// The types that expressions can name.
+pub fn named(name: &str) -> Option<&'static str> {
+    const NAMES: [&str; 12] = [
+        "bool",
+        "int",
+        "uint",
+        "double",
+        "string",
+        "bytes",
+        "list",
+        "map",
+        "null_type",
+        "type",
+        "google.protobuf.Timestamp",
+        "google.protobuf.Duration",
+    ];
+    NAMES.into_iter().find(|known| *known == name)
 }

@@ -19,7 +19,7 @@ const STRUCT: u64 = 40;
 
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The expression failed.
     Error(String),
     /// It cost more than it may.
@@ -34,7 +34,7 @@ impl From<String> for Failure {
 
 impl Failure {
     /// In words.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         match self {
             Self::Error(error) => error.clone(),
             Self::Cost => "operation cancelled: actual cost limit exceeded".to_owned(),
@@ -44,11 +44,11 @@ impl Failure {
 
 /// The variables of an expression.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Scope<'a>(Vec<(Cow<'a, str>, Val<'a>)>);
+pub struct Scope<'a>(Vec<(Cow<'a, str>, Val<'a>)>);
 
 impl<'a> Scope<'a> {
     /// Adds a variable.
-    pub(crate) fn with(mut self, name: &'a str, value: Val<'a>) -> Self {
+    pub fn with(mut self, name: &'a str, value: Val<'a>) -> Self {
         self.0.push((Cow::Borrowed(name), value));
         self
     }
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
             }
             return Ok(value.clone());
         }
-        super::types::named(name).map(Val::Type).ok_or_else(|| {
+        super::names::named(name).map(Val::Type).ok_or_else(|| {
             Failure::Error(format!("undeclared reference to '{name}' (in container '')"))
         })
     }

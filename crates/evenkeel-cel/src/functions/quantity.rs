@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use evenkeel_api::quantity::Quantity;
 
 use super::Outcome;
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
@@ -27,7 +27,7 @@ fn lenient(rest: &[Val<'_>]) -> bool {
 }
 
 /// Reads a version; a lenient one may begin with `v` and leave out what is zero.
-fn semver<'a>(text: &str, lenient: bool) -> Option<Val<'a>> {
+pub(crate) fn semver<'a>(text: &str, lenient: bool) -> Option<Val<'a>> {
     let given = if lenient { text.strip_prefix('v').unwrap_or(text) } else { text };
     let core = given.split(['-', '+']).next().unwrap_or_default();
     let suffix = &given[core.len()..];

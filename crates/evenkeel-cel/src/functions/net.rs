@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::Outcome;
-use crate::cel::value::Val;
+use crate::value::Val;
 
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Str(text)] = args else { return None };
@@ -11,13 +11,13 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         "ip" => ip(text).map(Val::Ip).ok_or_else(|| {
             format!(
                 "IP Address {} parse error during conversion from string",
-                crate::status::quote(text)
+                evenkeel_api::quote::quote(text)
             )
         }),
         "isIP" => Ok(Val::Bool(ip(text).is_some())),
         "ip.isCanonical" => match ip(text) {
             Some(ip) => Ok(Val::Bool(ip.to_string() == **text)),
-            None => Err(format!("IP Address {} parse error", crate::status::quote(text))),
+            None => Err(format!("IP Address {} parse error", evenkeel_api::quote::quote(text))),
         },
         "cidr" => cidr(text).map(|(ip, bits)| Val::Cidr(ip, bits)).ok_or_else(|| {
             format!("network address parse error during conversion from string: {text}")

@@ -197,6 +197,7 @@ fn contains<'a>(item: &Val<'a>, all: &Val<'a>) -> Outcome<'a> {
     }
     match all {
         Val::Json(..) | Val::Map(_) => Ok(Val::Bool(all.index(item).is_ok())),
+        Val::MapOr(entries, _) => Ok(Val::Bool(entries.iter().any(|(key, _)| key.equals(item)))),
         _ => Err("no such overload".to_owned()),
     }
 }

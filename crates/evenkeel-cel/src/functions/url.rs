@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Outcome;
-use crate::cel::value::{Url, Val};
+use crate::value::{Url, Val};
 
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Str(text)] = args else { return None };
@@ -11,7 +11,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         "url" => Some(parse(text).map(|url| Val::Url(Rc::new(url))).ok_or_else(|| {
             format!(
                 "URL parse error during conversion from string: parse {}: invalid URI for request",
-                crate::status::quote(text)
+                evenkeel_api::quote::quote(text)
             )
         })),
         "isURL" => Some(Ok(Val::Bool(parse(text).is_some()))),

@@ -1,7 +1,8 @@
 //! The forms that names, labels and other strings may take, with upstream's messages (apimachinery: util/validation).
 //! Each function returns what is wrong; an empty list means the string is fine.
 
-type Messages = Vec<String>;
+/// What is wrong with a string; nothing where it is fine.
+pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -39,7 +40,7 @@ fn max_length(text: &str, limit: usize, messages: &mut Messages) {
 }
 
 /// RFC 1123 label: names of namespaces, containers, volumes.
-pub(crate) fn dns_label(text: &str) -> Messages {
+pub fn dns_label(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 63, &mut messages);
     if !is_label(text) {
@@ -58,7 +59,7 @@ pub(crate) fn dns_label(text: &str) -> Messages {
 }
 
 /// RFC 1123 subdomain: names of most objects.
-pub(crate) fn dns_subdomain(text: &str) -> Messages {
+pub fn dns_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
     if !is_subdomain(text) {
@@ -73,7 +74,7 @@ pub(crate) fn dns_subdomain(text: &str) -> Messages {
 }
 
 /// RFC 1035 label: begins with a letter.
-pub(crate) fn dns_1035_label(text: &str) -> Messages {
+pub fn dns_1035_label(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 63, &mut messages);
     if !is_label(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -88,7 +89,7 @@ pub(crate) fn dns_1035_label(text: &str) -> Messages {
 }
 
 /// A subdomain below a wildcard: `*.example.com`.
-pub(crate) fn wildcard_subdomain(text: &str) -> Messages {
+pub fn wildcard_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
@@ -115,7 +116,7 @@ fn is_qualified_part(text: &str) -> bool {
 }
 
 /// A name with an optional domain before it: label keys, finalizers, taint keys, resource names.
-pub(crate) fn qualified_name(text: &str) -> Messages {
+pub fn qualified_name(text: &str) -> Messages {
     let mut messages = Messages::new();
     let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
                  character";
@@ -156,7 +157,7 @@ pub(crate) fn qualified_name(text: &str) -> Messages {
 }
 
 /// A label's value.
-pub(crate) fn label_value(text: &str) -> Messages {
+pub fn label_value(text: &str) -> Messages {
     let mut messages = Messages::new();
     if text.len() > 63 {
         messages.push("must be no more than 63 bytes".to_owned());
@@ -173,7 +174,7 @@ pub(crate) fn label_value(text: &str) -> Messages {
 }
 
 /// A name that only has to fit in a path segment: RBAC roles and bindings.
-pub(crate) fn path_segment(text: &str) -> Messages {
+pub fn path_segment(text: &str) -> Messages {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -193,7 +194,7 @@ fn up_directory(text: &str, messages: &mut Messages) {
 }
 
 /// A key of a ConfigMap or a Secret.
-pub(crate) fn config_key(text: &str) -> Messages {
+pub fn config_key(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
     if text.is_empty()
@@ -210,7 +211,7 @@ pub(crate) fn config_key(text: &str) -> Messages {
 }
 
 /// The name of an environment variable: any printable ASCII but `=`.
-pub(crate) fn env_name(text: &str) -> Messages {
+pub fn env_name(text: &str) -> Messages {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
     }
@@ -221,7 +222,7 @@ pub(crate) fn env_name(text: &str) -> Messages {
 }
 
 /// The name of a container's or Service's port.
-pub(crate) fn port_name(text: &str) -> Messages {
+pub fn port_name(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 15, &mut messages);
     if text.is_empty() || !text.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
@@ -242,7 +243,7 @@ pub(crate) fn port_name(text: &str) -> Messages {
 }
 
 /// An HTTP header's name.
-pub(crate) fn http_header(text: &str) -> Messages {
+pub fn http_header(text: &str) -> Messages {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Messages::new();
     }
@@ -251,7 +252,7 @@ pub(crate) fn http_header(text: &str) -> Messages {
 }
 
 /// An IP address, of either family.
-pub(crate) fn ip(text: &str) -> Messages {
+pub fn ip(text: &str) -> Messages {
     match text.parse::<std::net::IpAddr>() {
         Ok(_) => Messages::new(),
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
@@ -259,7 +260,7 @@ pub(crate) fn ip(text: &str) -> Messages {
 }
 
 /// Address and prefix length of a CIDR block.
-pub(crate) fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
+pub fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address: std::net::IpAddr = address.parse().ok()?;
     let bits: u8 = bits.parse().ok()?;
@@ -268,7 +269,7 @@ pub(crate) fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
 }
 
 /// A CIDR block, of either family.
-pub(crate) fn cidr(text: &str) -> Messages {
+pub fn cidr(text: &str) -> Messages {
     if parse_cidr(text).is_some() {
         return Messages::new();
     }

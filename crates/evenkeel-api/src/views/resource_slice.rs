@@ -1,0 +1,207 @@
+//! ResourceSlices: the devices that drivers offer.
+
+use super::affinity::NodeSelector;
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::{Map, Unread};
+use crate::quantity::Quantity;
+
+message! {
+    /// Some of the devices of a pool.
+    pub struct ResourceSlice("k8s.io.api.resource.v1.ResourceSlice") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// The devices.
+        spec: ResourceSliceSpec = 2 "spec",
+    }
+}
+
+view!(ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false);
+
+message! {
+    /// Some of the devices of a pool, and from where they can be used.
+    pub struct ResourceSliceSpec("k8s.io.api.resource.v1.ResourceSliceSpec") {
+        /// Whose.
+        driver: Box<str> = 1 "driver",
+        /// Of which pool.
+        pool: ResourcePool = 2 "pool",
+        /// From this node only.
+        node_name: Box<str> = 3 "nodeName",
+        /// From these nodes.
+        node_selector: Option<Box<NodeSelector>> = 4 "nodeSelector",
+        /// From all nodes.
+        all_nodes: bool = 5 "allNodes",
+        /// The devices.
+        devices: Box<[Device]> = 6 "devices",
+        /// Each device says from where it can be used.
+        per_device_node_selection: bool = 7 "perDeviceNodeSelection",
+        /// What devices of the pool share; then there are no devices here.
+        shared_counters: Box<[CounterSet]> = 8 "sharedCounters",
+    }
+}
+
+message! {
+    /// Devices of a driver that belong together.
+    pub struct ResourcePool("k8s.io.api.resource.v1.ResourcePool") {
+        /// Name.
+        name: Box<str> = 1 "name",
+        /// Slices of an older generation are void.
+        generation: i64 = 2 "generation",
+        /// How many slices there are of this generation.
+        resource_slice_count: i64 = 3 "resourceSliceCount",
+    }
+}
+
+message! {
+    /// A device.
+    pub struct Device("k8s.io.api.resource.v1.Device") {
+        /// Name within the pool.
+        name: Box<str> = 1 "name",
+        /// What it is like, by name with or without the driver's domain.
+        attributes: Map<DeviceAttribute> = 2 "attributes",
+        /// What it has.
+        capacity: Map<DeviceCapacity> = 3 "capacity",
+        /// What it takes up of what is shared.
+        consumes_counters: Box<[DeviceCounterConsumption]> = 4 "consumesCounters",
+        /// From this node only.
+        node_name: Box<str> = 5 "nodeName",
+        /// From these nodes.
+        node_selector: Option<Box<NodeSelector>> = 6 "nodeSelector",
+        /// From all nodes.
+        all_nodes: bool = 7 "allNodes",
+        /// What must be borne.
+        taints: Box<[DeviceTaint]> = 8 "taints",
+        /// Once given it can be used from that node only.
+        binds_to_node: bool = 9 "bindsToNode",
+        /// What must be true of it before a pod is bound.
+        binding_conditions: Box<[Box<str>]> = 10 "bindingConditions",
+        /// What must not become true of it.
+        binding_failure_conditions: Box<[Box<str>]> = 11 "bindingFailureConditions",
+        /// Whether several may have a share of it.
+        allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
+    }
+}
+
+message! {
+    /// One thing that a device is like: one of these.
+    pub struct DeviceAttribute("k8s.io.api.resource.v1.DeviceAttribute") {
+        /// A number.
+        int: Option<i64> = 2 "int",
+        /// A truth value.
+        bool: Option<bool> = 3 "bool",
+        /// A text.
+        string: Option<Box<str>> = 4 "string",
+        /// A semantic version.
+        version: Option<Box<str>> = 5 "version",
+    }
+}
+
+message! {
+    /// How much a device has of something.
+    pub struct DeviceCapacity("k8s.io.api.resource.v1.DeviceCapacity") {
+        /// So much.
+        value: Quantity = 1 "value",
+        /// In which amounts it is given.
+        request_policy: Option<Box<CapacityRequestPolicy>> = 2 "requestPolicy",
+    }
+}
+
+message! {
+    /// In which amounts something is given.
+    pub struct CapacityRequestPolicy("k8s.io.api.resource.v1.CapacityRequestPolicy") {
+        /// So much to who does not say.
+        default: Option<Quantity> = 1 "default",
+        /// One of these, which grow.
+        valid_values: Box<[Quantity]> = 3 "validValues",
+        /// Within these bounds.
+        valid_range: Option<Box<CapacityRequestPolicyRange>> = 4 "validRange",
+    }
+}
+
+message! {
+    /// Bounds of an amount.
+    pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
+        /// At least.
+        min: Option<Quantity> = 1 "min",
+        /// At most.
+        max: Option<Quantity> = 2 "max",
+        /// The least and a multiple of this.
+        step: Option<Quantity> = 3 "step",
+    }
+}
+
+message! {
+    /// What a device takes up of what is shared.
+    pub struct DeviceCounterConsumption("k8s.io.api.resource.v1.DeviceCounterConsumption") {
+        /// Of which set.
+        counter_set: Box<str> = 1 "counterSet",
+        /// How much of each.
+        counters: Map<Counter> = 2 "counters",
+        /// With which others it can be had at once; how many, no more.
+        compatibility_groups: Box<[Unread]> = 3 "compatibilityGroups",
+    }
+}
+
+message! {
+    /// What devices share.
+    pub struct CounterSet("k8s.io.api.resource.v1.CounterSet") {
+        /// Name within the pool.
+        name: Box<str> = 1 "name",
+        /// How much of each.
+        counters: Map<Counter> = 2 "counters",
+    }
+}
+
+message! {
+    /// How much.
+    pub struct Counter("k8s.io.api.resource.v1.Counter") {
+        /// So much.
+        value: Quantity = 1 "value",
+    }
+}
+
+message! {
+    /// What must be borne of a device.
+    pub struct DeviceTaint("k8s.io.api.resource.v1.DeviceTaint") {
+        /// Key.
+        key: Box<str> = 1 "key",
+        /// Value.
+        value: Box<str> = 2 "value",
+        /// `None`, `NoSchedule` or `NoExecute`.
+        effect: Box<str> = 3 "effect",
+    }
+}
+
+message! {
+    /// A taint that an administrator puts on devices.
+    pub struct DeviceTaintRule("k8s.io.api.resource.v1.DeviceTaintRule") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// Which taint, on which devices.
+        spec: DeviceTaintRuleSpec = 2 "spec",
+    }
+}
+
+view!(DeviceTaintRule, "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", false);
+
+message! {
+    /// Which taint, on which devices.
+    pub struct DeviceTaintRuleSpec("k8s.io.api.resource.v1.DeviceTaintRuleSpec") {
+        /// The devices; none where it is absent.
+        device_selector: Option<Box<DeviceTaintSelector>> = 1 "deviceSelector",
+        /// The taint.
+        taint: DeviceTaint = 2 "taint",
+    }
+}
+
+message! {
+    /// Devices that are all of this.
+    pub struct DeviceTaintSelector("k8s.io.api.resource.v1.DeviceTaintSelector") {
+        /// Of this driver.
+        driver: Option<Box<str>> = 2 "driver",
+        /// Of this pool.
+        pool: Option<Box<str>> = 3 "pool",
+        /// With this name.
+        device: Option<Box<str>> = 4 "device",
+    }
+}

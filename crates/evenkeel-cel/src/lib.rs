@@ -1,0 +1,75 @@
+//! Expressions in CEL: compiled once, asked many times, with a bound on what they may cost.
+//!
+//! The `cel` crate reads them. They are evaluated here, over borrowed JSON, because what upstream's API promises beyond
+//! a value lies in the evaluation: each step has a cost and too many of them end it, and fields have the types of their
+//! schema.
+//!
+//! ```
+//! use evenkeel_cel::{Program, Scope, Val};
+//! let object = serde_json::json!({"replicas": 3});
+//! let program = Program::parse("self.replicas > 2").unwrap();
+//! let scope = Scope::default().with("self", Val::of(&object, None));
+//! assert!(matches!(program.run(&scope, &mut 1000), Ok(Val::Bool(true))));
+//! ```
+
+mod call;
+mod eval;
+pub mod formats;
+mod functions;
+mod names;
+mod value;
+
+use cel::parser::{Expression, Parser};
+
+pub use eval::{Failure, Scope};
+#[cfg(test)]
+use names::escape;
+pub use names::{named, unescape};
+pub use value::{Schema, Url, Val};
+
+/// What one expression may cost (upstream: `apis/cel.PerCallLimit`).
+pub const PER_CALL: u64 = 1_000_000;
+/// What all expressions about one object may cost together (upstream: `RuntimeCELCostBudget`).
+pub const BUDGET: u64 = 10_000_000;
+
+/// An expression, read.
+#[derive(Debug)]
+pub struct Program {
+    expression: Expression,
+}
+
+impl Program {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// What is wrong with its syntax.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        Parser::new()
+            .enable_optional_syntax(true)
+            .enable_ident_escape_syntax(true)
+            .parse(source)
+            .map(|expression| Self { expression })
+            .map_err(|errors| format!("compilation failed: {errors}"))
+    }
+
+    /// What was read.
+    pub fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    /// Whether a variable is used.
+    pub fn uses(&self, variable: &str) -> bool {
+        names::uses(&self.expression, variable)
+    }
+
+    /// Evaluates it. What it cost is taken from `budget`, which ends the evaluation when it is used up.
+    ///
+    /// # Errors
+    /// Why there is no value.
+    pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
+        eval::run(&self.expression, scope, budget)
+    }
+}
+
+#[cfg(test)]
+mod tests;
