@@ -3,6 +3,8 @@
 mod attempt;
 mod changes;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod tests;
 
 use evenkeel_api::{

@@ -35,10 +35,6 @@ impl CycleState {
         }
         Arc::get_mut(value).and_then(|value| value.downcast_mut())
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.values.clear();
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod balanced_allocation;
 mod default_binder;
+pub mod default_preemption;
 mod image_locality;
 mod node_affinity;
 mod node_declared_features;
@@ -24,6 +25,7 @@ mod volumes;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;
+pub use default_preemption::DefaultPreemption;
 pub use image_locality::ImageLocality;
 pub use node_affinity::NodeAffinity;
 pub use node_declared_features::NodeDeclaredFeatures;
@@ -59,6 +61,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeVolumeLimits::default()), 0),
         (Arc::new(VolumeBinding::default()), 1),
         (Arc::new(VolumeZone::default()), 0),
+        (Arc::new(DefaultPreemption::default()), 0),
         (Arc::new(BalancedAllocation), 1),
         (Arc::new(ImageLocality), 1),
         (Arc::new(DefaultBinder), 0),

@@ -1,14 +1,14 @@
 //! How each plugin that comes with Evenkeel is made of its arguments.
 
 use super::{
-    config::{Fit, Several, Volumes, Wire as _},
+    config::{Fit, Preemption, Several, Volumes, Wire as _},
     registry::{Made, Making},
 };
 use crate::plugins::{
-    BalancedAllocation, DefaultBinder, ImageLocality, NodeAffinity, NodeDeclaredFeatures, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, NodeVolumeLimits, PrioritySort,
-    SchedulingGates, TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, shape::Shape,
-    volume_binding,
+    BalancedAllocation, DefaultBinder, DefaultPreemption, ImageLocality, NodeAffinity,
+    NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable,
+    NodeVolumeLimits, PrioritySort, SchedulingGates, TaintToleration, VolumeBinding,
+    VolumeRestrictions, VolumeZone, default_preemption, shape::Shape, volume_binding,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -18,6 +18,7 @@ pub(super) type Make = fn(&Making<'_>) -> Made;
 /// Names as the configuration has them, and how each is made.
 pub(super) const ALL: &[(&str, Make)] = &[
     ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
+    ("DefaultPreemption", default_preemption),
     ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
     ("NodeAffinity", |_| Ok(Arc::new(NodeAffinity))),
     ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
@@ -36,8 +37,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
 ];
 
 /// Plugins of upstream's that are not here; they may be named, and are passed over with a warning.
-pub(super) const MISSING: &[&str] =
-    &["DefaultPreemption", "DynamicResources", "InterPodAffinity", "PodTopologySpread"];
+pub(super) const MISSING: &[&str] = &["DynamicResources", "InterPodAffinity", "PodTopologySpread"];
 
 /// Upstream checks these arguments here alone.
 fn fit(making: &Making<'_>) -> Made {
@@ -47,6 +47,24 @@ fn fit(making: &Making<'_>) -> Made {
         return Err(Several(wrong.iter().map(ToString::to_string).collect()).into());
     }
     Ok(Arc::new(NodeResourcesFit))
+}
+
+fn default_preemption(making: &Making<'_>) -> Made {
+    let args: Preemption = making.wire();
+    let defaults = default_preemption::Args::default();
+    let number = |given: Option<i32>, default| {
+        given.and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+    };
+    Ok(Arc::new(DefaultPreemption::new(default_preemption::Args {
+        min_candidate_nodes_percentage: number(
+            args.min_candidate_nodes_percentage,
+            defaults.min_candidate_nodes_percentage,
+        ),
+        min_candidate_nodes_absolute: number(
+            args.min_candidate_nodes_absolute,
+            defaults.min_candidate_nodes_absolute,
+        ),
+    })))
 }
 
 fn volume_binding(making: &Making<'_>) -> Made {

@@ -1,0 +1,368 @@
+//! Whole histories: nodes and pods come and go, bindings are answered late, fail or are refused in the end, pods are evicted,
+//! watches are lost, and the scheduler crashes. No node is ever given more than it has, no pod is bound twice, none is lost.
+
+use evenkeel_api::{time::Timestamp, views::Pod};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::{
+    Assigned, Core, NotBound, Step,
+    tests::{attempt, bound, went_wrong},
+};
+use crate::{
+    SchedulerOptions,
+    fixtures::{asking, at, merge, node, pod},
+    framework::{
+        CycleState, Filtered, Permit, Permitted, Plugin, PostBind, Profile, Rejection, Reserve,
+    },
+    pod::PodInfo,
+};
+
+const CPUS: i64 = 4;
+
+/// Sets something aside for each pod, and makes those labelled `slow` wait.
+#[derive(Default)]
+struct Books(Mutex<BTreeSet<String>>);
+
+impl Plugin for Books {
+    fn name(&self) -> &'static str {
+        "Books"
+    }
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+    fn as_permit(&self) -> Option<&dyn Permit> {
+        Some(self)
+    }
+    fn as_post_bind(&self) -> Option<&dyn PostBind> {
+        Some(self)
+    }
+}
+
+impl Reserve for Books {
+    fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> Filtered {
+        assert!(self.0.lock().unwrap().insert(pod.uid().to_owned()), "set aside twice");
+        Ok(())
+    }
+    fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
+        self.0.lock().unwrap().remove(pod.uid());
+    }
+}
+
+impl Permit for Books {
+    fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> Permitted {
+        match pod.pod.meta.labels.contains("slow") {
+            true => Permitted::Wait(Duration::from_secs(60)),
+            false => Permitted::Yes,
+        }
+    }
+}
+
+impl PostBind for Books {
+    fn post_bind(&self, pod: &PodInfo, _: &str) {
+        assert!(self.0.lock().unwrap().remove(pod.uid()), "bound what was not set aside");
+    }
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    PodMade {
+        cpu: u8,
+        priority: u8,
+        slow: bool,
+    },
+    PodDeleted(usize),
+    NodeToggled(usize),
+    Attempt,
+    Answered(How),
+    /// The cache shows what happened longest ago.
+    Shown,
+    /// The watch is lost: what was not shown yet is shown by a new list, in another order.
+    Relisted,
+    /// The scheduler ends; of the bindings on their way each second one is done all the same. Another one starts.
+    Crashed,
+}
+
+/// How the oldest binding on its way is answered.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Done,
+    /// It is done, but the answer does not arrive.
+    DoneUnheard,
+    Failed,
+    /// A plugin that was waited for says no.
+    Refused,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let made = (1_u8..4, 0_u8..3, proptest::bool::weighted(0.2));
+    prop_oneof![
+        6 => made.prop_map(|(cpu, priority, slow)| Happening::PodMade { cpu, priority, slow }),
+        2 => (0_usize..20).prop_map(Happening::PodDeleted),
+        2 => (0_usize..3).prop_map(Happening::NodeToggled),
+        8 => Just(Happening::Attempt),
+        6 => prop_oneof![
+            6 => Just(How::Done),
+            1 => Just(How::DoneUnheard),
+            1 => Just(How::Failed),
+            1 => Just(How::Refused),
+        ].prop_map(Happening::Answered),
+        4 => Just(Happening::Shown),
+        1 => Just(Happening::Relisted),
+        1 => Just(Happening::Crashed),
+    ]
+}
+
+/// What the cache has not shown yet.
+enum Unshown {
+    Pod(String),
+    Gone(String),
+}
+
+/// The API server's side of a history, and the scheduler.
+struct World {
+    core: Core,
+    books: Arc<Books>,
+    nodes: BTreeSet<usize>,
+    pods: BTreeMap<String, (Value, Option<String>)>,
+    made: usize,
+    on_their_way: Vec<Assigned>,
+    unshown: Vec<Unshown>,
+}
+
+fn core() -> (Core, Arc<Books>) {
+    let books = Arc::new(Books::default());
+    let plugin = Arc::clone(&books) as Arc<dyn Plugin>;
+    let profile = Profile::with_defaults("default-scheduler").with(plugin, 0);
+    let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
+    (Core::new(&options), books)
+}
+
+impl World {
+    fn new() -> Self {
+        let (core, books) = core();
+        Self {
+            core,
+            books,
+            nodes: BTreeSet::new(),
+            pods: BTreeMap::new(),
+            made: 0,
+            on_their_way: Vec::new(),
+            unshown: Vec::new(),
+        }
+    }
+
+    fn object(&self, name: &str) -> Option<Arc<Pod>> {
+        let (spec, node) = self.pods.get(name)?;
+        Some(pod(name, &node.as_ref().map_or_else(|| spec.clone(), |node| bound(spec, node))))
+    }
+
+    /// What pods bound to each node ask for, in CPUs.
+    fn load(&self) -> BTreeMap<&str, i64> {
+        let mut load = BTreeMap::new();
+        for (spec, node) in self.pods.values() {
+            if let Some(node) = node {
+                *load.entry(node.as_str()).or_default() += cpu(spec);
+            }
+        }
+        load
+    }
+
+    fn happen(&mut self, happening: Happening, now: i64) {
+        let now = at(now);
+        match happening {
+            Happening::PodMade { cpu, priority, slow } => {
+                let name = format!("p{}", self.made);
+                self.made += 1;
+                let mut spec = asking(&cpu.to_string(), "1Mi");
+                merge(&mut spec, &json!({ "spec": { "priority": priority } }));
+                if slow {
+                    merge(&mut spec, &json!({ "metadata": { "labels": { "slow": "yes" } } }));
+                }
+                self.pods.insert(name.clone(), (spec, None));
+                self.unshown.push(Unshown::Pod(name));
+            }
+            Happening::PodDeleted(n) => self.delete(&format!("p{n}")),
+            Happening::NodeToggled(n) => {
+                let object = node(&format!("n{n}"), &json!({}));
+                if self.nodes.remove(&n) {
+                    self.core.node_gone(&object, now);
+                } else {
+                    self.nodes.insert(n);
+                    self.core.node_seen(&object, now);
+                }
+            }
+            Happening::Attempt => self.attempt(now),
+            Happening::Answered(how) if !self.on_their_way.is_empty() => {
+                let assigned = self.on_their_way.remove(0);
+                self.answer(assigned, how, now);
+            }
+            Happening::Shown if !self.unshown.is_empty() => {
+                let first = self.unshown.remove(0);
+                self.show(&first, now);
+            }
+            Happening::Relisted => {
+                for unshown in std::mem::take(&mut self.unshown).into_iter().rev() {
+                    self.show(&unshown, now);
+                }
+            }
+            Happening::Crashed => self.crash(now),
+            Happening::Answered(_) | Happening::Shown => {}
+        }
+    }
+
+    fn delete(&mut self, name: &str) {
+        if self.pods.remove(name).is_some() {
+            self.unshown.push(Unshown::Gone(name.to_owned()));
+        }
+    }
+
+    fn show(&mut self, unshown: &Unshown, now: Timestamp) {
+        match unshown {
+            Unshown::Gone(name) => self.core.pod_gone(name, now),
+            Unshown::Pod(name) => {
+                if let Some(pod) = self.object(name) {
+                    self.core.pod_seen(&pod, now);
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self, now: Timestamp) {
+        match attempt(&mut self.core, now) {
+            Some(Step::Bind(assigned)) => self.on_their_way.push(assigned),
+            Some(Step::Failed(failure)) => {
+                let Some(node) = failure.nominated.filter(|node| !node.is_empty()) else { return };
+                // At least whom the plan names.
+                let less = |spec: &Value| {
+                    spec["spec"]["priority"].as_i64() < Some(failure.info.priority().into())
+                };
+                let there = |own: &Option<String>| own.as_deref() == Some(&*node);
+                let victims = self.pods.iter().filter(|(_, (spec, own))| there(own) && less(spec));
+                let victims: Vec<String> = victims.map(|(name, _)| name.clone()).collect();
+                victims.iter().for_each(|name| self.delete(name));
+                for assigned in &self.on_their_way {
+                    if assigned.node == node {
+                        self.core.way().preempt(&assigned.popped.uid, "Test");
+                    }
+                }
+            }
+            Some(Step::Deleting(_) | Step::Dropped) | None => {}
+        }
+    }
+
+    fn answer(&mut self, assigned: Assigned, how: How, now: Timestamp) {
+        let (name, node) = (assigned.popped.uid.to_string(), assigned.node.to_string());
+        let Some((_, own)) = self.pods.get_mut(&name) else {
+            // Whether that is known yet or not, it is tried again at most in vain.
+            drop(self.core.not_bound(assigned, went_wrong(), now));
+            return;
+        };
+        match how {
+            How::Done | How::DoneUnheard => {
+                assert_eq!(*own, None, "bound twice");
+                *own = Some(node);
+                self.unshown.push(Unshown::Pod(name));
+                match how {
+                    How::Done => self.core.bound(&assigned),
+                    // Shown on its node before it is tried again.
+                    _ => {
+                        while !self.unshown.is_empty() {
+                            let first = self.unshown.remove(0);
+                            self.show(&first, now);
+                        }
+                        assert!(self.core.not_bound(assigned, went_wrong(), now).is_none());
+                    }
+                }
+            }
+            How::Refused if assigned.waiting.is_some() => {
+                let books = self.core.profile(0).len() - 1;
+                let why = NotBound::Rejected(books, Rejection::unschedulable("not now"));
+                drop(self.core.not_bound(assigned, why, now));
+            }
+            How::Failed | How::Refused => {
+                drop(self.core.not_bound(assigned, went_wrong(), now));
+            }
+        }
+    }
+
+    fn crash(&mut self, now: Timestamp) {
+        for (n, assigned) in std::mem::take(&mut self.on_their_way).into_iter().enumerate() {
+            if let Some((_, own)) = self.pods.get_mut(&*assigned.popped.uid)
+                && n % 2 == 0
+            {
+                assert_eq!(*own, None, "bound twice");
+                *own = Some(assigned.node.to_string());
+            }
+        }
+        (self.core, self.books) = core();
+        self.unshown.clear();
+        for n in &self.nodes {
+            self.core.node_seen(&node(&format!("n{n}"), &json!({})), now);
+        }
+        for name in self.pods.keys() {
+            if let Some(pod) = self.object(name) {
+                self.core.pod_seen(&pod, now);
+            }
+        }
+    }
+}
+
+fn cpu(spec: &Value) -> i64 {
+    let requests = &spec["spec"]["containers"][0]["resources"]["requests"];
+    requests["cpu"].as_str().unwrap().parse().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn no_pod_is_bound_twice_or_lost_and_no_node_over_its_capacity(
+        happenings in proptest::collection::vec(happening(), 0..150),
+    ) {
+        let mut world = World::new();
+        for (now, happening) in (0..).zip(happenings) {
+            world.happen(happening, now);
+            for (node, cpu) in world.load() {
+                prop_assert!(cpu <= CPUS, "{node} holds {cpu} of {CPUS}");
+            }
+            prop_assert_eq!(world.books.0.lock().unwrap().len(), world.on_their_way.len());
+        }
+        // Left in peace with all nodes, everything that fits somewhere gets placed.
+        for n in 0..3 {
+            if !world.nodes.contains(&n) {
+                world.happen(Happening::NodeToggled(n), 1000);
+            }
+        }
+        for now in 1000..1800 {
+            world.happen(Happening::Attempt, now);
+            world.happen(Happening::Answered(How::Done), now);
+            world.happen(Happening::Shown, now);
+        }
+        prop_assert!(world.on_their_way.is_empty() && world.core.n_assumed() == 0);
+        let load = world.load();
+        let free = |n: usize| CPUS - load.get(format!("n{n}").as_str()).copied().unwrap_or(0);
+        let most_free = (0..3).map(free).max().unwrap();
+        for (name, (spec, bound)) in &world.pods {
+            prop_assert!(bound.is_some() || cpu(spec) > most_free, "{name} of {} waits with {most_free} free", cpu(spec));
+        }
+    }
+
+    #[test]
+    fn equal_histories_give_equal_choices(happenings in proptest::collection::vec(happening(), 0..60)) {
+        let run = || {
+            let mut world = World::new();
+            for (now, happening) in (0..).zip(happenings.iter().copied()) {
+                world.happen(happening, now);
+            }
+            world.pods.into_iter().map(|(name, (_, node))| (name, node)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(run(), run());
+    }
+}

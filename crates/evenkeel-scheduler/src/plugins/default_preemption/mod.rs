@@ -1,0 +1,194 @@
+//! DefaultPreemption: where no node has room, pods of lower priority make it.
+//!
+//! Whom to evict is decided by `plan`, which is pure; the evicting goes on beside other attempts (`execute`), and holds the pod
+//! back meanwhile. Upstream: `plugins/defaultpreemption`, `framework/preemption`.
+
+mod execute;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{
+    framework::{
+        Action, Change, CycleState, Filtered, Handle, Hint, Interest, LeftVictims, Pending, Plugin,
+        PostFilter, PostFiltered, PreEnqueue, Rejection, Resource, Victims,
+    },
+    nodes::NodeRef,
+    pod::PodInfo,
+    schedule::{Cycle, Unfit},
+};
+use execute::Executor;
+
+const NAME: &str = "DefaultPreemption";
+
+/// What can be set about [`DefaultPreemption`]; upstream's `DefaultPreemptionArgs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Args {
+    /// So many of a hundred nodes are looked at, or more.
+    pub min_candidate_nodes_percentage: usize,
+    /// So many nodes are looked at, or more.
+    pub min_candidate_nodes_absolute: usize,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+/// Evicts pods of lower priority.
+#[derive(Default)]
+pub struct DefaultPreemption {
+    args: Args,
+    executor: OnceLock<Arc<Executor>>,
+}
+
+impl DefaultPreemption {
+    /// With settings of its own.
+    pub fn new(args: Args) -> Self {
+        Self { args, executor: OnceLock::new() }
+    }
+
+    async fn preempt(
+        &self,
+        cycle: &mut Cycle<'_>,
+        state: &CycleState,
+        unfit: &Unfit,
+    ) -> PostFiltered {
+        let said = |nominated: Option<Arc<str>>, message: String| PostFiltered {
+            done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
+            nominated,
+            message: format!("preemption: {message}"),
+        };
+        if let Some(why) = plan::ineligible(cycle, unfit) {
+            return said(None, why.to_owned());
+        }
+        let executor = self.executor.get();
+        let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
+        let candidates = match plan::candidates(cycle, state, unfit, &budgets, &self.args) {
+            Ok(candidates) => candidates,
+            Err(helpless) => return said(Some("".into()), helpless.to_string()),
+        };
+        let candidates = match extended(cycle, candidates).await {
+            Ok(candidates) => candidates,
+            Err(error) => return PostFiltered { done: true, ..said(None, error) },
+        };
+        let Some(chosen) = plan::choose(candidates) else {
+            return said(None, "no candidate node for preemption".to_owned());
+        };
+        let message = format!(
+            "found a potential placement for pod on node {}, preempting {} victims",
+            chosen.node,
+            chosen.pods.len()
+        );
+        let nominated = Some(Arc::clone(&chosen.node));
+        if let Some(executor) = executor {
+            let pod = cycle.pod();
+            let promised = cycle.nominated().on(&chosen.node).iter();
+            let lower = promised.filter(|other| other.priority() < pod.priority());
+            let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
+            executor.start(pod, chosen, lower);
+        }
+        said(nominated, message)
+    }
+}
+
+/// What extenders leave of the candidates.
+async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec<Victims>, String> {
+    for extender in cycle.extenders() {
+        if !extender.preempts() || !extender.is_interested(cycle.pod()) || candidates.is_empty() {
+            continue;
+        }
+        let left = match extender.preempt(cycle.pod(), &candidates).await {
+            Ok(left) => left,
+            Err(error) if extender.is_ignorable() => {
+                tracing::info!(extender = extender.name(), %error, "Extender left out");
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut kept = Vec::new();
+        for left in left {
+            match victims(cycle, &left) {
+                Some(victims) => kept.push(victims),
+                None if extender.is_ignorable() => {}
+                None => {
+                    let node = &left.node;
+                    return Err(format!("expected at least one victim pod on node \"{node}\""));
+                }
+            }
+        }
+        candidates = kept;
+    }
+    Ok(candidates)
+}
+
+fn victims(cycle: &Cycle<'_>, left: &LeftVictims) -> Option<Victims> {
+    let node = cycle.nodes().get(&left.node)?;
+    let on_node = |uid: &Box<str>| {
+        let found = NodeRef::pods(node).iter().find(|pod| *pod.uid() == **uid);
+        found.map(|pod| Arc::clone(&pod.pod))
+    };
+    let pods: Vec<_> = left.pods.iter().filter_map(on_node).collect();
+    let victims = Victims { node: Arc::clone(node.name()), pods, violations: left.violations };
+    (!victims.pods.is_empty()).then_some(victims)
+}
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn connect(&self, handle: &Handle) {
+        self.executor.get_or_init(|| Arc::new(Executor::new(handle)));
+    }
+
+    fn events(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::AssignedPod, &[Action::Delete])]
+    }
+
+    /// Those who also rejected the pod say whether it is worth another try.
+    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
+        Hint::Skip
+    }
+
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        Some(self)
+    }
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        Some(self)
+    }
+}
+
+impl PreEnqueue for DefaultPreemption {
+    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered {
+        if self.executor.get().is_some_and(|executor| executor.is_running(pod.uid())) {
+            return Err(Rejection::unresolvable(
+                "waiting for the preemption for this pod to be finished",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl PostFilter for DefaultPreemption {
+    fn post_filter<'a>(
+        &'a self,
+        cycle: &'a mut Cycle<'_>,
+        state: &'a CycleState,
+        unfit: &'a Unfit,
+    ) -> Pending<'a, PostFiltered> {
+        if let Some(executor) = self.executor.get() {
+            executor.tried();
+        }
+        Box::pin(self.preempt(cycle, state, unfit))
+    }
+}
+
+impl std::fmt::Debug for DefaultPreemption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct(NAME).field("args", &self.args).finish_non_exhaustive()
+    }
+}

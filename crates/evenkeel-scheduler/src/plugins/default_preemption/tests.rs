@@ -1,0 +1,234 @@
+//! Whom to evict, by table; and that nothing is changed by finding out.
+
+use evenkeel_api::{
+    Encoding, View as _,
+    views::{Node, PodDisruptionBudget},
+};
+use futures::FutureExt as _;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::{Args, DefaultPreemption, plan};
+use crate::{
+    fixtures::{asking, info, merge, node, table},
+    framework::{CycleState, Profile, Victims},
+    nodes::NodeTable,
+    pod::PodInfo,
+    schedule::{Cycle, Nominated, View, attempt},
+};
+
+/// A pod with a priority that asks for so much CPU; `more` is merged over it.
+fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
+    let mut spec = asking(cpu, "1Mi");
+    merge(&mut spec, &json!({ "spec": { "priority": priority } }));
+    merge(&mut spec, more);
+    info(name, &spec)
+}
+
+fn plain(name: &str, priority: i32, cpu: &str) -> PodInfo {
+    pod(name, priority, cpu, &json!({}))
+}
+
+fn budget(labels: &Value, allowed: i32) -> Arc<PodDisruptionBudget> {
+    let budget = json!({
+        "metadata": { "name": "b", "namespace": "shop" },
+        "spec": { "selector": { "matchLabels": labels } },
+        "status": { "disruptionsAllowed": allowed },
+    });
+    Arc::new(PodDisruptionBudget::decode(budget.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+fn on(nodes: &[Arc<Node>], pods: Vec<(&str, PodInfo)>) -> NodeTable {
+    let mut table = table(nodes);
+    for (node, pod) in pods {
+        table.place(pod, node);
+    }
+    table
+}
+
+fn two(pods: Vec<(&str, PodInfo)>) -> NodeTable {
+    on(&[node("a", &json!({})), node("b", &json!({}))], pods)
+}
+
+/// The candidates of a pod that fits nowhere, or what stands in the way.
+fn candidates(
+    nodes: &mut NodeTable,
+    pod: &PodInfo,
+    budgets: &[Arc<PodDisruptionBudget>],
+) -> Result<Vec<Victims>, String> {
+    let profile = Profile::with_defaults("default-scheduler");
+    let (nominated, mut state) = (Nominated::default(), CycleState::default());
+    let view = View { profile: &profile, nodes, nominated: &nominated, start: 0 };
+    let mut cycle = Cycle::new(view, pod, 7, &[]);
+    let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
+    let unfit = outcome.choice.expect_err("it must not fit anywhere");
+    if let Some(why) = plan::ineligible(&cycle, &unfit) {
+        return Err(why.to_owned());
+    }
+    plan::candidates(&mut cycle, &state, &unfit, budgets, &Args::default())
+        .map_err(|helpless| helpless.to_string())
+}
+
+#[track_caller]
+fn check(
+    mut nodes: NodeTable,
+    pod: &PodInfo,
+    budgets: &[Arc<PodDisruptionBudget>],
+    want: Result<(&str, &[&str], usize), &str>,
+) {
+    let chosen = candidates(&mut nodes, pod, budgets).map(|all| plan::choose(all).unwrap());
+    let chosen = chosen.map(|victims| {
+        let names: Vec<String> = victims.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
+        (victims.node.to_string(), names, victims.violations)
+    });
+    let want = want.map(|(node, names, violations)| {
+        (node.to_owned(), names.iter().map(|name| (*name).to_owned()).collect(), violations)
+    });
+    assert_eq!(chosen, want.map_err(str::to_owned));
+}
+
+#[test]
+fn the_least_important_go_and_no_more_than_needed() {
+    let one = [node("a", &json!({}))];
+    let nodes = on(
+        &one,
+        vec![
+            ("a", plain("low", 1, "1")),
+            ("a", plain("mid", 2, "2")),
+            ("a", plain("tiny", 1, "1")),
+        ],
+    );
+    check(nodes, &plain("p", 10, "1"), &[], Ok(("a", &["tiny"], 0)));
+    let nodes = on(&one, vec![("a", plain("low", 1, "1")), ("a", plain("mid", 2, "3"))]);
+    check(nodes, &plain("p", 10, "3"), &[], Ok(("a", &["mid"], 0)));
+}
+
+#[test]
+fn nodes_are_compared_point_by_point() {
+    // By the highest priority among the victims.
+    let nodes = two(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
+    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+    // By their sum, which counts each of them.
+    let nodes = two(vec![
+        ("a", plain("x1", -5, "2")),
+        ("a", plain("x2", -5, "2")),
+        ("b", plain("y", -5, "4")),
+    ]);
+    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+    // By who started last.
+    let since = |minute: u32| json!({ "status": { "startTime": format!("2027-01-15T08:{minute:02}:00Z") } });
+    let nodes = two(vec![("a", pod("x", 1, "4", &since(1))), ("b", pod("y", 1, "4", &since(2)))]);
+    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+}
+
+#[test]
+fn budgets_are_kept_where_that_is_possible() {
+    let labelled = json!({ "metadata": { "labels": { "app": "db" } } });
+    let db = json!({ "app": "db" });
+    let nodes = || two(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
+    check(nodes(), &plain("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
+    check(nodes(), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
+    check(nodes(), &plain("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
+    // Of two, the budget lets the more important one go first, so that the other breaks it and is spared first.
+    let one = [node("a", &json!({}))];
+    let both = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
+    check(on(&one, both.clone()), &plain("p", 10, "2"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
+    check(on(&one, both), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x", "y"], 1)));
+}
+
+#[test]
+fn what_does_not_help_is_told() {
+    let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
+    let nodes = on(
+        &[node("a", &json!({})), node("b", &tainted)],
+        vec![("a", plain("x", 10, "4")), ("b", plain("y", 1, "4"))],
+    );
+    let helpless = "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
+    check(nodes, &plain("p", 10, "1"), &[], Err(helpless));
+    let nodes = two(vec![("a", plain("x", 1, "4")), ("b", plain("y", 1, "4"))]);
+    let never = pod("p", 10, "1", &json!({ "spec": { "preemptionPolicy": "Never" } }));
+    check(nodes, &never, &[], Err("not eligible due to preemptionPolicy=Never."));
+    let leaving = json!({
+        "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" },
+        "status": { "conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        }] },
+    });
+    let nodes = || two(vec![("a", pod("x", 1, "4", &leaving)), ("b", plain("y", 2, "4"))]);
+    let promised = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "a" } }));
+    let waits = "not eligible due to a terminating pod on the nominated node.";
+    check(nodes(), &promised, &[], Err(waits));
+    let elsewhere = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "b" } }));
+    check(nodes(), &elsewhere, &[], Ok(("a", &["x"], 0)));
+}
+
+#[test]
+fn the_attempt_names_the_node_and_says_so() {
+    let mut core = crate::core::Core::new(&crate::SchedulerOptions {
+        profiles: vec![
+            Profile::with_defaults("default-scheduler"),
+            Profile::new("bare").with(Arc::new(DefaultPreemption::default()), 0),
+        ],
+        ..crate::SchedulerOptions::default()
+    });
+    let now = crate::fixtures::at(0);
+    core.node_seen(&node("a", &json!({})), now);
+    let mut low = asking("4", "1Gi");
+    merge(&mut low, &json!({ "spec": { "nodeName": "a" } }));
+    core.pod_seen(&crate::fixtures::pod("low", &low), now);
+    core.pod_seen(&plain("high", 5, "1").pod, now);
+    let attempted = core.attempt(now).now_or_never().unwrap().unwrap();
+    let crate::core::Step::Failed(failure) = attempted.step else { panic!("there is no room") };
+    assert_eq!(
+        failure.message,
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 1 victims"
+    );
+    assert_eq!(failure.nominated.as_deref(), Some("a"));
+    assert_eq!(core.queue().nominated().on("a").len(), 1);
+    // The room that will be made is kept for it.
+    core.pod_gone("low", now);
+    core.pod_seen(&plain("other", 5, "4").pod, now);
+    core.queue_mut().remove("high");
+    core.queue_mut().nominated_mut().set(&plain("high", 5, "1"), "a");
+    let attempted = core.attempt(now).now_or_never().unwrap().unwrap();
+    assert!(matches!(attempted.step, crate::core::Step::Failed(failure) if !failure.error));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn victims_are_needed_and_nothing_is_changed(
+        pods in proptest::collection::vec((0u8..3, 0i32..4, 1u8..4), 1..10),
+        (priority, cpu) in (1i32..5, 1u8..5),
+    ) {
+        let names = ["a", "b", "c"];
+        let mut nodes = table(&names.map(|name| node(name, &json!({}))));
+        for (n, (at, own, asks)) in pods.iter().enumerate() {
+            let name = names[usize::from(*at)];
+            let free = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
+            if i64::from(*asks) * 1000 <= free {
+                nodes.place(plain(&format!("v{n}"), *own, &asks.to_string()), name);
+            }
+        }
+        let used = |nodes: &NodeTable| -> Vec<(i64, usize)> {
+            names.map(|name| nodes.get(name).unwrap()).map(|node| (node.requested_cpu(), node.pods().len())).to_vec()
+        };
+        let before = used(&nodes);
+        let asks = i64::from(cpu) * 1000;
+        prop_assume!(before.iter().all(|(used, _)| 4000 - used < asks));
+        let found = candidates(&mut nodes, &plain("p", priority, &cpu.to_string()), &[]);
+        prop_assert_eq!(used(&nodes), before.clone());
+        for victims in found.unwrap_or_default() {
+            let node = nodes.get(&victims.node).unwrap();
+            let freed: i64 = victims.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).asks.requests.cpu).sum();
+            prop_assert!(node.cpu() - node.requested_cpu() + freed >= asks, "enough");
+            for victim in &victims.pods {
+                let own = PodInfo::new(Arc::clone(victim));
+                prop_assert!(own.priority() < priority);
+                prop_assert!(node.cpu() - node.requested_cpu() + freed - own.asks.requests.cpu < asks, "each is needed");
+            }
+        }
+    }
+}
