@@ -15,15 +15,103 @@ pub type Defaults = [(&'static str, Quantity)];
 
 /// The requests of a whole pod: the containers' sum, or what the init containers need at their peak if that is more
 /// (sidecars run on beside everything after them), the pod-level figures in place of them, and the overhead on top.
+///
+/// During an in-place resize that is the most of what is wished, set aside and in force (KEP-1287); a wish that its node can
+/// never fulfil does not count.
 pub fn of_pod<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
-    let mut total = aggregate(pod, |container, status| of_container(container, status, defaults));
-    if let Some(whole) = &pod.spec.resources {
-        replace_pod_level(&mut total, &whole.requests);
+    let mut total = of_containers(pod, defaults);
+    if let Some(whole) = &pod.spec.resources
+        && sets_pod_level(pod)
+    {
+        match &pod.status.resources {
+            None => replace_pod_level(&mut total, amounts(&whole.requests)),
+            Some(in_force) => {
+                let wished =
+                    if is_infeasible(pod) { Amounts::new() } else { amounts(&whole.requests) };
+                let mut most = wished;
+                raise(&mut most, &amounts(&in_force.requests));
+                raise(&mut most, &amounts(&pod.status.allocated_resources));
+                replace_pod_level(&mut total, most);
+            }
+        }
     }
     for (name, amount) in pod.spec.overhead.iter() {
         add(&mut total, &[(name, *amount)]);
     }
     total
+}
+
+/// The requests of a pod as its containers' specs have them, without what is set for the pod as a whole.
+pub fn of_specs<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    let mut total = wished(pod, defaults);
+    for (name, amount) in pod.spec.overhead.iter() {
+        add(&mut total, &[(name, *amount)]);
+    }
+    total
+}
+
+/// Whether requests are set for the pod as a whole.
+pub fn sets_pod_level(pod: &Pod) -> bool {
+    pod.spec
+        .resources
+        .as_deref()
+        .is_some_and(|whole| whole.requests.iter().any(|(name, _)| pod_level(name)))
+}
+
+/// Whether its status has a say in what a pod asks for.
+pub fn depends_on_status(pod: &Pod) -> bool {
+    let status = &pod.status;
+    let mut containers = status.container_statuses.iter().chain(&*status.init_container_statuses);
+    containers.any(|one| one.resources.is_some() || !one.allocated_resources.is_empty())
+        || status.resources.is_some()
+        || is_infeasible(pod)
+}
+
+/// Whether a resize was asked for that its node can never fulfil.
+fn is_infeasible(pod: &Pod) -> bool {
+    let pending = pod.status.conditions.iter().find(|one| &*one.type_ == "PodResizePending");
+    pending.is_some_and(|pending| &*pending.reason == "Infeasible")
+}
+
+fn wished<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    aggregate(pod, |one, _| filled(amounts(&one.resources.requests), defaults))
+}
+
+fn of_containers<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    if !depends_on_status(pod) {
+        return wished(pod, defaults);
+    }
+    let infeasible = is_infeasible(pod);
+    let set_aside = |one: &'a Container, status: Option<&'a ContainerStatus>| match status
+        .filter(|status| !status.allocated_resources.is_empty())
+    {
+        Some(status) => amounts(&status.allocated_resources),
+        None if infeasible => Amounts::new(),
+        None => amounts(&one.resources.requests),
+    };
+    let in_force = |one: &'a Container, status: Option<&'a ContainerStatus>| {
+        let own = status.and_then(|status| status.resources.as_deref());
+        match own.filter(|own| !own.requests.is_empty()) {
+            Some(own) => amounts(&own.requests),
+            None => set_aside(one, status),
+        }
+    };
+    let of_whole =
+        pod.status.resources.as_deref().filter(|whole| {
+            !whole.requests.is_empty() && !pod.status.allocated_resources.is_empty()
+        });
+    let (mut most, in_force) = match of_whole {
+        Some(whole) => (amounts(&pod.status.allocated_resources), amounts(&whole.requests)),
+        None => (
+            aggregate(pod, |one, status| filled(set_aside(one, status), defaults)),
+            aggregate(pod, |one, status| filled(in_force(one, status), defaults)),
+        ),
+    };
+    raise(&mut most, &in_force);
+    if !infeasible {
+        raise(&mut most, &wished(pod, defaults));
+    }
+    most
 }
 
 /// What a pod's containers come to, each taken as `pick` says: their sum, or the init containers' peak where that is more
@@ -58,26 +146,15 @@ pub fn aggregate<'a>(
 }
 
 /// Puts what is set for the pod as a whole in the place of the containers' figures.
-pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: &'a Map<Quantity>) {
-    for (name, amount) in whole.iter().filter(|(name, _)| pod_level(name)) {
+pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Amounts<'a>) {
+    for (name, amount) in whole.into_iter().filter(|(name, _)| pod_level(name)) {
         total.retain(|(own, _)| *own != name);
-        total.push((name, *amount));
+        total.push((name, amount));
     }
 }
 
-/// A container's requests; during an in-place resize the most of what is wished, set aside and in force.
-fn of_container<'a>(
-    container: &'a Container,
-    status: Option<&'a ContainerStatus>,
-    defaults: &Defaults,
-) -> Amounts<'a> {
-    let mut amounts = amounts(&container.resources.requests);
-    if let Some(status) = status {
-        raise(&mut amounts, &self::amounts(&status.allocated_resources));
-        if let Some(in_force) = &status.resources {
-            raise(&mut amounts, &self::amounts(&in_force.requests));
-        }
-    }
+/// With `defaults` for what is not there.
+fn filled<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'a> {
     for (name, amount) in defaults {
         if !amounts.iter().any(|(own, _)| own == name) {
             amounts.push((name, *amount));
@@ -181,5 +258,34 @@ mod tests {
             cpu(&spec("", &format!(r#"{{"name":"d"}},{}"#, c("1")), ""), &defaults),
             Some(1100)
         );
+    }
+    /// Kubernetes asks for the most of what is wished, set aside and in force, over the whole pod.
+    #[test]
+    fn what_a_pod_asks_for_while_it_is_resized() {
+        let pod = |wished: &str, status: &str, more: &str| {
+            let body = format!(
+                r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{wished}"}}}}}}]{more}}},
+                "status":{status}}}"#
+            );
+            let pod = Pod::decode(body.as_bytes(), Encoding::Json).unwrap();
+            let total = of_pod(&pod, &[]);
+            total.iter().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount.milli_value())
+        };
+        let container = |set_aside: &str, in_force: &str| {
+            format!(
+                r#"{{"containerStatuses":[{{"name":"c","allocatedResources":{{"cpu":"{set_aside}"}},"resources":{{"requests":{{"cpu":"{in_force}"}}}}}}]}}"#
+            )
+        };
+        assert_eq!(pod("3", &container("1", "2"), ""), Some(3000));
+        assert_eq!(pod("1", &container("3", "2"), ""), Some(3000));
+        assert_eq!(pod("1", &container("2", "3"), ""), Some(3000));
+        let never =
+            r#","conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}]}"#;
+        let mut status = container("1", "2");
+        status.truncate(status.len() - 1);
+        assert_eq!(pod("9", &format!("{status}{never}"), ""), Some(2000));
+        let whole = r#"{"allocatedResources":{"cpu":"5"},"resources":{"requests":{"cpu":"4"}}}"#;
+        let level = r#","resources":{"requests":{"cpu":"2"}}"#;
+        assert_eq!(pod("1", whole, level), Some(5000));
     }
 }

@@ -127,7 +127,7 @@ fn requests(pod: &Pod) -> Amounts<'_> {
         raise(&mut total, &aggregate(pod, |container, _| spec_requests(container)));
     }
     if let Some(whole) = &pod.spec.resources {
-        replace_pod_level(&mut total, &whole.requests);
+        replace_pod_level(&mut total, amounts(&whole.requests));
     }
     add(&mut total, &amounts(&pod.spec.overhead));
     total
@@ -151,7 +151,7 @@ pub fn limits(pod: &Pod) -> Amounts<'_> {
         raise(&mut total, &aggregate(pod, |container, _| amounts(&container.resources.limits)));
     }
     if let Some(whole) = &pod.spec.resources {
-        replace_pod_level(&mut total, &whole.limits);
+        replace_pod_level(&mut total, amounts(&whole.limits));
     }
     for (name, amount) in pod.spec.overhead.iter() {
         if total.iter().any(|(own, limit)| *own == name && !limit.is_zero()) {

@@ -17,10 +17,10 @@ use crate::StrMap;
 
 /// A parsed label selector. Both forms (the object with `matchLabels`/`matchExpressions` and the query string) parse
 /// into it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Selector(State);
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 enum State {
     /// There is no selector, which selects nothing.
     #[default]

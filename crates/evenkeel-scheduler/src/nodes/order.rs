@@ -1,28 +1,74 @@
 //! In which order nodes are looked at: zone by zone in turn, as upstream's node tree.
 
 use evenkeel_api::views::Node;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use super::Slot;
 
-/// Slots with a node, the zones taking turns.
-pub(super) fn spread<'a>(nodes: impl Iterator<Item = (Slot, &'a Node)>) -> Vec<Slot> {
-    let mut zones: BTreeMap<(&str, &str), Vec<(&str, Slot)>> = BTreeMap::new();
-    for (slot, node) in nodes {
-        let label = |key: &str, old: &str| {
-            node.meta.labels.get(key).or_else(|| node.meta.labels.get(old)).unwrap_or_default()
+/// The nodes of each zone by name, and the order that follows from them.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    zones: BTreeMap<Zone, Vec<(Arc<str>, Slot)>>,
+    n_nodes: usize,
+    /// Made when somebody asks: nodes come by the thousand when a scheduler starts.
+    slots: OnceLock<Vec<Slot>>,
+}
+
+/// Region and zone.
+type Zone = (Box<str>, Box<str>);
+
+impl Order {
+    pub(super) fn insert(&mut self, node: &Node, name: &Arc<str>, slot: Slot) {
+        let zone = self.zones.entry(zone(node)).or_default();
+        if let Err(at) = zone.binary_search_by(|(own, _)| own.cmp(name)) {
+            zone.insert(at, (Arc::clone(name), slot));
+            self.n_nodes += 1;
+            self.slots.take();
+        }
+    }
+
+    pub(super) fn remove(&mut self, node: &Node) {
+        let key = zone(node);
+        let Some(zone) = self.zones.get_mut(&key) else { return };
+        let Ok(at) = zone.binary_search_by(|(own, _)| (**own).cmp(&*node.meta.name)) else {
+            return;
         };
-        let region =
-            label("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region");
-        let zone = label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
-        zones.entry((region, zone)).or_default().push((&node.meta.name, slot));
+        zone.remove(at);
+        if zone.is_empty() {
+            self.zones.remove(&key);
+        }
+        self.n_nodes -= 1;
+        self.slots.take();
     }
-    let mut zones: Vec<Vec<(&str, Slot)>> = zones.into_values().collect();
-    let longest = zones.iter().map(Vec::len).max().unwrap_or(0);
-    for zone in &mut zones {
-        zone.sort_unstable();
+
+    pub(super) fn len(&self) -> usize {
+        self.n_nodes
     }
-    (0..longest)
-        .flat_map(|n| zones.iter().filter_map(move |zone| zone.get(n)).map(|(_, slot)| *slot))
-        .collect()
+
+    /// Slots with a node, the zones taking turns.
+    pub(super) fn slots(&self) -> &[Slot] {
+        self.slots.get_or_init(|| {
+            let longest = self.zones.values().map(Vec::len).max().unwrap_or(0);
+            let turn = |n| self.zones.values().filter_map(move |zone| zone.get(n));
+            (0..longest).flat_map(turn).map(|(_, slot)| *slot).collect()
+        })
+    }
+}
+
+/// Whether the order is the same for both versions of a node.
+pub(super) fn same_place(before: &Node, after: &Node) -> bool {
+    before.meta.labels == after.meta.labels || zone(before) == zone(after)
+}
+
+fn zone(node: &Node) -> Zone {
+    let label = |key: &str, old: &str| {
+        node.meta.labels.get(key).or_else(|| node.meta.labels.get(old)).unwrap_or_default().into()
+    };
+    (
+        label("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
+        label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+    )
 }

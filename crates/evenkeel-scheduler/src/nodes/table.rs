@@ -1,10 +1,17 @@
 //! The columns, and how they are kept.
 
-use evenkeel_api::views::{Node, Taint};
+use evenkeel_api::{
+    StrMap,
+    views::{Node, Taint},
+};
 use hashbrown::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::order;
+use super::{
+    census::{Census, ClassId},
+    labels::{LabelColumn, Labels},
+    order::{self, Order},
+};
 use crate::{
     pod::{HostPort, PodInfo},
     resources::{Resources, Scalars, scalar, scalar_mut},
@@ -18,9 +25,12 @@ pub type Slot = u32;
 pub struct NodeTable {
     by_name: HashMap<Arc<str>, Slot>,
     free: Vec<Slot>,
-    order: Vec<Slot>,
+    order: Order,
     /// Where each pod is, by uid.
-    homes: HashMap<Box<str>, Slot>,
+    homes: HashMap<Box<str>, Home>,
+    /// Which kinds of pods are where. Attempts, which read the table, add to it what they ask for.
+    census: Mutex<Census>,
+    labels: Labels,
     /// Distinct taint lists; nodes mostly share a few.
     taint_sets: Vec<Arc<[Taint]>>,
     /// On how many nodes each image is.
@@ -38,6 +48,13 @@ pub struct NodeTable {
     taints: Vec<u32>,
     ports: Vec<Vec<HostPort>>,
     pods: Vec<Vec<PodInfo>>,
+}
+
+/// Where a pod is.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    slot: Slot,
+    class: ClassId,
 }
 
 #[derive(Debug, Default)]
@@ -80,8 +97,6 @@ impl NodeTable {
         let slot = self.slot_for(&node.meta.name);
         let at = slot as usize;
         let before = self.nodes[at].take();
-        let labels_moved =
-            before.as_ref().is_none_or(|before| before.meta.labels != node.meta.labels);
         let mut allocatable = Resources::default();
         for (name, amount) in node.status.allocatable.iter() {
             allocatable.set(name, *amount);
@@ -91,10 +106,14 @@ impl NodeTable {
         self.pods_allowed[at] = u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
         self.taints[at] = self.taint_set(&node.spec.taints);
         self.count_images(before.as_deref(), Some(&node));
-        self.nodes[at] = Some(node);
-        if labels_moved {
-            self.reorder();
+        if before.as_ref().is_none_or(|before| before.meta.labels != node.meta.labels) {
+            self.labels.set(slot, Some(&node.meta.labels));
         }
+        if before.as_ref().is_none_or(|before| !order::same_place(before, &node)) {
+            before.iter().for_each(|before| self.order.remove(before));
+            self.order.insert(&node, &self.names[at], slot);
+        }
+        self.nodes[at] = Some(node);
         slot
     }
 
@@ -103,8 +122,14 @@ impl NodeTable {
         let Some(slot) = self.by_name.get(name).copied() else { return };
         let before = self.nodes[slot as usize].take();
         self.count_images(before.as_deref(), None);
+        self.labels.set(slot, None);
+        before.iter().for_each(|before| self.order.remove(before));
         self.release_if_empty(slot);
-        self.reorder();
+    }
+
+    /// Takes over the labels of a namespace; `None` when it is gone.
+    pub fn set_namespace(&mut self, name: &str, labels: Option<&StrMap>) {
+        self.census_mut().set_namespace(name, labels);
     }
 
     /// Counts a pod on a node; where it was counted before, it no longer is.
@@ -112,30 +137,33 @@ impl NodeTable {
         self.remove(pod.uid());
         let slot = self.slot_for(node);
         self.count(slot as usize, &pod, 1);
-        self.homes.insert(pod.uid().into(), slot);
+        let class = self.census_mut().enter(&pod.pod, slot);
+        self.homes.insert(pod.uid().into(), Home { slot, class });
         self.pods[slot as usize].push(pod);
     }
 
     /// Takes over a newer version of a pod without counting again, if it is known on this node with the same asks.
     pub(crate) fn refresh(&mut self, pod: &PodInfo, node: &str) -> bool {
-        let Some(slot) =
-            self.homes.get(pod.uid()).copied().filter(|slot| &*self.names[*slot as usize] == node)
-        else {
+        let Some(Home { slot, class }) = self.homes.get(pod.uid()).copied() else { return false };
+        if &*self.names[slot as usize] != node {
             return false;
-        };
-        let known = self.pods[slot as usize].iter_mut().find(|known| known.uid() == pod.uid());
-        match known.filter(|known| known.asks == pod.asks) {
-            Some(known) => {
-                known.pod = Arc::clone(&pod.pod);
-                true
-            }
-            None => false,
         }
+        let known = self.pods[slot as usize].iter_mut().find(|known| known.uid() == pod.uid());
+        let Some(known) = known.filter(|known| known.asks == pod.asks) else { return false };
+        known.pod = Arc::clone(&pod.pod);
+        let census = self.census.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !census.is_of(class, &pod.pod) {
+            census.leave(class, slot);
+            let class = census.enter(&pod.pod, slot);
+            self.homes.insert(pod.uid().into(), Home { slot, class });
+        }
+        true
     }
 
     /// No longer counts a pod; what it was, and where.
     pub fn remove(&mut self, uid: &str) -> Option<(PodInfo, Arc<str>)> {
-        let slot = self.homes.remove(uid)?;
+        let Home { slot, class } = self.homes.remove(uid)?;
+        self.census_mut().leave(class, slot);
         let pods = &mut self.pods[slot as usize];
         let at = pods.iter().position(|pod| pod.uid() == uid)?;
         let pod = pods.swap_remove(at);
@@ -147,9 +175,45 @@ impl NodeTable {
 
     /// The pod with this uid, if it is counted.
     pub fn pod(&self, uid: &str) -> Option<(&PodInfo, &Arc<str>)> {
-        let slot = *self.homes.get(uid)? as usize;
+        let slot = self.homes.get(uid)?.slot as usize;
         let pod = self.pods[slot].iter().find(|pod| pod.uid() == uid)?;
         Some((pod, &self.names[slot]))
+    }
+
+    /// Which kinds of pods are where. To be given back before the table is asked for it again.
+    pub(crate) fn census(&self) -> MutexGuard<'_, Census> {
+        // Counts are changed in `census_mut` only; what attempts add is found out again when it is lost.
+        let mut census = self.census.lock().unwrap_or_else(PoisonError::into_inner);
+        census.sweep();
+        census
+    }
+
+    fn census_mut(&mut self) -> &mut Census {
+        self.census.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values of a node label.
+    pub fn label(&self, key: &str) -> Arc<LabelColumn> {
+        let nodes = self.nodes.iter().zip(0..);
+        self.labels.column(
+            key,
+            nodes.filter_map(|(node, slot)| Some((slot, &node.as_deref()?.meta.labels))),
+        )
+    }
+
+    /// One more than the highest slot.
+    pub fn n_slots(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is a node, rather than only pods that say they are on it.
+    pub(crate) fn has_node(&self, slot: Slot) -> bool {
+        self.nodes.get(slot as usize).is_some_and(Option::is_some)
+    }
+
+    /// The slots that have a node, in no particular order.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        self.order.slots()
     }
 
     /// How many nodes there are.
@@ -159,7 +223,7 @@ impl NodeTable {
 
     /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.order.len() == 0
     }
 
     /// How many pods are counted.
@@ -169,12 +233,12 @@ impl NodeTable {
 
     /// The nodes, zones taking turns.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = NodeRef<'_>> {
-        self.order.iter().map(|slot| NodeRef { table: self, slot: *slot })
+        self.order.slots().iter().map(|slot| NodeRef { table: self, slot: *slot })
     }
 
     /// The `n`th node in that order.
     pub fn nth(&self, n: usize) -> NodeRef<'_> {
-        NodeRef { table: self, slot: self.order[n] }
+        NodeRef { table: self, slot: self.order.slots()[n] }
     }
 
     /// The node in a slot. There must be one.
@@ -308,12 +372,6 @@ impl NodeTable {
             *self.images.entry(name).or_insert(0) += 1;
         }
     }
-
-    fn reorder(&mut self) {
-        let nodes =
-            self.nodes.iter().zip(0..).filter_map(|(node, slot)| Some((slot, node.as_deref()?)));
-        self.order = order::spread(nodes);
-    }
 }
 
 /// One node of a [`NodeTable`].
@@ -326,6 +384,11 @@ pub struct NodeRef<'a> {
 impl<'a> NodeRef<'a> {
     fn at(self) -> usize {
         self.slot as usize
+    }
+
+    /// The table it is in.
+    pub(crate) fn table(self) -> &'a NodeTable {
+        self.table
     }
 
     /// Its slot.

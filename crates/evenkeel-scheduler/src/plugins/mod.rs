@@ -1,17 +1,20 @@
 //! The plugins, one file each, with the names and weights that upstream has.
 
-mod balanced_allocation;
+pub mod balanced_allocation;
 mod default_binder;
 pub mod default_preemption;
 mod image_locality;
-mod node_affinity;
+pub mod inter_pod_affinity;
+pub mod node_affinity;
 mod node_declared_features;
 mod node_name;
 mod node_ports;
-mod node_resources_fit;
+pub mod node_resources_fit;
 mod node_selector;
 mod node_unschedulable;
 mod node_volume_limits;
+mod per_domain;
+pub mod pod_topology_spread;
 mod priority_sort;
 mod scheduling_gates;
 pub mod shape;
@@ -27,6 +30,7 @@ pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;
 pub use default_preemption::DefaultPreemption;
 pub use image_locality::ImageLocality;
+pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
 pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
@@ -34,6 +38,7 @@ pub use node_ports::NodePorts;
 pub use node_resources_fit::NodeResourcesFit;
 pub use node_unschedulable::NodeUnschedulable;
 pub use node_volume_limits::NodeVolumeLimits;
+pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub(crate) use priority_sort::by_priority;
 pub use scheduling_gates::SchedulingGates;
@@ -54,13 +59,15 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(NodeName), 0),
         (Arc::new(NodeUnschedulable), 0),
         (Arc::new(TaintToleration), 3),
-        (Arc::new(NodeAffinity), 2),
+        (Arc::new(NodeAffinity::default()), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit), 1),
         (Arc::new(VolumeRestrictions::default()), 0),
         (Arc::new(NodeVolumeLimits::default()), 0),
         (Arc::new(VolumeBinding::default()), 1),
         (Arc::new(VolumeZone::default()), 0),
+        (Arc::new(PodTopologySpread::default()), 2),
+        (Arc::new(InterPodAffinity::default()), 2),
         (Arc::new(DefaultPreemption::default()), 0),
         (Arc::new(BalancedAllocation), 1),
         (Arc::new(ImageLocality), 1),

@@ -1,11 +1,14 @@
-//! NodeAffinity: `spec.nodeSelector` and node affinity, required and preferred.
+//! NodeAffinity: `spec.nodeSelector` and node affinity, required and preferred, of the pod and of the scheduler's own making.
 
 use std::sync::Arc;
 
-use super::{node_selector, normalise};
+use super::{
+    node_selector::{Preferred, Required, named_nodes, preferences_of, selector_of},
+    normalise,
+};
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
         PreFiltered, PreScore, PreScored, Rejection, Resource, Score,
     },
     nodes::{NodeRef, NodeTable},
@@ -13,12 +16,52 @@ use crate::{
 };
 use evenkeel_api::{
     placement,
-    views::{Node, Pod, PreferredSchedulingTerm},
+    views::{self, Node},
 };
 
 /// Matches pods' node selectors and node affinities.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeAffinity;
+#[derive(Debug, Clone, Default)]
+pub struct NodeAffinity {
+    args: Args,
+}
+
+/// Arguments of [`NodeAffinity`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Args {
+    /// Holds for every pod, beside its own.
+    pub added_affinity: Option<views::NodeAffinity>,
+}
+
+impl NodeAffinity {
+    /// With arguments.
+    pub fn new(args: Args) -> Self {
+        Self { args }
+    }
+
+    fn added(&self) -> Option<&views::NodeSelector> {
+        let added = self.args.added_affinity.as_ref()?;
+        added.required_during_scheduling_ignored_during_execution.as_deref()
+    }
+
+    fn added_preferences(&self) -> &[views::PreferredSchedulingTerm] {
+        let added = self.args.added_affinity.as_ref();
+        added.map_or(&[], |added| &added.preferred_during_scheduling_ignored_during_execution)
+    }
+
+    fn preferences(&self, pod: &PodInfo, nodes: &NodeTable) -> [Preferred; 2] {
+        let own = Preferred::of(preferences_of(&pod.pod.spec), nodes);
+        [Preferred::of(self.added_preferences(), nodes), own]
+    }
+}
+
+/// What a node must have.
+struct Asked {
+    added: Option<Required>,
+    own: Required,
+}
+
+/// What it would rather have: added, and the pod's own.
+struct Wished([Preferred; 2]);
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
@@ -30,10 +73,15 @@ impl Plugin for NodeAffinity {
     }
 
     fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        let added = |node: &Node| {
+            let mut terms = self.added().map(|added| added.node_selector_terms.iter());
+            terms.as_mut().is_none_or(|terms| terms.any(|term| placement::matches(term, node)))
+        };
         let matches = |node: &Node| placement::required(&pod.pod.spec, node);
         match change {
-            Change::Node(Edit::Updated { old, new }) => Hint::when(!matches(old) && matches(new)),
-            Change::Node(Edit::Added(node)) => Hint::when(matches(node)),
+            Change::Node(edit) => Hint::when(edit.now().is_some_and(|new| {
+                added(new) && matches(new) && !edit.before().is_some_and(|old| matches(old))
+            })),
             _ => Hint::Queue,
         }
     }
@@ -55,19 +103,18 @@ impl Plugin for NodeAffinity {
 impl PreFilter for NodeAffinity {
     fn pre_filter(
         &self,
-        _: &mut CycleState,
+        state: &mut CycleState,
         pod: &PodInfo,
-        _: &NodeTable,
+        nodes: &NodeTable,
     ) -> Result<PreFiltered, Rejection> {
-        let pod = &pod.pod;
-        let required =
-            pod.spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
-        let required =
-            required.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
-        if required.is_none() && pod.spec.node_selector.is_empty() {
+        let spec = &pod.pod.spec;
+        let added = self.added();
+        if selector_of(spec).is_none() && spec.node_selector.is_empty() && added.is_none() {
             return Ok(PreFiltered::Skip);
         }
-        match node_selector::named_nodes(pod) {
+        let added = added.map(|added| Required::of_selector(added, nodes));
+        state.put(Asked { added, own: Required::of(spec, nodes) });
+        match named_nodes(&pod.pod) {
             None => Ok(PreFiltered::All),
             Some(names) if names.is_empty() => {
                 Err(Rejection::unresolvable("pod affinity terms conflict"))
@@ -78,41 +125,45 @@ impl PreFilter for NodeAffinity {
 }
 
 impl Filter for NodeAffinity {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
-        if placement::required(&pod.pod.spec, node.node()) {
-            return Ok(());
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        let Some(asked) = state.get::<Asked>() else { return Ok(()) };
+        if asked.added.as_ref().is_some_and(|added| !added.holds(node.slot())) {
+            return Err(Rejection::unresolvable(
+                "node(s) didn't match scheduler-enforced node affinity",
+            ));
         }
-        Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
+        if !asked.own.holds(node.slot()) {
+            return Err(Rejection::unresolvable(
+                "node(s) didn't match Pod's node affinity/selector",
+            ));
+        }
+        Ok(())
     }
 }
 
 impl PreScore for NodeAffinity {
     fn pre_score(
         &self,
-        _: &mut CycleState,
+        state: &mut CycleState,
         pod: &PodInfo,
-        _: &NodeTable,
+        nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScored {
-        if preferred(&pod.pod).is_empty() { PreScored::Skip } else { PreScored::All }
+        if preferences_of(&pod.pod.spec).is_empty() && self.added_preferences().is_empty() {
+            return PreScored::Skip;
+        }
+        state.put(Wished(self.preferences(pod, nodes)));
+        PreScored::All
     }
 }
 
 impl Score for NodeAffinity {
-    fn score(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let terms = preferred(&pod.pod).iter();
-        let matching = terms
-            .filter(|term| term.weight != 0 && placement::matches(&term.preference, node.node()));
-        matching.map(|term| i64::from(term.weight)).sum()
+    fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
+        let Some(Wished(wished)) = state.get::<Wished>() else { return 0 };
+        wished.iter().map(|terms| terms.weight(node.slot())).sum()
     }
 
     fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         normalise(scores, false);
     }
-}
-
-fn preferred(pod: &Pod) -> &[PreferredSchedulingTerm] {
-    let affinity =
-        pod.spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
-    affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
 }

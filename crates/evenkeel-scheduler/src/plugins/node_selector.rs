@@ -1,14 +1,184 @@
-//! The nodes that a pod's required affinity names.
+//! What pods ask of a node's labels and name, made ready to be asked of many nodes.
+//!
+//! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`. A term that makes no sense is satisfied by no node.
 
-use evenkeel_api::views::Pod;
+use evenkeel_api::{
+    StrMap,
+    views::{
+        NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+        PreferredSchedulingTerm,
+    },
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+use crate::nodes::{LabelColumn, NodeTable, Slot};
+
+/// What `spec.nodeSelector` and a required node affinity ask for.
+pub(super) struct Required {
+    selector: Vec<Test>,
+    /// One of them must hold; with none, no node will do.
+    terms: Option<Vec<Vec<Test>>>,
+}
+
+impl Required {
+    /// Of a pod.
+    pub(super) fn of(spec: &PodSpec, nodes: &NodeTable) -> Self {
+        let selector = labels(&spec.node_selector, nodes);
+        Self { selector, terms: selector_of(spec).map(|selector| any(selector, nodes)) }
+    }
+
+    /// Of a selector alone.
+    pub(super) fn of_selector(selector: &NodeSelector, nodes: &NodeTable) -> Self {
+        Self { selector: Vec::new(), terms: Some(any(selector, nodes)) }
+    }
+
+    /// Whether nothing is asked for.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.selector.is_empty() && self.terms.is_none()
+    }
+
+    /// Whether the node has it.
+    pub(super) fn holds(&self, slot: Slot) -> bool {
+        self.selector.iter().all(|test| test.holds(slot))
+            && self.terms.as_ref().is_none_or(|terms| {
+                terms.iter().any(|term| term.iter().all(|test| test.holds(slot)))
+            })
+    }
+}
+
+/// What a preferred node affinity would rather have.
+pub(super) struct Preferred(Vec<(i64, Vec<Test>)>);
+
+impl Preferred {
+    pub(super) fn of(terms: &[PreferredSchedulingTerm], nodes: &NodeTable) -> Self {
+        let counted = terms.iter().filter(|term| term.weight != 0 && !is_empty(&term.preference));
+        Self(
+            counted
+                .map(|term| (i64::from(term.weight), term_tests(&term.preference, nodes)))
+                .collect(),
+        )
+    }
+
+    /// The weights of the terms that hold.
+    pub(super) fn weight(&self, slot: Slot) -> i64 {
+        let held = self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
+        held.map(|(weight, _)| weight).sum()
+    }
+}
+
+/// The selector of a required node affinity.
+pub(super) fn selector_of(spec: &PodSpec) -> Option<&NodeSelector> {
+    let affinity = spec.affinity.as_deref()?.node_affinity.as_deref()?;
+    affinity.required_during_scheduling_ignored_during_execution.as_deref()
+}
+
+/// The terms of a preferred node affinity.
+pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
+    let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
+    affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
+}
+
+enum Test {
+    Label(Arc<LabelColumn>, Check),
+    /// The node at the slot, or any but that.
+    Name {
+        slot: Option<Slot>,
+        is: bool,
+    },
+    Never,
+}
+
+/// What a label must be, in numbers of its column.
+enum Check {
+    OneOf(SmallVec<[u32; 4]>),
+    NoneOf(SmallVec<[u32; 4]>),
+    Any,
+    Absent,
+    Above(i64),
+    Below(i64),
+}
+
+impl Test {
+    fn holds(&self, slot: Slot) -> bool {
+        match self {
+            Self::Label(column, check) => check.holds(column, column.of(slot)),
+            Self::Name { slot: named, is } => (*named == Some(slot)) == *is,
+            Self::Never => false,
+        }
+    }
+}
+
+impl Check {
+    fn holds(&self, column: &LabelColumn, value: Option<u32>) -> bool {
+        let number = || column.text(value?).parse::<i64>().ok();
+        match self {
+            Self::OneOf(values) => value.is_some_and(|value| values.contains(&value)),
+            Self::NoneOf(values) => value.is_none_or(|value| !values.contains(&value)),
+            Self::Any => value.is_some(),
+            Self::Absent => value.is_none(),
+            Self::Above(bound) => number().is_some_and(|number| number > *bound),
+            Self::Below(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+fn labels(wanted: &StrMap, nodes: &NodeTable) -> Vec<Test> {
+    let test = |(key, value): (&str, &str)| {
+        let column = nodes.label(key);
+        let values = column.id(value).into_iter().collect();
+        Test::Label(column, Check::OneOf(values))
+    };
+    wanted.iter().map(test).collect()
+}
+
+fn any(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Test>> {
+    let terms = selector.node_selector_terms.iter().filter(|term| !is_empty(term));
+    terms.map(|term| term_tests(term, nodes)).collect()
+}
+
+fn is_empty(term: &NodeSelectorTerm) -> bool {
+    term.match_expressions.is_empty() && term.match_fields.is_empty()
+}
+
+fn term_tests(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<Test> {
+    let labels = term.match_expressions.iter().map(|expression| by_label(expression, nodes));
+    labels.chain(term.match_fields.iter().map(|field| by_field(field, nodes))).collect()
+}
+
+fn by_label(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
+    let column = nodes.label(&asked.key);
+    let values = || asked.values.iter().filter_map(|value| column.id(value)).collect();
+    let bound = || match &*asked.values {
+        [value] => value.parse().ok(),
+        _ => None,
+    };
+    let check = match (&*asked.operator, asked.values.len()) {
+        ("In", 1..) => Some(Check::OneOf(values())),
+        ("NotIn", 1..) => Some(Check::NoneOf(values())),
+        ("Exists", 0) => Some(Check::Any),
+        ("DoesNotExist", 0) => Some(Check::Absent),
+        ("Gt", _) => bound().map(Check::Above),
+        ("Lt", _) => bound().map(Check::Below),
+        _ => None,
+    };
+    check.map_or(Test::Never, |check| Test::Label(column, check))
+}
+
+/// Fields can be compared with one value, and there is one field: the name.
+fn by_field(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
+    let is = &*asked.operator == "In";
+    match &*asked.values {
+        [name] if &*asked.key == "metadata.name" && (is || &*asked.operator == "NotIn") => {
+            Test::Name { slot: nodes.get(name).map(|node| node.slot()), is }
+        }
+        _ => Test::Never,
+    }
+}
 
 /// Names of the only nodes that can satisfy the required affinity, where each of its terms names some.
 pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
-    let affinity = pod.spec.affinity.as_deref()?.node_affinity.as_deref()?;
-    let terms = &affinity
-        .required_during_scheduling_ignored_during_execution
-        .as_deref()?
-        .node_selector_terms;
+    let terms = &selector_of(&pod.spec)?.node_selector_terms;
     if terms.is_empty() {
         return None;
     }

@@ -1,15 +1,21 @@
 //! How each plugin that comes with Evenkeel is made of its arguments.
 
 use super::{
-    config::{Fit, Preemption, Several, Volumes, Wire as _},
+    config::{Fit, InterPod, NodeAffinityWire, Preemption, Several, Spread, Volumes, Wire as _},
     registry::{Made, Making},
 };
 use crate::plugins::{
-    BalancedAllocation, DefaultBinder, DefaultPreemption, ImageLocality, NodeAffinity,
-    NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable,
-    NodeVolumeLimits, PrioritySort, SchedulingGates, TaintToleration, VolumeBinding,
-    VolumeRestrictions, VolumeZone, default_preemption, shape::Shape, volume_binding,
+    BalancedAllocation, DefaultBinder, DefaultPreemption, ImageLocality, InterPodAffinity,
+    NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable,
+    NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates, TaintToleration,
+    VolumeBinding, VolumeRestrictions, VolumeZone, default_preemption, inter_pod_affinity,
+    node_affinity,
+    pod_topology_spread::{self, DefaultConstraint, DefaultingType, WhenUnsatisfiable},
+    shape::Shape,
+    volume_binding,
 };
+use evenkeel_api::{Encoding, View as _, views::Pod};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
 /// Makes one plugin.
@@ -20,7 +26,8 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
     ("DefaultPreemption", default_preemption),
     ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
-    ("NodeAffinity", |_| Ok(Arc::new(NodeAffinity))),
+    ("InterPodAffinity", affinity_between_pods),
+    ("NodeAffinity", affinity_to_nodes),
     ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
     ("NodeName", |_| Ok(Arc::new(NodeName))),
     ("NodePorts", |_| Ok(Arc::new(NodePorts))),
@@ -28,6 +35,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
     ("NodeVolumeLimits", |_| Ok(Arc::new(NodeVolumeLimits::default()))),
+    ("PodTopologySpread", spread),
     ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
     ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
     ("TaintToleration", |_| Ok(Arc::new(TaintToleration))),
@@ -37,7 +45,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
 ];
 
 /// Plugins of upstream's that are not here; they may be named, and are passed over with a warning.
-pub(super) const MISSING: &[&str] = &["DynamicResources", "InterPodAffinity", "PodTopologySpread"];
+pub(super) const MISSING: &[&str] = &["DynamicResources"];
 
 /// Upstream checks these arguments here alone.
 fn fit(making: &Making<'_>) -> Made {
@@ -64,6 +72,49 @@ fn default_preemption(making: &Making<'_>) -> Made {
             args.min_candidate_nodes_absolute,
             defaults.min_candidate_nodes_absolute,
         ),
+    })))
+}
+
+fn affinity_between_pods(making: &Making<'_>) -> Made {
+    let InterPod { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
+        making.wire();
+    let default = inter_pod_affinity::Args::default();
+    Ok(Arc::new(InterPodAffinity::new(inter_pod_affinity::Args {
+        hard_pod_affinity_weight: hard_pod_affinity_weight
+            .unwrap_or(default.hard_pod_affinity_weight),
+        ignore_preferred_terms_of_existing_pods,
+    })))
+}
+
+fn affinity_to_nodes(making: &Making<'_>) -> Made {
+    let args: NodeAffinityWire = making.wire();
+    let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
+    // The affinity is written as a pod's.
+    let pod = json!({ "spec": { "affinity": { "nodeAffinity": added } } });
+    let mut pod = Pod::decode(pod.to_string().as_bytes(), Encoding::Json)?;
+    let added = pod.spec.affinity.take().and_then(|affinity| affinity.node_affinity);
+    let args = node_affinity::Args { added_affinity: added.map(|added| *added) };
+    Ok(Arc::new(NodeAffinity::new(args)))
+}
+
+fn spread(making: &Making<'_>) -> Made {
+    let args: Spread = making.wire();
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    let constraint = |one: &Value| DefaultConstraint {
+        max_skew: one["maxSkew"].as_i64().and_then(|skew| skew.try_into().ok()).unwrap_or(1),
+        topology_key: text(one, "topologyKey").into(),
+        when_unsatisfiable: match &*text(one, "whenUnsatisfiable") {
+            "DoNotSchedule" => WhenUnsatisfiable::DoNotSchedule,
+            _ => WhenUnsatisfiable::ScheduleAnyway,
+        },
+    };
+    let defaulting_type = match &*args.defaulting_type {
+        "List" => DefaultingType::List,
+        _ => DefaultingType::System,
+    };
+    Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
+        default_constraints: args.default_constraints.iter().map(constraint).collect(),
+        defaulting_type,
     })))
 }
 

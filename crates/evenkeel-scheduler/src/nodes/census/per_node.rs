@@ -1,0 +1,32 @@
+//! How many there are on each node.
+
+use crate::nodes::Slot;
+
+/// A count for each node that has any, by slot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PerNode(Vec<(Slot, u32)>);
+
+impl PerNode {
+    pub(super) fn add(&mut self, slot: Slot) {
+        match self.0.binary_search_by_key(&slot, |(own, _)| *own) {
+            Ok(at) => self.0[at].1 += 1,
+            Err(at) => self.0.insert(at, (slot, 1)),
+        }
+    }
+
+    pub(super) fn subtract(&mut self, slot: Slot) {
+        let Ok(at) = self.0.binary_search_by_key(&slot, |(own, _)| *own) else { return };
+        self.0[at].1 -= 1;
+        if self.0[at].1 == 0 {
+            self.0.remove(at);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, u32)> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,56 @@
+//! A vector with holes, so that numbers stay what they are.
+
+/// Values by number; numbers of removed ones are used again.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    values: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.values[at as usize] = Some(value);
+                at
+            }
+            None => {
+                self.values.push(Some(value));
+                (self.values.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, at: u32) -> Option<T> {
+        let value = self.values.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(value)
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&T> {
+        self.values.get(at as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.values.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.values).filter_map(|(at, value)| Some((at, value.as_ref()?)))
+    }
+
+    /// All numbers that were ever given out.
+    pub(super) fn ids(&self) -> std::ops::Range<u32> {
+        0..self.values.len() as u32
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+}

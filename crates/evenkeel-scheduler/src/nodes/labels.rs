@@ -1,0 +1,136 @@
+//! Columns of node labels: for each label that pods ask about, the value that each node has, as a small number.
+
+use evenkeel_api::StrMap;
+use hashbrown::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Slot;
+
+/// Stands for a node without the label.
+const NONE: u32 = u32::MAX;
+
+/// So many columns are kept; those that are asked for again are made again.
+const MOST_COLUMNS: usize = 256;
+
+/// Which value of one label each node has. Values are numbered from 0; a number may belong to no node any more.
+#[derive(Debug, Clone, Default)]
+pub struct LabelColumn {
+    key: Box<str>,
+    values: Vec<u32>,
+    ids: HashMap<Arc<str>, u32>,
+    texts: Vec<Arc<str>>,
+    /// How many nodes have each value.
+    nodes: Vec<u32>,
+    labelled: usize,
+}
+
+impl LabelColumn {
+    /// The label.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The number of the node's value.
+    pub fn of(&self, slot: Slot) -> Option<u32> {
+        self.values.get(slot as usize).copied().filter(|value| *value != NONE)
+    }
+
+    /// The number of a value, if some node has or had it.
+    pub fn id(&self, value: &str) -> Option<u32> {
+        self.ids.get(value).copied()
+    }
+
+    /// The value with this number.
+    pub fn text(&self, id: u32) -> &str {
+        &self.texts[id as usize]
+    }
+
+    /// How many numbers there are.
+    pub fn n_values(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// How many nodes have each value, by its number.
+    pub fn nodes_by_value(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    /// How many nodes have the label.
+    pub fn n_labelled(&self) -> usize {
+        self.labelled
+    }
+
+    fn set(&mut self, slot: Slot, value: Option<&str>) {
+        let at = slot as usize;
+        if at >= self.values.len() {
+            self.values.resize(at + 1, NONE);
+        }
+        if let Some(before) = self.of(slot) {
+            self.nodes[before as usize] -= 1;
+            self.labelled -= 1;
+        }
+        self.values[at] = value.map_or(NONE, |value| {
+            let id = self.number(value);
+            self.nodes[id as usize] += 1;
+            self.labelled += 1;
+            id
+        });
+    }
+
+    fn number(&mut self, value: &str) -> u32 {
+        if let Some(id) = self.id(value) {
+            return id;
+        }
+        let (id, text): (u32, Arc<str>) = (self.texts.len() as u32, value.into());
+        self.ids.insert(Arc::clone(&text), id);
+        self.texts.push(text);
+        self.nodes.push(0);
+        id
+    }
+
+    /// Whether most of the numbers belong to no node any more.
+    fn is_stale(&self) -> bool {
+        self.texts.len() > 2 * self.values.len() + 64
+    }
+}
+
+/// The columns that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Labels(Mutex<HashMap<Box<str>, Arc<LabelColumn>>>);
+
+impl Labels {
+    /// The column of `key`; made of `nodes` where there is none.
+    pub(super) fn column<'a>(
+        &self,
+        key: &str,
+        nodes: impl Iterator<Item = (Slot, &'a StrMap)>,
+    ) -> Arc<LabelColumn> {
+        // A column is either in the map or not: what a panic interrupted left nothing half done.
+        let mut columns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(column) = columns.get(key) {
+            return Arc::clone(column);
+        }
+        if columns.len() >= MOST_COLUMNS {
+            columns.clear();
+        }
+        let mut column = LabelColumn { key: key.into(), ..LabelColumn::default() };
+        for (slot, labels) in nodes {
+            column.set(slot, labels.get(key));
+        }
+        let column = Arc::new(column);
+        columns.insert(key.into(), Arc::clone(&column));
+        column
+    }
+
+    /// Takes over a node's labels; `None` when it is gone. Attempts that still hold a column keep it as it was.
+    pub(super) fn set(&mut self, slot: Slot, labels: Option<&StrMap>) {
+        let columns = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        columns.retain(|key, column| {
+            let value = labels.and_then(|labels| labels.get(key));
+            if column.of(slot).map(|id| column.text(id)) != value {
+                Arc::make_mut(column).set(slot, value);
+            }
+            !column.is_stale()
+        });
+    }
+}

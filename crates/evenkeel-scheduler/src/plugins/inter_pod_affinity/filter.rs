@@ -1,0 +1,152 @@
+//! Where required terms let a pod run: its own, and the anti-affinity of pods that are there.
+
+use smallvec::SmallVec;
+
+use super::{InterPodAffinity, by_label};
+use crate::{
+    framework::{CycleState, Filter, Filtered, PreFilter, PreFiltered, Rejection},
+    nodes::{NodeRef, NodeTable, RuleKind, Scope, ScopeId, Slot, terms},
+    plugins::per_domain::PerDomain,
+    pod::PodInfo,
+};
+
+/// Pods that count, by the domains that terms speak of.
+#[derive(Clone)]
+struct Neighbours {
+    /// For each term of the pod's required affinity, the pods that satisfy all of them.
+    near: Vec<PerDomain>,
+    /// How many those are, over all terms.
+    near_total: i64,
+    /// The pod satisfies them itself, so that it may be the first of its kind.
+    may_be_first: bool,
+    /// For each term of the pod's required anti-affinity, the pods that it is about.
+    away: Vec<PerDomain>,
+    /// By label, the terms of required anti-affinity that pods have against this one.
+    refused: Vec<PerDomain>,
+}
+
+impl PreFilter for InterPodAffinity {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let neighbours = Neighbours::of(pod, nodes);
+        let idle = neighbours.near.is_empty()
+            && neighbours.away.is_empty()
+            && neighbours.refused.iter().all(|refused| refused.figures().iter().all(|n| *n == 0));
+        if idle {
+            return Ok(PreFiltered::Skip);
+        }
+        state.put(neighbours);
+        Ok(PreFiltered::All)
+    }
+
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
+        if let Some(neighbours) = state.get_mut::<Neighbours>() {
+            neighbours.shift(pod, other, node, 1);
+        }
+    }
+
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        other: &PodInfo,
+        node: NodeRef<'_>,
+    ) {
+        if let Some(neighbours) = state.get_mut::<Neighbours>() {
+            neighbours.shift(pod, other, node, -1);
+        }
+    }
+}
+
+impl Neighbours {
+    fn of(pod: &PodInfo, nodes: &NodeTable) -> Self {
+        let mut census = nodes.census();
+        let class = census.class(&pod.pod);
+        let mut refused = Vec::new();
+        for (rule, holders) in census.rules_about(class) {
+            if rule.kind == RuleKind::AntiAffinity {
+                by_label(&mut refused, &rule.key, nodes).add(holders, 1);
+            }
+        }
+        let rules = census.get(class).map_or(&[][..], |class| class.rules());
+        let domains = |kind| {
+            let rules = rules.iter().filter(move |rule| rule.kind == kind);
+            rules.map(|rule| (rule.scope, PerDomain::new(nodes.label(&rule.key), 0)))
+        };
+        let (near_scopes, mut near): (SmallVec<[ScopeId; 4]>, Vec<PerDomain>) =
+            domains(RuleKind::Affinity).unzip();
+        let mut near_total = 0;
+        for class in census.members_of_all(&near_scopes) {
+            near_total += near.iter_mut().map(|near| near.add(class.nodes(), 1)).sum::<i64>();
+        }
+        let away = domains(RuleKind::AntiAffinity).map(|(scope, mut away)| {
+            census.members(scope).for_each(|class| {
+                away.add(class.nodes(), 1);
+            });
+            away
+        });
+        let away = away.collect();
+        let may_be_first = census.is_in_all(class, &near_scopes);
+        Self { near, near_total, may_be_first, away, refused }
+    }
+
+    fn shift(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
+        let (slot, nodes) = (node.slot(), node.table());
+        let census = nodes.census();
+        for (_, term) in terms(&other.pod).filter(|(kind, _)| *kind == RuleKind::AntiAffinity) {
+            if census.means(&Scope::of_term(term, &other.pod), &pod.pod) {
+                let refused = by_label(&mut self.refused, &term.topology_key, nodes);
+                refused.at_mut(slot).into_iter().for_each(|count| *count += by);
+            }
+        }
+        let own = |wanted| terms(&pod.pod).filter(move |(kind, _)| *kind == wanted);
+        let means = |term| census.means(&Scope::of_term(term, &pod.pod), &other.pod);
+        if !self.near.is_empty() && own(RuleKind::Affinity).all(|(_, term)| means(term)) {
+            for count in self.near.iter_mut().filter_map(|near| near.at_mut(slot)) {
+                *count += by;
+                self.near_total += by;
+            }
+        }
+        for ((_, term), away) in own(RuleKind::AntiAffinity).zip(&mut self.away) {
+            if means(term) {
+                away.at_mut(slot).into_iter().for_each(|count| *count += by);
+            }
+        }
+    }
+
+    /// Whether the pods that the pod must be near are near this node, or there are none anywhere and it is one itself.
+    fn near(&self, slot: Slot) -> bool {
+        let mut all = true;
+        for near in &self.near {
+            match near.at(slot) {
+                None => return false,
+                Some(count) => all &= count > 0,
+            }
+        }
+        all || (self.near_total == 0 && self.may_be_first)
+    }
+}
+
+impl Filter for InterPodAffinity {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+        let Some(neighbours) = state.get::<Neighbours>() else { return Ok(()) };
+        let slot = node.slot();
+        let some = |one: &PerDomain| one.at(slot).is_some_and(|count| count > 0);
+        if !neighbours.near(slot) {
+            return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
+        }
+        if neighbours.away.iter().any(some) {
+            return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
+        }
+        if neighbours.refused.iter().any(some) {
+            return Err(Rejection::unschedulable(
+                "node(s) didn't satisfy existing pods anti-affinity rules",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! Which changes may let in a pod that its affinities, or others', kept out.
+
+use evenkeel_api::views::{Node, Pod};
+use std::sync::Arc;
+
+use crate::{
+    framework::{Change, Hint},
+    nodes::{RuleKind, Scope, terms},
+    pod::PodInfo,
+};
+
+pub(super) fn hint(pod: &Pod, change: &Change) -> Hint {
+    match change {
+        Change::Node(edit) => edit
+            .now()
+            .map_or(Hint::Skip, |new| node_changed(pod, edit.before().map(|old| &**old), new)),
+        Change::AssignedPod(edit) => {
+            let pod_of = |info: Option<&'_ PodInfo>| info.map(|info| Arc::clone(&info.pod));
+            let (old, new) = (pod_of(edit.before()), pod_of(edit.now()));
+            pod_changed(pod, old.as_deref(), new.as_deref())
+        }
+        _ => Hint::Queue,
+    }
+}
+
+/// A pod on a node came, changed or went. As upstream, namespaces count by name only.
+fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> Hint {
+    let near = |other: &Pod| {
+        let mut own = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
+        own.peek().is_some() && own.all(|(_, term)| Scope::of_term(term, pod).names(other))
+    };
+    let away = |from: &Pod, other: &Pod| {
+        let mut own = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
+        own.any(|(_, term)| Scope::of_term(term, from).names(other))
+    };
+    Hint::when(match (old, new) {
+        (Some(old), Some(new)) => (!near(old) && near(new)) || (away(pod, old) && !away(pod, new)),
+        (None, Some(new)) => near(new),
+        (Some(old), None) => away(pod, old) || away(old, pod),
+        (None, None) => false,
+    })
+}
+
+/// A node came, or its labels changed.
+fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> Hint {
+    let moved = |kind: RuleKind, key: &str| {
+        let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);
+        match (old.map(value), value(new)) {
+            // Without the label a node takes any pod that wants to be away from others.
+            (None, now) => kind == RuleKind::AntiAffinity || now.is_some(),
+            (Some(None), now) => kind == RuleKind::Affinity && now.is_some(),
+            (Some(Some(_)), None) => kind == RuleKind::AntiAffinity,
+            (Some(Some(before)), Some(now)) => before != now,
+        }
+    };
+    let mut hard = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));
+    Hint::when(hard.any(|(kind, term)| moved(kind, &term.topology_key)))
+}

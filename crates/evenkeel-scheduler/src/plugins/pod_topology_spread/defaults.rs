@@ -1,0 +1,72 @@
+//! Which pods are a pod's kind when it does not say so: those of its Services and its owner.
+//!
+//! Upstream: `plugins/helper/spread.go`.
+
+use evenkeel_api::{
+    selector::Selector,
+    views::{Pod, ReplicaSet, ReplicationController, Service, StatefulSet},
+};
+use evenkeel_runtime::cache::{Cache, Caches, Index};
+
+/// What pods can belong to.
+pub(super) struct Owners {
+    services: Index<Service>,
+    replica_sets: Cache<ReplicaSet>,
+    stateful_sets: Cache<StatefulSet>,
+    controllers: Cache<ReplicationController>,
+}
+
+impl Owners {
+    pub(super) fn new(caches: &Caches) -> Self {
+        Self {
+            services: caches
+                .of::<Service>()
+                .index("namespace", |service, key| key(&service.meta.namespace)),
+            replica_sets: caches.of(),
+            stateful_sets: caches.of(),
+            controllers: caches.of(),
+        }
+    }
+
+    /// Selects the pod's kind; `None` when nothing says what that is.
+    pub(super) fn selector(&self, pod: &Pod) -> Option<Selector> {
+        let mut requirements = Vec::new();
+        // The Services select the pod: where two speak of one label they say the same.
+        let mut add = |selector: &Selector| {
+            for requirement in selector.requirements() {
+                if !requirements.contains(requirement) {
+                    requirements.push(requirement.clone());
+                }
+            }
+        };
+        self.services.for_each(&pod.meta.namespace, |service| {
+            let selector = &service.spec.selector;
+            let has = |(key, value): (&str, &str)| pod.meta.labels.get(key) == Some(value);
+            if selector.iter().all(has) {
+                add(&Selector::from_map(selector));
+            }
+        });
+        if let Some(owner) = pod.meta.controller() {
+            let namespace = &*pod.meta.namespace;
+            match (&*owner.api_version, &*owner.kind) {
+                ("v1", "ReplicationController") => {
+                    if let Some(owner) = self.controllers.get(namespace, &owner.name) {
+                        add(&owner.spec.selector);
+                    }
+                }
+                ("apps/v1", "ReplicaSet") => {
+                    if let Some(owner) = self.replica_sets.get(namespace, &owner.name) {
+                        add(&owner.spec.selector);
+                    }
+                }
+                ("apps/v1", "StatefulSet") => {
+                    if let Some(owner) = self.stateful_sets.get(namespace, &owner.name) {
+                        add(&owner.spec.selector);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (!requirements.is_empty()).then(|| Selector::all(requirements))
+    }
+}

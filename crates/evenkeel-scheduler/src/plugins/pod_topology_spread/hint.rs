@@ -1,0 +1,57 @@
+//! Which changes may let in a pod that its hard constraints kept out.
+
+use evenkeel_api::views::{Node, Pod};
+
+use super::constraint::Wanted;
+use crate::framework::{Change, Hint};
+
+pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> Hint {
+    match change {
+        Change::Node(edit) => {
+            node_changed(wanted, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
+        }
+        Change::AssignedPod(edit) => {
+            let (old, new) = (edit.before().map(|old| &*old.pod), edit.now().map(|new| &*new.pod));
+            pod_changed(pod, wanted, old, new)
+        }
+        Change::OwnUpdate { old, new } => {
+            let (old, new) = (&old.pod, &new.pod);
+            let tolerates_more = old.spec.tolerations != new.spec.tolerations
+                && wanted.iter().any(|wanted| wanted.honors_taints);
+            if tolerates_more {
+                Hint::Queue
+            } else {
+                pod_changed(pod, wanted, Some(old), Some(new))
+            }
+        }
+        Change::Object(_) => Hint::Queue,
+    }
+}
+
+/// A pod on a node came, changed or went.
+fn pod_changed(pod: &Pod, wanted: &[Wanted], old: Option<&Pod>, new: Option<&Pod>) -> Hint {
+    if old.iter().chain(&new).any(|other| other.meta.namespace != pod.meta.namespace) {
+        return Hint::Skip;
+    }
+    let matches = |wanted: &Wanted, of: Option<&Pod>| {
+        of.is_some_and(|of| wanted.selector.matches(&of.meta.labels))
+    };
+    Hint::when(wanted.iter().any(|wanted| matches(wanted, old) != matches(wanted, new)))
+}
+
+/// A node came, changed or went.
+fn node_changed(wanted: &[Wanted], old: Option<&Node>, new: Option<&Node>) -> Hint {
+    let has_all =
+        |node: &Node| wanted.iter().all(|wanted| node.meta.labels.contains(&wanted.topology_key));
+    Hint::when(match (old, new) {
+        (Some(old), Some(new)) if has_all(old) == has_all(new) => {
+            let moved = |wanted: &Wanted| {
+                let key = &wanted.topology_key;
+                old.meta.labels.get(key) != new.meta.labels.get(key)
+            };
+            has_all(new) && (wanted.iter().any(moved) || old.spec.taints != new.spec.taints)
+        }
+        (Some(_), Some(_)) => true,
+        (old, new) => old.or(new).is_some_and(has_all),
+    })
+}

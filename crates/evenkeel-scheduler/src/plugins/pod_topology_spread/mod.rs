@@ -1,0 +1,104 @@
+//! PodTopologySpread: pods of a kind are dealt evenly to topologies, as a rule or as a wish.
+//!
+//! A pod's own constraints, or else those that are the default, are brought into numbers of the table's columns (`constraint`);
+//! how many pods match where is added up from the classes of pods that the table keeps (`nodes/census`).
+//! Upstream: `plugins/podtopologyspread`.
+
+mod args;
+mod constraint;
+mod defaults;
+mod filter;
+mod hint;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+pub use args::{Args, DefaultConstraint, DefaultingType, WhenUnsatisfiable};
+use constraint::Wanted;
+use defaults::Owners;
+use evenkeel_api::views::Pod;
+
+use crate::{
+    framework::{
+        Action, Change, Filter, Handle, Hint, Interest, Plugin, PreFilter, PreScore, Resource,
+        Score,
+    },
+    pod::PodInfo,
+};
+
+/// Spreads pods over topologies.
+#[derive(Default)]
+pub struct PodTopologySpread {
+    args: Args,
+    owners: OnceLock<Owners>,
+}
+
+impl PodTopologySpread {
+    /// With arguments.
+    pub fn new(args: Args) -> Self {
+        Self { args, owners: OnceLock::new() }
+    }
+
+    /// The pod's constraints of one kind, or the default ones.
+    fn wanted(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<Wanted> {
+        let own = &pod.spec.topology_spread_constraints;
+        if !own.is_empty() {
+            let own = own.iter().filter(|own| *own.when_unsatisfiable == *action.as_str());
+            return own.map(|own| Wanted::of(own, pod)).collect();
+        }
+        let mut defaults =
+            self.args.constraints().iter().filter(|default| default.when_unsatisfiable == action);
+        let Some(first) = defaults.next() else { return Vec::new() };
+        let Some(selector) = self.owners.get().and_then(|owners| owners.selector(pod)) else {
+            return Vec::new();
+        };
+        let with = |default: &DefaultConstraint| Wanted::default_of(default, selector.clone());
+        std::iter::once(first).chain(defaults).map(with).collect()
+    }
+}
+
+impl std::fmt::Debug for PodTopologySpread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodTopologySpread").field("args", &self.args).finish_non_exhaustive()
+    }
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "PodTopologySpread"
+    }
+
+    fn connect(&self, handle: &Handle) {
+        if !self.args.constraints().is_empty() {
+            self.owners.get_or_init(|| Owners::new(&handle.caches));
+        }
+    }
+
+    fn events(&self) -> Vec<Interest> {
+        use Action::{Add, Delete, UpdateNodeLabel, UpdateNodeTaint, UpdatePodLabel};
+        vec![
+            Interest::new(Resource::AssignedPod, &[Add, UpdatePodLabel, Delete]),
+            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration, UpdatePodLabel]),
+            Interest::new(Resource::Node, &[Add, Delete, UpdateNodeLabel, UpdateNodeTaint]),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+        hint::hint(&pod.pod, &self.wanted(&pod.pod, WhenUnsatisfiable::DoNotSchedule), change)
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+}
