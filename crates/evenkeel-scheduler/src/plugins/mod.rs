@@ -25,6 +25,8 @@ pub mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 mod volumes;
+#[cfg(test)]
+mod world;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;

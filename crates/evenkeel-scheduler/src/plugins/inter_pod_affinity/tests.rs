@@ -1,1 +1,253 @@
+//! Against what upstream's rules say when every pod is looked at.
 
+use evenkeel_api::views::{Node, Pod, PodAffinityTerm};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use super::{Args, InterPodAffinity, hint};
+use crate::{
+    fixtures::{info, node, pod, table},
+    framework::{Change, CycleState, Edit, Hint, PreFilter},
+    nodes::{RuleKind, terms},
+    plugins::world::{HOST, World, ZONE, of_each, pod_of, scores, steps, verdicts},
+    pod::PodInfo,
+};
+
+/// A term by number: whom it is about, where, and by which label.
+fn term(n: u8) -> Value {
+    let key = [HOST, ZONE, "rack"][usize::from(n) % 3];
+    let mut term = json!({
+        "topologyKey": key,
+        "labelSelector": match n / 3 % 4 {
+            0 => json!({ "matchLabels": { "app": "web" } }),
+            1 => json!({ "matchExpressions": [{ "key": "app", "operator": "NotIn", "values": ["db"] }] }),
+            2 => json!({}),
+            _ => json!({ "matchLabels": { "app": "db" } }),
+        },
+    });
+    match n / 12 % 5 {
+        0 => term["namespaces"] = json!(["bank"]),
+        1 => term["namespaceSelector"] = json!({ "matchLabels": { "team": "red" } }),
+        2 => term["namespaceSelector"] = json!({}),
+        _ => {}
+    }
+    term
+}
+
+/// A pod by number, with affinities or without.
+fn kind(n: u8) -> Value {
+    let soft = |weight: u8, of: u8| json!([{ "weight": weight, "podAffinityTerm": term(of) }]);
+    let hard = "requiredDuringSchedulingIgnoredDuringExecution";
+    let wish = "preferredDuringSchedulingIgnoredDuringExecution";
+    let affinity = match n % 7 {
+        0 => json!({}),
+        1 => json!({ "podAffinity": { hard: [term(n)] } }),
+        2 => json!({ "podAffinity": { hard: [term(n), term(n / 2)] } }),
+        3 => json!({ "podAntiAffinity": { hard: [term(n)] } }),
+        4 => json!({ "podAntiAffinity": { hard: [term(n), term(n / 3)] } }),
+        5 => json!({ "podAffinity": { wish: soft(n % 100 + 1, n) } }),
+        _ => {
+            json!({ "podAntiAffinity": { wish: soft(n % 10 + 1, n), hard: [term(n / 5)] }, "podAffinity": { wish: soft(3, n / 2) } })
+        }
+    };
+    pod_of(n, &json!({ "spec": { "affinity": affinity } }))
+}
+
+fn value<'a>(node: &'a Node, term: &PodAffinityTerm) -> Option<(String, &'a str)> {
+    Some((term.topology_key.to_string(), node.meta.labels.get(&term.topology_key)?))
+}
+
+/// The terms of one kind.
+fn of_kind(pod: &Pod, wanted: RuleKind) -> Vec<&PodAffinityTerm> {
+    terms(pod).filter(|(kind, _)| *kind == wanted).map(|(_, term)| term).collect()
+}
+
+/// Why each node is rejected, from the objects alone.
+fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
+    let (near, away) = (of_kind(pod, RuleKind::Affinity), of_kind(pod, RuleKind::AntiAffinity));
+    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| world.means(t, pod, other));
+    let (mut wanted, mut hated, mut refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (other, node) in world.placed() {
+        for term in near.iter().filter(|_| all(other)).filter_map(|term| value(node, term)) {
+            *wanted.entry(term).or_insert(0) += 1;
+        }
+        for term in away.iter().filter(|term| world.means(term, pod, other)) {
+            value(node, term).map(|pair| *hated.entry(pair).or_insert(0) += 1);
+        }
+        for term in of_kind(other, RuleKind::AntiAffinity) {
+            if world.means(term, other, pod) {
+                value(node, term).map(|pair| *refused.entry(pair).or_insert(0) += 1);
+            }
+        }
+    }
+    let verdict = |node: &Node| {
+        let labelled = near.iter().all(|term| value(node, term).is_some());
+        let found =
+            near.iter().filter_map(|term| value(node, term)).all(|p| wanted.contains_key(&p));
+        if !labelled || !(found || (wanted.is_empty() && all(pod))) {
+            return "node(s) didn't match pod affinity rules";
+        }
+        if away.iter().filter_map(|term| value(node, term)).any(|pair| hated.contains_key(&pair)) {
+            return "node(s) didn't match pod anti-affinity rules";
+        }
+        let pairs = node.meta.labels.iter().map(|(key, value)| (key.to_owned(), value));
+        if pairs.into_iter().any(|pair| refused.contains_key(&pair)) {
+            return "node(s) didn't satisfy existing pods anti-affinity rules";
+        }
+        ""
+    };
+    world.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
+}
+
+/// The score of each node, from the objects alone.
+fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<String, i64>> {
+    let soft = |pod: &'_ Pod| {
+        let terms = terms(pod).map(|(kind, term)| (kind, term.clone()));
+        terms.collect::<Vec<_>>()
+    };
+    let own: Vec<_> = soft(pod);
+    let prefers = own.iter().any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
+    if args.ignore_preferred_terms_of_existing_pods && !prefers {
+        return None;
+    }
+    let mut sums: BTreeMap<(String, &str), i64> = BTreeMap::new();
+    let mut add = |pair: Option<(String, _)>, weight: i32| {
+        pair.map(|pair| *sums.entry(pair).or_insert(0) += i64::from(weight));
+    };
+    for (other, node) in world.placed() {
+        for (kind, term) in &own {
+            if let RuleKind::Preference(weight) = kind
+                && world.means(term, pod, other)
+            {
+                add(value(node, term), *weight);
+            }
+        }
+        for (kind, term) in soft(other) {
+            let weight = match kind {
+                RuleKind::Preference(weight) => weight,
+                RuleKind::Affinity if args.hard_pod_affinity_weight > 0 => {
+                    args.hard_pod_affinity_weight
+                }
+                _ => continue,
+            };
+            if world.means(&term, other, pod) {
+                add(value(node, &term), weight);
+            }
+        }
+    }
+    if sums.is_empty() {
+        return None;
+    }
+    let sum = |node: &Node| -> i64 {
+        let pairs = node.meta.labels.iter().map(|(key, value)| (key.to_owned(), value));
+        pairs.filter_map(|pair| sums.get(&pair)).sum()
+    };
+    let raw: BTreeMap<String, i64> =
+        world.nodes.iter().map(|(name, node)| (name.clone(), sum(node))).collect();
+    let (least, most) = (raw.values().min().copied()?, raw.values().max().copied()?);
+    let scaled = |raw: i64| match most - least {
+        0 => 0,
+        range => (100.0 * ((raw - least) as f64 / range as f64)) as i64,
+    };
+    Some(raw.into_iter().map(|(name, raw)| (name, scaled(raw))).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// After any history the plugin says of each node what looking at every pod says.
+    #[test]
+    fn counts_are_as_if_counted_afresh(steps in steps(), n in any::<u8>(), ignore in any::<bool>(), weight in 0_i32..3) {
+        let world = World::after(&steps, kind);
+        let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore };
+        let plugin = InterPodAffinity::new(args.clone());
+        let pod = info("new", &kind(n));
+        prop_assert_eq!(verdicts(&plugin, &world.table, &pod), expected(&world, &pod.pod));
+        if !world.nodes.is_empty() {
+            prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod, &args));
+        }
+    }
+
+    /// Following pods in thought comes to the same as having them on their nodes.
+    #[test]
+    fn pods_in_thought_count_as_real_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+        let mut world = World::after(&steps, kind);
+        let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
+        let plugin = InterPodAffinity::default();
+        let on = format!("n{on}");
+        let mut state = CycleState::default();
+        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
+        let Some(node) = world.table.get(&on).filter(|_| before == crate::framework::PreFiltered::All) else { return Ok(()) };
+        plugin.add_pod(&mut state, &pod, &other, node);
+        let with = of_each(&plugin, &state, &pod, &world.table, false);
+        plugin.remove_pod(&mut state, &pod, &other, node);
+        let without = of_each(&plugin, &state, &pod, &world.table, false);
+        prop_assert_eq!(without, verdicts(&plugin, &world.table, &pod));
+        world.table.place(other, &on);
+        prop_assert_eq!(with, verdicts(&plugin, &world.table, &pod));
+    }
+}
+
+#[test]
+fn the_first_of_its_kind_may_go_anywhere_with_the_label() {
+    let zoned = node("a", &json!({ "metadata": { "labels": { ZONE: "z" } } }));
+    let mut nodes = table(&[zoned, node("b", &json!({}))]);
+    let web = |app: &str| {
+        let near =
+            json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": "web" } } });
+        json!({ "metadata": { "labels": { "app": app } }, "spec": { "affinity": { "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [near] } } } })
+    };
+    let place = |nodes: &_, app| {
+        let plugin = InterPodAffinity::default();
+        verdicts(&plugin, nodes, &info("p", &web(app))).into_values().collect::<Vec<_>>()
+    };
+    let refused = "node(s) didn't match pod affinity rules";
+    assert_eq!(place(&nodes, "web"), ["", refused]);
+    assert_eq!(place(&nodes, "other"), [refused, refused]);
+    nodes.place(info("first", &web("web")), "a");
+    assert_eq!(place(&nodes, "other"), ["", refused]);
+}
+
+#[test]
+fn hints_as_upstream() {
+    let near = |app: &str| json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": app } } });
+    let of = |kind: &str, app: &str| json!({ "spec": { "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [near(app)] } } } });
+    let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));
+    let (near, away) =
+        (pod("p", &of("podAffinity", "web")), pod("p", &of("podAntiAffinity", "web")));
+    let updated = |old: &str, new: &str| Edit::Updated { old: labelled(old), new: labelled(new) };
+    let pods: [(&Pod, Edit<PodInfo>, Hint); 8] = [
+        (&near, Edit::Added(labelled("web")), Hint::Queue),
+        (&near, Edit::Added(labelled("db")), Hint::Skip),
+        (&near, updated("db", "web"), Hint::Queue),
+        (&near, Edit::Deleted(labelled("web")), Hint::Skip),
+        (&away, Edit::Deleted(labelled("web")), Hint::Queue),
+        (&away, Edit::Added(labelled("web")), Hint::Skip),
+        (&away, updated("web", "db"), Hint::Queue),
+        (&away, updated("db", "web"), Hint::Skip),
+    ];
+    for (n, (pod, edit, want)) in pods.into_iter().enumerate() {
+        assert_eq!(hint::hint(pod, &Change::AssignedPod(edit)), want, "{n}");
+    }
+    let zone = |zone: Option<&str>| match zone {
+        Some(zone) => node("a", &json!({ "metadata": { "labels": { ZONE: zone } } })),
+        None => node("a", &json!({})),
+    };
+    let moved = |old, new| Edit::Updated { old: zone(old), new: zone(new) };
+    let nodes = [
+        (&near, Edit::Added(zone(Some("z"))), Hint::Queue),
+        (&near, Edit::Added(zone(None)), Hint::Skip),
+        (&near, moved(None, Some("z")), Hint::Queue),
+        (&near, moved(Some("z"), None), Hint::Skip),
+        (&near, moved(Some("y"), Some("z")), Hint::Queue),
+        (&away, Edit::Added(zone(None)), Hint::Queue),
+        (&away, moved(Some("z"), None), Hint::Queue),
+        (&away, moved(None, Some("z")), Hint::Skip),
+        (&away, moved(Some("z"), Some("z")), Hint::Skip),
+    ];
+    for (n, (pod, edit, want)) in nodes.into_iter().enumerate() {
+        assert_eq!(hint::hint(pod, &Change::Node(edit)), want, "{n}");
+    }
+}

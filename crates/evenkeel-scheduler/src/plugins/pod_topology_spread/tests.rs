@@ -1,1 +1,314 @@
+//! Against what upstream's rules say when every pod is looked at.
 
+use evenkeel_api::{
+    placement::{forbidding, required},
+    views::{Node, Pod, TopologySpreadConstraint},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use super::{Args, DefaultConstraint, DefaultingType, PodTopologySpread, WhenUnsatisfiable};
+use crate::{
+    fixtures::{info, merge, node, table},
+    framework::{Change, CycleState, Edit, Hint, Plugin, PreFilter, PreFiltered},
+    plugins::world::{HOST, World, ZONE, of_each, pod_of, scores, steps, verdicts},
+};
+
+fn constraint(n: u8, action: &str) -> Value {
+    let key = [ZONE, HOST, "rack"][usize::from(n / 3) % 3];
+    let mut constraint = json!({
+        "maxSkew": n % 3 + 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": action,
+        "labelSelector": match n / 9 % 4 {
+            0 => json!({ "matchLabels": { "app": "web" } }),
+            1 => json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["db", "cache"] }] }),
+            2 => json!({}),
+            _ => json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] }),
+        },
+    });
+    if n.is_multiple_of(5) {
+        constraint["nodeTaintsPolicy"] = json!("Honor");
+    }
+    if n % 7 == 1 {
+        constraint["nodeAffinityPolicy"] = json!("Ignore");
+    }
+    if n % 11 == 2 && action == "DoNotSchedule" {
+        constraint["minDomains"] = json!(n % 4 + 1);
+    }
+    if n % 13 == 3 {
+        constraint["matchLabelKeys"] = json!(["app", "none"]);
+    }
+    constraint
+}
+
+/// A pod by number, with constraints or without.
+fn kind(n: u8) -> Value {
+    let hard = |n| constraint(n, "DoNotSchedule");
+    let soft = |n| constraint(n, "ScheduleAnyway");
+    let constraints = match n % 6 {
+        0 => json!([]),
+        1 => json!([hard(n)]),
+        2 => json!([hard(n), hard(n / 2)]),
+        3 => json!([soft(n), soft(n / 3)]),
+        4 => json!([soft(n)]),
+        _ => json!([hard(n / 2), soft(n), soft(n / 2)]),
+    };
+    let mut pod = pod_of(n, &json!({ "spec": { "topologySpreadConstraints": constraints } }));
+    if n % 4 == 1 {
+        merge(&mut pod, &json!({ "spec": { "nodeSelector": { ZONE: "a" } } }));
+    }
+    pod
+}
+
+fn of_kind<'a>(pod: &'a Pod, action: &str) -> Vec<&'a TopologySpreadConstraint> {
+    let all = pod.spec.topology_spread_constraints.iter();
+    all.filter(|one| &*one.when_unsatisfiable == action).collect()
+}
+
+/// Whether a constraint of `pod` is about a pod with these labels.
+fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
+    let own = constraint.match_label_keys.iter();
+    let mut own = own.filter(|key| pod.meta.labels.contains(key));
+    constraint.label_selector.matches(&other.meta.labels)
+        && own.all(|key| pod.meta.labels.get(key) == other.meta.labels.get(key))
+}
+
+/// How many pods count on a node.
+fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on: &Node) -> i64 {
+    let narrowed = constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
+    if constraint.label_selector.is_everything() && !narrowed {
+        return 0;
+    }
+    let here = world.placed().filter(|(other, node)| {
+        node.meta.name == on.meta.name
+            && other.meta.namespace == pod.meta.namespace
+            && !other.meta.deleting()
+            && matches(constraint, pod, other)
+    });
+    here.count() as i64
+}
+
+fn included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
+    (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
+        && (&*constraint.node_taints_policy != "Honor"
+            || forbidding(&pod.spec.tolerations, &node.spec.taints).is_none())
+}
+
+fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
+    constraints.iter().all(|one| node.meta.labels.contains(&one.topology_key))
+}
+
+fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
+    let hard = of_kind(pod, "DoNotSchedule");
+    let domains = |constraint: &TopologySpreadConstraint| {
+        let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
+        for node in world.nodes.values().filter(|node| has_all(&hard, node)) {
+            if included(constraint, pod, node) {
+                let value = node.meta.labels.get(&constraint.topology_key).unwrap();
+                *domains.entry(value).or_insert(0) += count_on(world, constraint, pod, node);
+            }
+        }
+        domains
+    };
+    let domains: Vec<BTreeMap<&str, i64>> = hard.iter().map(|one| domains(one)).collect();
+    let verdict = |node: &Node| {
+        for (one, domains) in hard.iter().zip(&domains) {
+            let Some(value) = node.meta.labels.get(&one.topology_key) else {
+                return "node(s) didn't match pod topology spread constraints (missing required label)";
+            };
+            let enough = domains.len() >= one.min_domains.unwrap_or(1) as usize;
+            let fewest = domains.values().min().copied().filter(|_| enough).unwrap_or(0);
+            let own = i64::from(matches(one, pod, pod));
+            let count = domains.get(value).copied().unwrap_or(0);
+            if count + own - fewest > i64::from(one.max_skew) {
+                return "node(s) didn't match pod topology spread constraints";
+            }
+        }
+        ""
+    };
+    world.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
+}
+
+fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
+    let soft = of_kind(pod, "ScheduleAnyway");
+    if soft.is_empty() {
+        return None;
+    }
+    let scored = |node: &Node| has_all(&soft, node);
+    let mut raw: BTreeMap<&str, f64> = BTreeMap::new();
+    for one in &soft {
+        let value = |node: &'_ Node| node.meta.labels.get(&one.topology_key).map(str::to_owned);
+        let mut domains: BTreeMap<String, i64> = BTreeMap::new();
+        for node in world.nodes.values().filter(|node| scored(node)) {
+            let included = included(one, pod, node);
+            *domains.entry(value(node).unwrap()).or_insert(0) +=
+                if included { count_on(world, one, pod, node) } else { 0 };
+        }
+        let by_host = &*one.topology_key == HOST;
+        let n_scored = world.nodes.values().filter(|node| scored(node)).count();
+        let weight = ((if by_host { n_scored } else { domains.len() } + 2) as f64).ln();
+        for (name, node) in world.nodes.iter().filter(|(_, node)| scored(node)) {
+            let count = if by_host {
+                count_on(world, one, pod, node)
+            } else {
+                domains[&value(node).unwrap()]
+            };
+            *raw.entry(name).or_insert(0.0) += count as f64 * weight + f64::from(one.max_skew - 1);
+        }
+    }
+    let raw: BTreeMap<&str, i64> =
+        raw.into_iter().map(|(name, raw)| (name, raw.round() as i64)).collect();
+    let (least, most) =
+        (raw.values().min().copied().unwrap_or(0), raw.values().max().copied().unwrap_or(0));
+    let scaled = |name: &str| match raw.get(name) {
+        None => 0,
+        Some(_) if most == 0 => 100,
+        Some(raw) => 100 * (most + least - raw) / most,
+    };
+    Some(world.nodes.keys().map(|name| (name.clone(), scaled(name))).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// After any history the plugin says of each node what looking at every pod says.
+    #[test]
+    fn counts_are_as_if_counted_afresh(steps in steps(), n in any::<u8>()) {
+        let world = World::after(&steps, kind);
+        let plugin = PodTopologySpread::default();
+        let pod = info("new", &kind(n));
+        prop_assert_eq!(verdicts(&plugin, &world.table, &pod), expected(&world, &pod.pod));
+        if !world.nodes.is_empty() {
+            prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod));
+        }
+    }
+
+    /// Following pods in thought comes to the same as having them on their nodes. (An empty selector counts pods in thought
+    /// only, upstream as here.)
+    #[test]
+    fn pods_in_thought_count_as_real_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+        let mut world = World::after(&steps, kind);
+        let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
+        let everything = |one: &TopologySpreadConstraint| one.label_selector.is_everything();
+        if pod.pod.spec.topology_spread_constraints.iter().any(everything) {
+            return Ok(());
+        }
+        let plugin = PodTopologySpread::default();
+        let on = format!("n{on}");
+        let mut state = CycleState::default();
+        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
+        let Some(node) = world.table.get(&on).filter(|_| before == PreFiltered::All) else { return Ok(()) };
+        plugin.add_pod(&mut state, &pod, &other, node);
+        let with = of_each(&plugin, &state, &pod, &world.table, false);
+        plugin.remove_pod(&mut state, &pod, &other, node);
+        let without = of_each(&plugin, &state, &pod, &world.table, false);
+        prop_assert_eq!(without, verdicts(&plugin, &world.table, &pod));
+        world.table.place(other, &on);
+        prop_assert_eq!(with, verdicts(&plugin, &world.table, &pod));
+    }
+}
+
+#[test]
+fn a_pod_goes_where_there_are_fewest() {
+    let zoned =
+        |name: &str, zone: &str| node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
+    let mut nodes = table(&[zoned("a", "a"), zoned("b", "b"), node("c", &json!({}))]);
+    let web = json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": "web" } } }] } });
+    let plugin = PodTopologySpread::default();
+    let check = |nodes: &_, want: [&str; 3]| {
+        let verdicts = verdicts(&plugin, nodes, &info("p", &web));
+        assert_eq!(verdicts.into_values().collect::<Vec<_>>(), want);
+    };
+    let unlabelled =
+        "node(s) didn't match pod topology spread constraints (missing required label)";
+    let skewed = "node(s) didn't match pod topology spread constraints";
+    check(&nodes, ["", "", unlabelled]);
+    nodes.place(info("first", &web), "a");
+    check(&nodes, [skewed, "", unlabelled]);
+    nodes.place(info("second", &web), "b");
+    check(&nodes, ["", "", unlabelled]);
+}
+
+#[test]
+fn default_constraints_need_somebody_to_say_what_the_pods_kind_is() {
+    let nodes = table(&[node("a", &json!({}))]);
+    let hard = DefaultConstraint {
+        max_skew: 1,
+        topology_key: ZONE.into(),
+        when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
+    };
+    let args = Args { default_constraints: vec![hard], defaulting_type: DefaultingType::List };
+    for plugin in [PodTopologySpread::default(), PodTopologySpread::new(args)] {
+        let verdicts = verdicts(&plugin, &nodes, &info("p", &json!({})));
+        assert_eq!(verdicts.into_values().collect::<Vec<_>>(), [""]);
+    }
+}
+
+#[test]
+fn hints_as_upstream() {
+    let plugin = PodTopologySpread::default();
+    let constraint = |more: &Value| {
+        let mut one = json!({ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": { "matchLabels": { "app": "web" } } });
+        merge(&mut one, more);
+        json!({ "spec": { "topologySpreadConstraints": [one] } })
+    };
+    let waiting = info("p", &constraint(&json!({})));
+    let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));
+    let abroad =
+        info("o", &json!({ "metadata": { "namespace": "bank", "labels": { "app": "web" } } }));
+    for (n, (edit, want)) in [
+        (Edit::Added(labelled("web")), Hint::Queue),
+        (Edit::Added(labelled("db")), Hint::Skip),
+        (Edit::Added(abroad), Hint::Skip),
+        (Edit::Deleted(labelled("web")), Hint::Queue),
+        (Edit::Updated { old: labelled("web"), new: labelled("db") }, Hint::Queue),
+        (Edit::Updated { old: labelled("x"), new: labelled("db") }, Hint::Skip),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(plugin.hint(&waiting, &Change::AssignedPod(edit)), want, "{n}");
+    }
+    let zone = |zone: Option<&str>, taints: Value| {
+        let labels = zone.map_or(json!({}), |zone| json!({ ZONE: zone }));
+        node("a", &json!({ "metadata": { "labels": labels }, "spec": { "taints": taints } }))
+    };
+    let taint = || json!([{ "key": "k", "effect": "NoSchedule" }]);
+    let (none, z, y) =
+        (zone(None, json!([])), zone(Some("z"), json!([])), zone(Some("y"), json!([])));
+    let updated = |old: &std::sync::Arc<Node>, new: &std::sync::Arc<Node>| Edit::Updated {
+        old: old.clone(),
+        new: new.clone(),
+    };
+    for (n, (edit, want)) in [
+        (Edit::Added(z.clone()), Hint::Queue),
+        (Edit::Added(none.clone()), Hint::Skip),
+        (Edit::Deleted(z.clone()), Hint::Queue),
+        (Edit::Deleted(none.clone()), Hint::Skip),
+        (updated(&none, &z), Hint::Queue),
+        (updated(&z, &none), Hint::Queue),
+        (updated(&y, &z), Hint::Queue),
+        (updated(&z, &z), Hint::Skip),
+        (updated(&zone(Some("z"), taint()), &z), Hint::Queue),
+        (updated(&zone(None, taint()), &none), Hint::Skip),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(plugin.hint(&waiting, &Change::Node(edit)), want, "{n}");
+    }
+    let tolerant = |policy: &str| {
+        let mut with = constraint(&json!({ "nodeTaintsPolicy": policy }));
+        merge(&mut with, &json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }));
+        (info("p", &constraint(&json!({ "nodeTaintsPolicy": policy }))), info("p", &with))
+    };
+    for (policy, want) in [("Honor", Hint::Queue), ("Ignore", Hint::Skip)] {
+        let (old, new) = tolerant(policy);
+        assert_eq!(plugin.hint(&new.clone(), &Change::OwnUpdate { old, new }), want, "{policy}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Random clusters for tests: steps that change a table, beside the objects that should be in it, and plugins asked about them.
+
+use evenkeel_api::{
+    StrMap,
+    views::{Node, Pod, PodAffinityTerm},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    fixtures::{info, merge, node},
+    framework::{CycleState, Plugin, PreFiltered, PreScored},
+    nodes::{NodeRef, NodeTable},
+    pod::PodInfo,
+};
+
+pub(super) const HOST: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A table, and what should be in it.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) table: NodeTable,
+    pub(super) nodes: BTreeMap<String, Arc<Node>>,
+    pub(super) pods: BTreeMap<String, (PodInfo, String)>,
+    pub(super) namespaces: BTreeMap<String, StrMap>,
+}
+
+/// A change; what the numbers mean depends on the first.
+pub(super) type Step = (u8, u8, u8, u8);
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec((0_u8..10, 0_u8..8, 0_u8..5, any::<u8>()), 0..60)
+}
+
+impl World {
+    /// Six nodes, and what the steps make of them; `kind` makes pods of numbers.
+    pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
+        let mut world = Self::default();
+        (0..4).for_each(|n| world.set_node(n, n));
+        for (what, a, b, c) in steps {
+            match what {
+                0..=4 => world.place(*a, *b, &kind(*c)),
+                5 => world.remove(*a),
+                6 => world.set_node(*b, *c),
+                7 => {
+                    world.table.remove_node(&format!("n{b}"));
+                    world.nodes.remove(&format!("n{b}"));
+                }
+                8 => world.set_namespace(["shop", "bank"][usize::from(*a) % 2], *c),
+                _ => world.delete(*a),
+            }
+        }
+        world
+    }
+
+    /// A node, with labels and taints as `how` says.
+    fn set_node(&mut self, n: u8, how: u8) {
+        let name = format!("n{n}");
+        let mut labels = json!({ HOST: name });
+        if !how.is_multiple_of(5) {
+            labels[ZONE] = json!(["a", "b", "c", ""][usize::from(how) % 4]);
+        }
+        if how.is_multiple_of(3) {
+            labels["rack"] = json!(format!("r{}", how % 2));
+        }
+        let mut spec = json!({});
+        if how % 8 == 7 {
+            spec = json!({ "taints": [{ "key": "k", "effect": "NoSchedule" }] });
+        }
+        // Labels are replaced, not merged.
+        let mut object = node(&name, &json!({ "spec": spec }));
+        let with = node(&name, &json!({ "metadata": { "labels": labels } }));
+        Arc::make_mut(&mut object).meta.labels = with.meta.labels.clone();
+        self.table.set_node(Arc::clone(&object));
+        self.nodes.insert(name, object);
+    }
+
+    fn place(&mut self, uid: u8, on: u8, pod: &Value) {
+        let (uid, on) = (format!("p{uid}"), format!("n{on}"));
+        let pod = info(&uid, pod);
+        self.table.place(pod.clone(), &on);
+        self.pods.insert(uid, (pod, on));
+    }
+
+    fn remove(&mut self, uid: u8) {
+        let uid = format!("p{uid}");
+        self.table.remove(&uid);
+        self.pods.remove(&uid);
+    }
+
+    /// The pod is on its way out.
+    fn delete(&mut self, uid: u8) {
+        let uid = format!("p{uid}");
+        let Some((pod, on)) = self.pods.get_mut(&uid) else { return };
+        let mut deleted = (*pod.pod).clone();
+        deleted.meta.deletion = Some(crate::fixtures::at(0));
+        *pod = pod.updated(Arc::new(deleted));
+        assert!(self.table.refresh(pod, on));
+    }
+
+    fn set_namespace(&mut self, name: &str, how: u8) {
+        let labels: StrMap = match how % 3 {
+            0 => StrMap::default(),
+            n => [("team", ["red", "blue"][usize::from(n) - 1])].into_iter().collect(),
+        };
+        self.table.set_namespace(name, Some(&labels));
+        self.namespaces.insert(name.to_owned(), labels);
+    }
+
+    /// The pods that are on nodes that are there.
+    pub(super) fn placed(&self) -> impl Iterator<Item = (&Pod, &Node)> {
+        self.pods.values().filter_map(|(pod, on)| Some((&*pod.pod, &**self.nodes.get(on)?)))
+    }
+
+    /// Whether a term of `owner` is about a pod, by looking at both.
+    pub(super) fn means(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
+        let none = StrMap::default();
+        let of_namespace = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
+        let here = if term.namespaces.is_empty() && term.namespace_selector.is_nothing() {
+            pod.meta.namespace == owner.meta.namespace
+        } else {
+            term.namespaces.contains(&pod.meta.namespace)
+                || term.namespace_selector.matches(of_namespace)
+        };
+        here && term.label_selector.matches(&pod.meta.labels)
+    }
+}
+
+/// Why the plugin rejects each node for the pod; empty where it does not.
+pub(super) fn verdicts(
+    plugin: &dyn Plugin,
+    table: &NodeTable,
+    pod: &PodInfo,
+) -> BTreeMap<String, String> {
+    let mut state = CycleState::default();
+    let pre = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
+    let skipped = matches!(pre, Some(Ok(PreFiltered::Skip)));
+    of_each(plugin, &state, pod, table, skipped)
+}
+
+/// The same, with a state that was worked out already.
+pub(super) fn of_each(
+    plugin: &dyn Plugin,
+    state: &CycleState,
+    pod: &PodInfo,
+    table: &NodeTable,
+    skipped: bool,
+) -> BTreeMap<String, String> {
+    let filter = plugin.as_filter().unwrap();
+    let verdict = |node: NodeRef<'_>| match filter.filter(state, pod, node) {
+        Err(why) if !skipped => why.reasons.join(", "),
+        _ => String::new(),
+    };
+    table.iter().map(|node| (node.name().to_string(), verdict(node))).collect()
+}
+
+/// The normalised score of each node, all of them being feasible; `None` where the plugin has nothing to say.
+pub(super) fn scores(
+    plugin: &dyn Plugin,
+    table: &NodeTable,
+    pod: &PodInfo,
+) -> Option<BTreeMap<String, i64>> {
+    let mut state = CycleState::default();
+    let nodes: Vec<NodeRef<'_>> = table.iter().collect();
+    let names = || nodes.iter().map(|node| node.name().to_string());
+    let pre = plugin.as_pre_score().map(|plugin| plugin.pre_score(&mut state, pod, table, &nodes));
+    match pre {
+        Some(PreScored::Skip) => return None,
+        Some(PreScored::Same(score)) => return Some(names().map(|name| (name, score)).collect()),
+        Some(PreScored::All) | None => {}
+    }
+    let plugin = plugin.as_score()?;
+    let mut scores = Vec::new();
+    plugin.score_all(&state, pod, &nodes, &mut scores);
+    let each = nodes.iter().map(|node| plugin.score(&state, pod, *node));
+    assert_eq!(scores, each.collect::<Vec<i64>>(), "all at once and one by one");
+    plugin.normalise(&state, &nodes, &mut scores);
+    Some(names().zip(scores).collect())
+}
+
+/// A pod of a namespace with labels, both by number; `more` is merged over it.
+pub(super) fn pod_of(n: u8, more: &Value) -> Value {
+    let namespace = ["shop", "bank"][usize::from(n) % 2];
+    let app = ["web", "db", "cache"][usize::from(n / 2) % 3];
+    let mut pod = json!({ "metadata": { "namespace": namespace, "labels": { "app": app } } });
+    merge(&mut pod, more);
+    pod
+}
