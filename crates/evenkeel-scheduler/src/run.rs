@@ -3,7 +3,7 @@
 use evenkeel_api::{
     View as _,
     time::Timestamp,
-    views::{Node, Pod},
+    views::{Namespace, Node, Pod},
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Caches},
@@ -135,6 +135,7 @@ impl Prepared {
         let work = async {
             caches.of::<Node>().synced().await;
             caches.of::<Pod>().synced().await;
+            caches.of::<Namespace>().synced().await;
             for synced in watches.syncs() {
                 synced.await;
             }
@@ -150,6 +151,7 @@ impl Prepared {
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
+    Namespace(CacheEvent<Namespace>),
     Object(ObjectChange),
     Command(Command),
 }
@@ -220,9 +222,12 @@ fn listen(
     commands: mpsc::UnboundedReceiver<Command>,
 ) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
-    let nodes = sender.clone();
+    let (nodes, namespaces) = (sender.clone(), sender.clone());
     // Sending fails once the scheduler has ended; then nobody needs to know.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
+    caches
+        .of::<Namespace>()
+        .subscribe(move |event| drop(namespaces.send(Event::Namespace(event.clone()))));
     caches.of::<Pod>().subscribe(move |event| drop(sender.send(Event::Pod(event.clone()))));
     Events { nodes_and_pods, objects, commands }
 }
@@ -311,6 +316,7 @@ impl Scheduler {
                 self.core.pod_seen(&new, now);
             }
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
+            Event::Namespace(event) => self.core.namespace_seen(&event),
             Event::Object(object) => self.core.object_seen(object, now),
             Event::Command(Command::Activate(uid)) => self.core.queue_mut().force(&uid, now),
             Event::Command(Command::Done(uid)) => self.core.queue_mut().done(&uid),

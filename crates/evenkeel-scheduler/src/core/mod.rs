@@ -9,8 +9,9 @@ mod tests;
 
 use evenkeel_api::{
     time::Timestamp,
-    views::{Node, Pod},
+    views::{Namespace, Node, Pod},
 };
+use evenkeel_runtime::cache::CacheEvent;
 use hashbrown::HashSet;
 use std::sync::Arc;
 
@@ -124,6 +125,13 @@ impl Core {
         self.nodes.remove_node(&node.meta.name);
         let change = Change::Node(Edit::Deleted(Arc::clone(node)));
         self.happened(Resource::Node, Action::Delete, change, now);
+    }
+
+    /// A namespace came, changed or went; pods may be meant by its labels.
+    pub(crate) fn namespace_seen(&mut self, event: &CacheEvent<Namespace>) {
+        let meta = &event.object().meta;
+        let gone = matches!(event, CacheEvent::Deleted(_));
+        self.nodes.set_namespace(&meta.name, (!gone).then_some(&meta.labels));
     }
 
     /// An object beside pods and nodes came, changed or went.
