@@ -174,7 +174,7 @@ impl Event {
                 let (resource, action) = change.event();
                 of_cache(resource, action)
             }
-            Self::Command(_) => None,
+            Self::Namespace(_) | Self::Command(_) => None,
         }
     }
 }
