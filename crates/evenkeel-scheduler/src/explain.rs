@@ -101,6 +101,28 @@ impl Looker {
         self.explain_pod(&pod)
     }
 
+    /// The pods that wait for a node, those of the highest priority first.
+    pub fn pending(&self) -> Vec<Arc<Pod>> {
+        let mut pods = self.caches.of::<Pod>().list();
+        pods.retain(|pod| {
+            let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+            pod.spec.node_name.is_empty() && !ended && !pod.meta.deleting()
+        });
+        pods.sort_by_key(|pod| {
+            let name = (pod.meta.namespace.clone(), pod.meta.name.clone());
+            (-i64::from(pod.spec.priority.unwrap_or_default()), pod.meta.creation, name)
+        });
+        pods
+    }
+
+    /// Looks from now on as if a copy of a pod, known by this uid, were on a node.
+    pub fn place(&mut self, pod: &Pod, uid: &str, node: &str) {
+        let mut placed = pod.clone();
+        placed.meta.uid = uid.into();
+        placed.spec.node_name = node.into();
+        self.prepared.see(&Arc::new(placed));
+    }
+
     /// The same of a pod that need not be there.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
         self.prepared.catch_up();

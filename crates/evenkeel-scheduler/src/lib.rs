@@ -58,6 +58,7 @@ mod queue;
 pub mod resources;
 mod run;
 pub mod schedule;
+pub mod simulate;
 
 pub use options::{DEFAULT_SCHEDULER, SchedulerOptions};
 pub use run::run;

@@ -118,6 +118,11 @@ impl Prepared {
         }
     }
 
+    /// Looks at the nodes as if a pod were there.
+    pub(crate) fn see(&mut self, pod: &Arc<Pod>) {
+        self.scheduler.core.pod_seen(pod, self.scheduler.clock.now());
+    }
+
     /// Looks at the nodes as if a pod were not there.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.scheduler.core.pod_gone(uid, self.scheduler.clock.now());

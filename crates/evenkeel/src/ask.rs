@@ -49,6 +49,14 @@ pub(crate) fn explain(args: &explain::Args) -> ExitCode {
     })
 }
 
+/// Runs `evenkeel schedule`.
+pub(crate) fn schedule(args: &evenkeel::schedule::Args) -> ExitCode {
+    block_on(async {
+        print!("{}", evenkeel::schedule::simulate(args).await?);
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
 /// Runs `evenkeel plan`: exit code 0 when nothing would be written, 2 when something would.
 pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     block_on(async {

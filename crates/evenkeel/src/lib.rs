@@ -3,3 +3,4 @@
 pub mod explain;
 pub mod metrics_api;
 pub mod plane;
+pub mod schedule;

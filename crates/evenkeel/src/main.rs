@@ -23,6 +23,8 @@ enum Command {
     Explain(evenkeel::explain::Args),
     /// Print what the controllers would write to a cluster now, without writing it. Exit code 2 if there is something.
     Plan(ask::PlanArgs),
+    /// Say where pods would go, and why not elsewhere, from what was written down of a cluster.
+    Schedule(evenkeel::schedule::Args),
     /// Print a completion script for a shell.
     Completion(shell::CompletionArgs),
     /// Write man pages of this program and of the others.
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(args),
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
+        Command::Schedule(args) => ask::schedule(&args),
         Command::Completion(args) => shell::completion(&args),
         Command::Man(args) => shell::man(&args),
     }

@@ -28,13 +28,15 @@ pub(crate) struct ManArgs {
 }
 
 /// The programs, by name.
-const PROGRAMS: [&str; 3] = ["evenkeel", "kube-controller-manager", "cloud-controller-manager"];
+const PROGRAMS: [&str; 4] =
+    ["evenkeel", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
 
 /// Their arguments, in the same order.
-fn commands() -> [Command; 3] {
+fn commands() -> [Command; 4] {
     [
         Cli::command(),
         evenkeel_controller_manager::options::command_line().command(),
+        evenkeel_scheduler::program::command_line().command(),
         evenkeel_cloud::program::command_line().command(),
     ]
 }
@@ -107,6 +109,7 @@ mod tests {
         }
         assert!(
             flags("kube-controller-manager").len() > 140
+                && flags("kube-scheduler").len() > 55
                 && flags("cloud-controller-manager").len() > 60
         );
         let script = script(Shell::Bash, "evenkeel").expect("a script");

@@ -39,7 +39,7 @@ use anyhow::{Context as _, Result, bail};
 use config::Configuration;
 use evenkeel_component::{
     command_line::{self, CommandLine},
-    features::{self, Versions},
+    features::{self, FeatureGates, Versions},
     flags::About,
     logging::{self, Log},
     options::TlsOptions,
@@ -107,6 +107,17 @@ pub fn command_line() -> CommandLine {
     more.insert("tls-cipher-suites", TlsOptions::options());
     let what = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
     CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+}
+
+/// The profiles of a configuration's text, with the features that are on by default.
+///
+/// # Errors
+/// When something in it is not allowed.
+pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
+    let gates = FeatureGates::default();
+    let config = Configuration::parse(text, &gates)?;
+    config.check(&gates)?;
+    profiles::build(&config, plugins, &gates)
 }
 
 /// Tells or writes the completed configuration where that is asked for; whether that was all that was asked for.

@@ -84,6 +84,7 @@ pub async fn run(args: &Args, sockets: &[PathBuf]) -> Result<String> {
         (None, _) => Live::over_socket(sockets, &url.to_string()).await,
     };
     let (kind, name) = split(&args.object)?;
+    let scheduling = kube.clone();
     let explained = match manager {
         Some(live) => {
             let subject = match client.api_resources().await {
@@ -104,13 +105,30 @@ pub async fn run(args: &Args, sockets: &[PathBuf]) -> Result<String> {
             explained?
         }
     };
-    if explained.reports.is_empty() {
+    let scheduled = match kind.split('.').next() {
+        Some("pod" | "pods" | "po" | "Pod") => {
+            crate::schedule::explain(scheduling, &namespace, name).await?
+        }
+        _ => None,
+    };
+    if explained.reports.is_empty() && scheduled.is_none() {
         bail!("no controller has anything to say of {}", explained.object);
     }
-    Ok(if args.output == "json" {
-        serde_json::to_string_pretty(&explained)? + "\n"
-    } else {
-        explained.text(clock.now())
+    Ok(match (args.output.as_str(), &scheduled) {
+        ("json", None) => serde_json::to_string_pretty(&explained)? + "\n",
+        ("json", Some(scheduled)) => {
+            let mut whole = serde_json::to_value(&explained)?;
+            whole["scheduler"] = serde_json::to_value(scheduled)?;
+            serde_json::to_string_pretty(&whole)? + "\n"
+        }
+        (_, scheduled) => {
+            let mut text = explained.text(clock.now());
+            if let Some(scheduled) = scheduled {
+                text += &format!("\nscheduler {}, if it were placed now:\n", scheduled.scheduler);
+                text += &crate::schedule::table(scheduled);
+            }
+            text
+        }
     })
 }
 

@@ -1,0 +1,260 @@
+//! etcd, kube-apiserver and kube-scheduler of upstream's, and what ours sees of them.
+
+use bytes::Bytes;
+use evenkeel_api::views::{Node, Pod};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{self, ApiError, Client, ConnectOptions},
+    clock::Clock,
+    tasks::Tasks,
+};
+use evenkeel_scheduler::{SchedulerOptions, explain::Looker};
+use http::{HeaderValue, Method, Request, header};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use std::{
+    io::Write as _,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[expect(clippy::disallowed_methods, reason = "where the programs are")]
+pub(crate) fn binaries() -> Option<PathBuf> {
+    std::env::var("EVENKEEL_UPSTREAM_BIN").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Says something however the tests are run.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The programs, ended with it.
+pub(crate) struct Cluster {
+    binaries: PathBuf,
+    folder: tempfile::TempDir,
+    running: std::sync::Mutex<Vec<Child>>,
+    server: u16,
+    connected: OnceLock<(Client, Caches)>,
+    tasks: Tasks,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.running.get_mut().unwrap().iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts etcd and the API server.
+    pub(crate) fn start(binaries: PathBuf) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let [client, peer, server] = free_ports();
+        let cluster = Self {
+            binaries,
+            folder,
+            running: std::sync::Mutex::default(),
+            server,
+            connected: OnceLock::new(),
+            tasks: Tasks::new(),
+        };
+        let accounts = KeyPair::generate().unwrap();
+        cluster.write("accounts.key", &accounts.serialize_pem());
+        cluster.write("accounts.pub", &accounts.public_key_pem());
+        cluster.write("tokens.csv", "admin,admin,admin,system:masters\n");
+        let (etcd, peers) =
+            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        cluster.run(
+            "etcd",
+            &[
+                format!("--data-dir={}", cluster.path("etcd").display()),
+                "--unsafe-no-fsync".into(),
+                "--log-level=error".into(),
+                format!("--listen-client-urls={etcd}"),
+                format!("--advertise-client-urls={etcd}"),
+                format!("--listen-peer-urls={peers}"),
+                format!("--initial-advertise-peer-urls={peers}"),
+                format!("--initial-cluster=default={peers}"),
+            ],
+        );
+        cluster.run(
+            "kube-apiserver",
+            &[
+                format!("--etcd-servers={etcd}"),
+                format!("--secure-port={server}"),
+                "--bind-address=127.0.0.1".into(),
+                "--endpoint-reconciler-type=none".into(),
+                format!("--cert-dir={}", cluster.path("certificates").display()),
+                format!("--token-auth-file={}", cluster.path("tokens.csv").display()),
+                "--authorization-mode=RBAC".into(),
+                "--service-account-issuer=https://kubernetes.default.svc".into(),
+                format!("--service-account-key-file={}", cluster.path("accounts.pub").display()),
+                format!(
+                    "--service-account-signing-key-file={}",
+                    cluster.path("accounts.key").display()
+                ),
+                "--service-cluster-ip-range=10.96.0.0/16".into(),
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
+            ],
+        );
+        cluster
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, program: &str, arguments: &[String]) {
+        let log = std::fs::File::create(self.path(&format!("{program}.log"))).unwrap();
+        let child = Command::new(self.binaries.join(program))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.running
+            .lock()
+            .unwrap()
+            .push(child.unwrap_or_else(|error| panic!("{program}: {error}")));
+    }
+
+    /// What upstream's scheduler has told until now.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path("kube-scheduler.log")).unwrap())
+            .into_owned()
+    }
+
+    /// Our scheduler, which only looks, with filled caches; upstream's runs from then on.
+    pub(crate) async fn looker(&self) -> Looker {
+        let cluster = json!({"server": format!("https://127.0.0.1:{}", self.server), "insecure-skip-tls-verify": true});
+        let kubeconfig = self.write(
+            "kubeconfig",
+            &json!({
+                "apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": {"token": "admin"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            })
+            .to_string(),
+        );
+        let options = ConnectOptions {
+            kubeconfig: Some(kubeconfig.clone()),
+            qps: -1.0,
+            ..ConnectOptions::default()
+        };
+        let clock = Clock::system();
+        let client = client::connect(&options, clock.clone()).await.unwrap();
+        let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
+        let mut looker =
+            Looker::new(client.clone(), caches.clone(), clock, &SchedulerOptions::default());
+        assert!(self.connected.set((client, caches.clone())).is_ok());
+        let began = Instant::now();
+        while self.ask("GET", "/api/v1/namespaces/default", None).await.is_err() {
+            assert!(began.elapsed() < 2 * PATIENCE, "the API server is not ready");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        caches.start(&self.tasks);
+        looker.ready().await;
+        self.start_scheduler(&kubeconfig);
+        looker
+    }
+
+    fn start_scheduler(&self, kubeconfig: &Path) {
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": false},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
+            "percentageOfNodesToScore": 100,
+        });
+        let config = self.write("scheduler.json", &config.to_string());
+        self.run(
+            "kube-scheduler",
+            &[
+                format!("--config={}", config.display()),
+                "--secure-port=0".into(),
+                // Each pod is looked at by itself, so that there is something to compare.
+                "--feature-gates=OpportunisticBatching=false".into(),
+                "--v=10".into(),
+            ],
+        );
+    }
+
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.connected.get().unwrap().1
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Bytes, ApiError> {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+        *request.uri_mut() = path.parse().unwrap();
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, json.clone());
+        request.headers_mut().insert(header::ACCEPT, json);
+        Ok(self.connected.get().unwrap().0.raw(request).await?.into_body())
+    }
+
+    pub(crate) async fn create(&self, path: &str, object: &Value) {
+        let created = self.ask("POST", path, Some(object)).await;
+        created.unwrap_or_else(|error| panic!("{error}: {object}"));
+    }
+
+    pub(crate) async fn delete(&self, path: &str) {
+        let answer = self.ask("DELETE", &format!("{path}?gracePeriodSeconds=0"), None).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Takes away all pods and nodes.
+    pub(crate) async fn clear(&self) {
+        self.delete("/api/v1/namespaces/default/pods").await;
+        self.until(|| self.caches().of::<Pod>().is_empty()).await;
+        self.delete("/api/v1/nodes").await;
+        self.until(|| self.caches().of::<Node>().is_empty()).await;
+    }
+
+    pub(crate) fn pod(&self, name: &str) -> Option<Arc<Pod>> {
+        self.caches().of::<Pod>().get("default", name)
+    }
+
+    /// Waits until something is seen.
+    pub(crate) async fn until(&self, seen: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !seen() {
+            assert!(began.elapsed() < PATIENCE, "nothing happens any more");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// A pod that upstream has placed, or has not.
+    pub(crate) async fn settled(&self, name: &str) -> Arc<Pod> {
+        let settled = |pod: &Arc<Pod>| {
+            let conditions = &pod.status.conditions;
+            !pod.spec.node_name.is_empty()
+                || conditions
+                    .iter()
+                    .any(|one| &*one.type_ == "PodScheduled" && &*one.status == "False")
+        };
+        self.until(|| self.pod(name).is_some_and(|pod| settled(&pod))).await;
+        self.pod(name).unwrap()
+    }
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners: [TcpListener; N] =
+        std::array::from_fn(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
