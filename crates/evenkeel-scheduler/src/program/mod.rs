@@ -34,7 +34,11 @@ mod tests;
 
 pub use registry::{Made, Making, Registry};
 
-use crate::{SchedulerOptions, framework::Profile, run::Prepared};
+use crate::{
+    SchedulerOptions, extender,
+    framework::{Extender, Profile},
+    run::Prepared,
+};
 use anyhow::{Context as _, Result, bail};
 use config::Configuration;
 use evenkeel_component::{
@@ -168,12 +172,16 @@ async fn run(
     let env = process.manager.env().clone();
     let late = config.delay_cache_until_active && leader.elect;
     let caches = if late { caches(&process) } else { env.caches.clone() };
+    let client = env.client.with_user_agent("scheduler");
+    let extenders = extender::set_up(&config.extenders, &client, &caches)
+        .context("couldn't build extenders")?;
+    let extenders = extenders.into_iter().map(|one| one as Arc<dyn Extender>).collect();
     let scheduling = Scheduling {
-        client: env.client.with_user_agent("scheduler"),
+        client,
         caches: caches.clone(),
         clock: env.clock,
         registry: process.registry.clone(),
-        options: scheduler_options(options, config, profiles, &process),
+        options: scheduler_options(options, config, profiles, extenders, &process),
     };
     if late {
         process.manager.add(Group::Leader, "scheduler", |running| async move {
@@ -247,6 +255,7 @@ fn scheduler_options(
     options: &Options,
     config: &Configuration,
     profiles: Vec<Profile>,
+    extenders: Vec<Arc<dyn Extender>>,
     process: &Process,
 ) -> SchedulerOptions {
     let seconds = |seconds: Option<i64>| {
@@ -262,6 +271,7 @@ fn scheduler_options(
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
         instance: format!("{name}-{}", host.trim()),
         profiles,
+        extenders,
         ..SchedulerOptions::default()
     }
 }

@@ -104,6 +104,7 @@ impl Options {
             overrule(&mut config.leader_election, flag, given);
         }
         config.check(&self.gates)?;
+        config.leave_to_extenders();
         Ok(config)
     }
 

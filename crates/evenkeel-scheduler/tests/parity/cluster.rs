@@ -157,7 +157,7 @@ impl Cluster {
             ..ConnectOptions::default()
         };
         let clock = Clock::system();
-        let client = client::connect(&options, clock.clone()).await.unwrap();
+        let client = client::connect(options, clock.clone()).await.unwrap();
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
         let mut looker =
             Looker::new(client.clone(), caches.clone(), clock, &SchedulerOptions::default());

@@ -37,6 +37,22 @@ impl Configuration {
         }
     }
 
+    /// Resources that extenders see to alone are not looked at by `NodeResourcesFit`, whatever it was told.
+    pub(crate) fn leave_to_extenders(&mut self) {
+        let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
+        let ignored: Vec<&str> = managed
+            .filter(|resource| resource.ignored_by_scheduler)
+            .map(|resource| &*resource.name)
+            .collect();
+        if ignored.is_empty() {
+            return;
+        }
+        let configs = self.profiles.iter_mut().flat_map(|profile| &mut profile.plugin_config);
+        for config in configs.filter(|config| config.name == "NodeResourcesFit") {
+            config.args["ignoredResources"] = ignored.as_slice().into();
+        }
+    }
+
     fn complete_leader_election(&mut self) {
         let leader = &mut self.leader_election;
         leader.leader_elect.get_or_insert(true);

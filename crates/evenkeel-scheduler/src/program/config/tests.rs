@@ -39,3 +39,14 @@ fn text_is_quoted_where_it_must_be() {
     );
     assert_eq!(Configuration::parse(&yaml, &FeatureGates::default()).unwrap(), config);
 }
+
+#[test]
+fn what_extenders_see_to_is_not_looked_at() {
+    let mut config = parse(
+        "extenders: [{urlPrefix: 'http://x', managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]",
+    );
+    config.leave_to_extenders();
+    let args = &config.profiles[0].plugin_config;
+    let fit = args.iter().find(|config| config.name == "NodeResourcesFit").unwrap();
+    assert_eq!(fit.args["ignoredResources"], serde_json::json!(["a.b/c"]));
+}
