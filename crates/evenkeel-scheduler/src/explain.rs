@@ -126,16 +126,20 @@ impl Looker {
     /// The same of a pod that need not be there.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
         self.prepared.catch_up();
-        let info = if pod.spec.node_name.is_empty() {
-            PodInfo::new(Arc::clone(pod))
-        } else {
-            self.prepared.forget(&pod.meta.uid);
-            let mut free = Pod::clone(pod);
-            free.spec.node_name = Box::default();
-            PodInfo::new(Arc::new(free))
-        };
-        let (profile, view) = self.prepared.sight(&info.pod)?;
-        Some(explain(&profile, view, &info))
+        if pod.spec.node_name.is_empty() {
+            return self.look(&PodInfo::new(Arc::clone(pod)));
+        }
+        self.prepared.forget(&pod.meta.uid);
+        let mut free = Pod::clone(pod);
+        free.spec.node_name = Box::default();
+        let explained = self.look(&PodInfo::new(Arc::new(free)));
+        self.prepared.see(pod);
+        explained
+    }
+
+    fn look(&mut self, pod: &PodInfo) -> Option<Explained> {
+        let (profile, view) = self.prepared.sight(&pod.pod)?;
+        Some(explain(&profile, view, pod))
     }
 }
 

@@ -24,9 +24,21 @@ use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[expect(clippy::disallowed_methods, reason = "where the programs are")]
 pub(crate) fn binaries() -> Option<PathBuf> {
-    std::env::var("EVENKEEL_UPSTREAM_BIN").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
+    variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
+}
+
+/// How many clusters are asked for.
+pub(crate) fn wanted() -> Option<u64> {
+    variable("EVENKEEL_PARITY_CLUSTERS")?.parse().ok()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where these tests read the environment"
+)]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Says something however the tests are run.

@@ -13,8 +13,8 @@ use generate::Generator;
 use std::{collections::BTreeMap, sync::Arc};
 use told::Told;
 
-/// Clusters, and pods in each.
-const CLUSTERS: u64 = 6;
+/// Clusters, unless `EVENKEEL_PARITY_CLUSTERS` says how many, and pods in each.
+const CLUSTERS: u64 = 8;
 const PODS: usize = 50;
 
 #[test]
@@ -31,7 +31,7 @@ fn parity() {
 async fn run(cluster: &Cluster) -> Vec<String> {
     let mut looker = cluster.looker().await;
     let (mut placed, mut differences) = (Vec::new(), Vec::new());
-    for seed in 0..CLUSTERS {
+    for seed in 0..cluster::wanted().unwrap_or(CLUSTERS) {
         let mut generator = Generator::new(seed);
         let nodes = generator.nodes();
         for node in &nodes {
