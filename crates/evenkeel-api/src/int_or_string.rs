@@ -7,6 +7,7 @@ use std::fmt;
 use serde::Deserializer;
 
 use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
+use crate::text::Text;
 
 /// A number, or a text that is a percentage or a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,13 +15,13 @@ pub enum IntOrString {
     /// A number.
     Int(i32),
     /// A text.
-    String(Box<str>),
+    String(Text),
 }
 
 /// A text that is no percentage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for IntOrString: invalid type: string is not a percentage: {0:?}")]
-pub struct NotPercent(Box<str>);
+pub struct NotPercent(Text);
 
 /// Which way a share of a whole is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl fmt::Display for IntOrString {
 pub(crate) struct Parts {
     type_: i64,
     int: i32,
-    text: Box<str>,
+    text: Text,
 }
 
 impl Field for IntOrString {
@@ -129,7 +130,7 @@ impl Field for IntOrString {
             match number {
                 1 => i64::merge(&mut partial.type_, wire, &mut body)?,
                 2 => i32::merge(&mut partial.int, wire, &mut body)?,
-                3 => <Box<str>>::merge(&mut partial.text, wire, &mut body)?,
+                3 => <Text>::merge(&mut partial.text, wire, &mut body)?,
                 _ => body.skip(number, wire)?,
             }
         }

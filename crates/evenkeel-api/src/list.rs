@@ -6,15 +6,16 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use crate::decode::{Field, Reader, Seed, WireError, message};
+use crate::text::Text;
 use crate::{DecodeError, Encoding, View};
 
 message! {
     /// What a list says of itself.
     pub struct ListMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta") {
         /// The version at which it was true.
-        resource_version: Box<str> = 2 "resourceVersion",
+        resource_version: Text = 2 "resourceVersion",
         /// Where the next page begins; empty on the last.
-        continue_: Box<str> = 3 "continue",
+        continue_: Text = 3 "continue",
         /// How many items the following pages have, where the server knows.
         remaining_item_count: Option<i64> = 4 "remainingItemCount",
     }
@@ -26,9 +27,9 @@ pub struct List<V> {
     /// The objects.
     pub items: Vec<V>,
     /// The collection's version.
-    pub resource_version: Box<str>,
+    pub resource_version: Text,
     /// Token for the rest, empty when this is all.
-    pub continue_: Box<str>,
+    pub continue_: Text,
     /// Objects that could not be decoded; they are missing in `items`.
     pub skipped: Vec<DecodeError>,
 }

@@ -1,8 +1,10 @@
 //! Small sorted maps with string keys.
 
+use crate::text::Text;
+
 /// A small map from strings: one allocation for the entries, sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Map<T>(Box<[(Box<str>, T)]>);
+pub struct Map<T>(Box<[(Text, T)]>);
 
 impl<T> Map<T> {
     /// The value of `key`.
@@ -32,11 +34,11 @@ impl<T> Map<T> {
     }
 
     /// From entries in any order; a later entry of the same key wins.
-    pub fn from_entries(entries: Vec<(Box<str>, T)>) -> Self {
+    pub fn from_entries(entries: Vec<(Text, T)>) -> Self {
         Self(settle(entries))
     }
 
-    pub(crate) fn into_entries(self) -> Vec<(Box<str>, T)> {
+    pub(crate) fn into_entries(self) -> Vec<(Text, T)> {
         self.0.into_vec()
     }
 }
@@ -47,7 +49,7 @@ impl<T> Default for Map<T> {
     }
 }
 
-impl<K: Into<Box<str>>, T> FromIterator<(K, T)> for Map<T> {
+impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
     fn from_iter<I: IntoIterator<Item = (K, T)>>(entries: I) -> Self {
         Self::from_entries(entries.into_iter().map(|(k, v)| (k.into(), v)).collect())
     }
@@ -59,10 +61,10 @@ pub struct Unread;
 
 /// A JSON value as text, for who hands it on; empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct RawJson(pub Box<str>);
+pub struct RawJson(pub Text);
 
 /// Sorts entries by key and keeps the last of equal ones. What the server sends is sorted already.
-pub(crate) fn settle<T>(mut entries: Vec<(Box<str>, T)>) -> Box<[(Box<str>, T)]> {
+pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Box<[(Text, T)]> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         // Reversed first, so that of equal keys the last given comes first and is the one kept.
         entries.reverse();

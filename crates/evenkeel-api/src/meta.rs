@@ -2,11 +2,12 @@
 
 use crate::decode::message;
 use crate::map::settle;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 /// A small map of strings (labels, annotations, node selectors): one allocation, sorted by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct StrMap(pub(crate) Box<[(Box<str>, Box<str>)]>);
+pub struct StrMap(pub(crate) Box<[(Text, Text)]>);
 
 impl StrMap {
     /// The value of `key`.
@@ -42,7 +43,7 @@ impl StrMap {
     }
 }
 
-impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for StrMap {
+impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for StrMap {
     /// A later entry of the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()))
@@ -53,15 +54,15 @@ message! {
     /// What controllers read of `metadata`. `managedFields` and the like are skipped when decoding.
     pub struct Meta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         /// Name, unique in namespace and resource.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What the name was generated from, empty when it was not; kept so that a PUT of metadata loses nothing.
-        generate_name: Box<str> = 2 "generateName",
+        generate_name: Text = 2 "generateName",
         /// Namespace, empty for cluster-scoped objects.
-        namespace: Box<str> = 3 "namespace",
+        namespace: Text = 3 "namespace",
         /// Unique in time and space.
-        uid: Box<str> = 5 "uid",
+        uid: Text = 5 "uid",
         /// Opaque to clients but ordered within a resource since v1.35 (KEP-5504); see [`Meta::version`].
-        resource_version: Box<str> = 6 "resourceVersion",
+        resource_version: Text = 6 "resourceVersion",
         /// Counts changes of the spec.
         generation: i64 = 7 "generation",
         /// When the server made it.
@@ -77,7 +78,7 @@ message! {
         /// Owners.
         owners: Box<[OwnerReference]> = 13 "ownerReferences",
         /// Finalizers.
-        finalizers: Box<[Box<str>]> = 14 "finalizers",
+        finalizers: Box<[Text]> = 14 "finalizers",
     }
 }
 
@@ -108,13 +109,13 @@ message! {
     #[derive(Hash)]
     pub struct OwnerReference("k8s.io.apimachinery.pkg.apis.meta.v1.OwnerReference") {
         /// `group/version`, or `v1`.
-        api_version: Box<str> = 5 "apiVersion",
+        api_version: Text = 5 "apiVersion",
         /// Kind.
-        kind: Box<str> = 1 "kind",
+        kind: Text = 1 "kind",
         /// Name.
-        name: Box<str> = 3 "name",
+        name: Text = 3 "name",
         /// Uid.
-        uid: Box<str> = 4 "uid",
+        uid: Text = 4 "uid",
         /// Whether this owner manages the object; at most one does.
         controller: bool = 6 "controller",
         /// Whether a foreground deletion of the owner waits for the object.

@@ -1,15 +1,16 @@
 //! How the API server says no.
 
 use crate::decode::{decode_message, message};
+use crate::text::Text;
 use crate::{DecodeError, Encoding};
 
 message! {
     /// An answer that is no object, as far as programs act on it.
     pub struct Status("k8s.io.apimachinery.pkg.apis.meta.v1.Status") {
         /// For people.
-        message: Box<str> = 3 "message",
+        message: Text = 3 "message",
         /// Machine-readable, such as `AlreadyExists`.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// More of the reason.
         details: StatusDetails = 5 "details",
         /// HTTP status code; 0 when there was none.
@@ -31,11 +32,11 @@ message! {
     /// One of several causes.
     pub struct StatusCause("k8s.io.apimachinery.pkg.apis.meta.v1.StatusCause") {
         /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
-        reason: Box<str> = 1 "reason",
+        reason: Text = 1 "reason",
         /// For people.
-        message: Box<str> = 2 "message",
+        message: Text = 2 "message",
         /// Path of the field it is about.
-        field: Box<str> = 3 "field",
+        field: Text = 3 "field",
     }
 }
 

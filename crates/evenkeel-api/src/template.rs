@@ -7,13 +7,12 @@ mod revision;
 pub use claim::{ClaimTemplate, EphemeralClaimTemplate};
 pub use revision::Restored;
 
-use std::sync::{Arc, LazyLock};
-
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::canonical::canonical;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
 /// The label that a Deployment puts on the ReplicaSets it makes, and on their pods.
@@ -32,23 +31,21 @@ pub struct Template {
     /// `metadata.annotations`.
     pub annotations: StrMap,
     /// `metadata.finalizers`.
-    pub finalizers: Box<[Box<str>]>,
+    pub finalizers: Box<[Text]>,
     /// The rest of `metadata`, canonical JSON of an object without its braces; nearly always empty.
-    pub other: Box<str>,
+    pub other: Text,
     /// `spec`, canonical JSON.
-    pub spec: Arc<str>,
+    pub spec: Text,
 }
 
 impl Default for Template {
     fn default() -> Self {
-        /// Shared by all, since every workload begins with it while it is decoded.
-        static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| "{}".into());
         Self {
             labels: StrMap::default(),
             annotations: StrMap::default(),
             finalizers: Box::default(),
-            other: Box::default(),
-            spec: EMPTY.clone(),
+            other: Text::new(),
+            spec: "{}".into(),
         }
     }
 }
@@ -68,13 +65,14 @@ impl Template {
             annotations: strings(&meta["annotations"]),
             finalizers: finalizers.collect(),
             other: other(meta).into(),
-            spec: canonical("k8s.io.api.core.v1.PodSpec", &template["spec"]).into(),
+            // A Deployment's and its ReplicaSets' are mostly equal.
+            spec: Text::recalled(&canonical("k8s.io.api.core.v1.PodSpec", &template["spec"])),
         }
     }
 
     /// Whether both would make the same pods, whatever [`HASH_LABEL`] says; upstream's `EqualIgnoreHash`.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
-        (Arc::ptr_eq(&self.spec, &other.spec) || self.spec == other.spec)
+        self.spec == other.spec
             && self.annotations == other.annotations
             && self.finalizers == other.finalizers
             && self.other == other.other
@@ -246,7 +244,7 @@ pub struct JobTemplate {
     /// `metadata.annotations`.
     pub annotations: StrMap,
     /// `spec`, canonical JSON.
-    pub spec: Arc<str>,
+    pub spec: Text,
 }
 
 impl JobTemplate {

@@ -1,5 +1,6 @@
 //! Label and field selectors of queries, matched against what the store keeps packed for them.
 
+use evenkeel_api::Text;
 use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 
 use serde_json::Value;
@@ -20,7 +21,7 @@ pub(crate) struct Selectors {
 struct FieldRequirement {
     field: Field,
     equal: bool,
-    value: Box<str>,
+    value: Text,
 }
 
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use crate::wire;
 use evenkeel_api::{
+    Text,
     time::Timestamp,
     views::{
         DaemonSetCondition, DeploymentCondition, JobCondition, PersistentVolumeClaimCondition,
@@ -16,9 +17,9 @@ use serde::Serialize;
 pub(crate) struct Condition {
     /// What it is about.
     #[serde(rename = "type")]
-    pub(crate) type_: Box<str>,
+    pub(crate) type_: Text,
     /// `True`, `False` or `Unknown`.
-    pub(crate) status: Box<str>,
+    pub(crate) status: Text,
     /// When it was last looked at, for the kinds that say so.
     #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_probe_time: Option<Timestamp>,
@@ -30,10 +31,10 @@ pub(crate) struct Condition {
     pub(crate) last_transition_time: Option<Timestamp>,
     /// Why, in one CamelCase word.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) reason: Box<str>,
+    pub(crate) reason: Text,
     /// Why, for people.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) message: Box<str>,
+    pub(crate) message: Text,
 }
 
 impl Condition {

@@ -1,5 +1,6 @@
 //! What a controller needs before it can run: feature gates that are on, and resources that the server has.
 
+use evenkeel_api::Text;
 use evenkeel_runtime::discovery::Discovered;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -71,9 +72,9 @@ pub struct Resources(Option<Arc<Served>>);
 
 #[derive(Debug)]
 struct Served {
-    resources: BTreeSet<[Box<str>; 3]>,
+    resources: BTreeSet<[Text; 3]>,
     /// Groups and versions that could not be asked.
-    unknown: BTreeSet<[Box<str>; 2]>,
+    unknown: BTreeSet<[Text; 2]>,
 }
 
 impl Resources {
@@ -84,7 +85,8 @@ impl Resources {
             let kind = &resource.kind;
             [(&*kind.group).into(), (&*kind.version).into(), (&*kind.plural).into()]
         });
-        let unknown = found.failed.iter().map(|group| [group.group.clone(), group.version.clone()]);
+        let unknown =
+            found.failed.iter().map(|group| [&group.group, &group.version].map(Text::from));
         Self(Some(Arc::new(Served { resources: resources.collect(), unknown: unknown.collect() })))
     }
 

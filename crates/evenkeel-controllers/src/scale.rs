@@ -2,7 +2,7 @@
 
 use crate::answers::words;
 use bytes::Bytes;
-use evenkeel_api::{Kind, time::Timestamp};
+use evenkeel_api::{Kind, Text, time::Timestamp};
 use evenkeel_runtime::{
     client::{ApiError, Client},
     discovery::{Discovered, Resource},
@@ -26,17 +26,17 @@ const MISSED_FOR_SECONDS: i64 = 5;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scale {
     /// Of the object.
-    pub(crate) uid: Box<str>,
+    pub(crate) uid: Text,
     /// Of the object.
-    pub(crate) name: Box<str>,
+    pub(crate) name: Text,
     /// Of the object.
-    pub(crate) resource_version: Box<str>,
+    pub(crate) resource_version: Text,
     /// Pods wanted.
     pub(crate) replicas: i32,
     /// Pods there.
     pub(crate) current: i32,
     /// Which pods, in the form of a query; empty where it does not say.
-    pub(crate) selector: Box<str>,
+    pub(crate) selector: Text,
 }
 
 /// Why there is no scale.
@@ -214,9 +214,9 @@ struct Wire {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireMeta {
-    uid: Box<str>,
-    name: Box<str>,
-    resource_version: Box<str>,
+    uid: Text,
+    name: Text,
+    resource_version: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use evenkeel_api::{
-    Meta, OwnerReference, StrMap, View,
+    Meta, OwnerReference, StrMap, Text, View,
     time::{SignedDuration, Timestamp},
 };
 use evenkeel_runtime::plan::Target;
@@ -102,7 +102,7 @@ pub(crate) struct Kept<'a> {
     #[serde(serialize_with = "owners", skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) owner_references: &'a [OwnerReference],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub(crate) finalizers: &'a [Box<str>],
+    pub(crate) finalizers: &'a [Text],
 }
 
 impl<'a> Kept<'a> {

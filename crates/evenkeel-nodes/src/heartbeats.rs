@@ -1,7 +1,7 @@
 //! The shell around nodes: registers them, renews their leases, reports their status.
 
 use evenkeel_api::{
-    Kind, View,
+    Kind, Text, View,
     time::Timestamp,
     views::{Lease, Node},
 };
@@ -24,7 +24,7 @@ pub(crate) struct Heartbeats {
     client: Client,
     clock: Clock,
     options: NodesOptions,
-    names: HashMap<Box<str>, usize>,
+    names: HashMap<Text, usize>,
     nodes: Cache<Node>,
     /// Indexes of nodes.
     queue: Queue<usize>,

@@ -1,7 +1,7 @@
 //! Reports which volumes that drivers attach are in use on a node (`status.volumesInUse`): they are not detached before.
 
 use evenkeel_api::{
-    View, storage,
+    Text, View, storage,
     views::{Node, Pod},
 };
 use evenkeel_runtime::{
@@ -23,7 +23,7 @@ struct InUse {
     by_node: Index<Pod>,
     volumes: Volumes,
     /// Names of nodes.
-    queue: Queue<Box<str>>,
+    queue: Queue<Text>,
 }
 
 /// Keeps the nodes' reports up to date.
@@ -40,8 +40,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         volumes: Volumes::new(caches, &pods),
         queue: Queue::unnamed(),
     });
-    let ours: BTreeSet<Box<str>> =
-        options.nodes.iter().map(|node| node.name.as_str().into()).collect();
+    let ours: BTreeSet<Text> = options.nodes.iter().map(|node| node.name.as_str().into()).collect();
     let queue = report.queue.clone();
     let add = move |pod: &Pod| {
         if ours.contains(&pod.spec.node_name) && storage::claims_of(pod).next().is_some() {

@@ -1,7 +1,7 @@
 //! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
 
 use evenkeel_api::{
-    View,
+    Text, View,
     views::{Node, Pod, PodProgram},
 };
 use evenkeel_runtime::{
@@ -41,7 +41,7 @@ pub(crate) struct Kubelets {
     recorder: Recorder,
     options: NodesOptions,
     /// Which of `options.nodes` has this name.
-    nodes: HashMap<Box<str>, usize>,
+    nodes: HashMap<Text, usize>,
     /// The nodes as the API server has them.
     objects: Cache<Node>,
     pods: Cache<Pod>,
@@ -59,7 +59,7 @@ struct State {
 }
 
 struct Remembered {
-    uid: Box<str>,
+    uid: Text,
     host_network: bool,
     memory: Memory,
     programs: Arc<Programs>,

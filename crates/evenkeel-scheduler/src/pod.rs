@@ -1,6 +1,6 @@
 //! A pod with what the scheduler works out about it once.
 
-use evenkeel_api::{quantity::Quantity, requests, views::Pod};
+use evenkeel_api::{Text, quantity::Quantity, requests, views::Pod};
 use std::sync::Arc;
 
 use crate::resources::Resources;
@@ -31,9 +31,9 @@ pub struct Asks {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
     /// Address; all of the node's when empty.
-    pub ip: Box<str>,
+    pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Box<str>,
+    pub protocol: Text,
     /// Port.
     pub port: i32,
 }
@@ -113,7 +113,7 @@ fn host_ports(pod: &Pod) -> Box<[HostPort]> {
     ports
         .filter(|port| port.host_port > 0)
         .map(|port| HostPort {
-            ip: if &*port.host_ip == "0.0.0.0" { Box::default() } else { port.host_ip.clone() },
+            ip: if &*port.host_ip == "0.0.0.0" { Text::new() } else { port.host_ip.clone() },
             protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.clone() },
             port: port.host_port,
         })

@@ -1,6 +1,6 @@
 //! Counts pods at every change, so that a budget that is broken for a moment does not go unseen.
 
-use evenkeel_api::views::Pod;
+use evenkeel_api::{Text, views::Pod};
 use evenkeel_runtime::cache::{CacheEvent, Caches};
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ pub struct PodWatch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    pods: BTreeMap<Box<str>, (bool, bool)>,
+    pods: BTreeMap<Text, (bool, bool)>,
     counts: Vec<Count>,
 }
 

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{Field, Message};
+use crate::text::Text;
 
 /// Reads a `T`, or its absent value for null.
 pub(crate) struct Seed<T>(PhantomData<T>);
@@ -89,25 +90,6 @@ impl<T: Message> Visitor<'_> for Key<T> {
     }
 }
 
-/// Reads a string, in one allocation.
-pub(crate) struct Text;
-
-impl Visitor<'_> for Text {
-    type Value = Box<str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Box<str>, E> {
-        Ok(text.into())
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Box<str>, E> {
-        Ok(text.into())
-    }
-}
-
 /// A string that is looked at and not kept.
 pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
 
@@ -146,7 +128,7 @@ impl<'de, T: Field> Visitor<'de> for Array<T> {
 pub(crate) struct Entries<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Field> Visitor<'de> for Entries<T> {
-    type Value = Vec<(Box<str>, T)>;
+    type Value = Vec<(Text, T)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -164,9 +146,9 @@ impl<'de, T: Field> Visitor<'de> for Entries<T> {
 struct MapKey;
 
 impl<'de> DeserializeSeed<'de> for MapKey {
-    type Value = Box<str>;
+    type Value = Text;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Box<str>, D::Error> {
-        deserializer.deserialize_str(Text)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text, D::Error> {
+        deserializer.deserialize_str(crate::text::Visitor)
     }
 }

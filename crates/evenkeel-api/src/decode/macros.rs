@@ -7,7 +7,7 @@
 ///     /// What it is.
 ///     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
 ///         /// What the field is.
-///         ip: Box<str> = 1 "ip",
+///         ip: Text = 1 "ip",
 ///     }
 /// }
 /// ```

@@ -4,13 +4,14 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserializer, IgnoredAny, Visitor};
 
-use super::json::{Array, Entries, Parsed, Text};
+use super::json::{Array, Entries, Parsed};
 use super::{Field, Reader, Shape, Wire, WireError};
 use crate::map::{Map, RawJson, Unread, settle};
 use crate::meta::StrMap;
+use crate::text::{self, Text};
 use crate::time::{self, Timestamp};
 
-impl Field for Box<str> {
+impl Field for Text {
     const SHAPE: Shape = Shape::Named("string");
     type Partial = Self;
 
@@ -19,7 +20,7 @@ impl Field for Box<str> {
     }
 
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(text::Visitor)
     }
 
     fn open(self) -> Self {
@@ -30,8 +31,8 @@ impl Field for Box<str> {
         let bytes = reader.expect_bytes(wire)?;
         // Upstream does not check; JSON readers of the same object see replacement characters, and so do ours.
         *partial = match std::str::from_utf8(bytes) {
-            Ok(text) => text.into(),
-            Err(_) => String::from_utf8_lossy(bytes).into(),
+            Ok(text) => Text::recalled(text),
+            Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
         };
         Ok(())
     }
@@ -168,7 +169,7 @@ impl<T: Field> Field for Box<[T]> {
 
 impl<T: Field> Field for Map<T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
-    type Partial = Vec<(Box<str>, T)>;
+    type Partial = Vec<(Text, T)>;
 
     fn absent() -> Self {
         Self::default()
@@ -188,10 +189,10 @@ impl<T: Field> Field for Map<T> {
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
         let mut entry = Reader::new(reader.expect_bytes(wire)?);
-        let (mut key, mut value) = (Box::<str>::default(), T::absent().open());
+        let (mut key, mut value) = (Text::new(), T::absent().open());
         while let Some((number, wire)) = entry.tag()? {
             match number {
-                1 => <Box<str>>::merge(&mut key, wire, &mut entry)?,
+                1 => Text::merge(&mut key, wire, &mut entry)?,
                 2 => T::merge(&mut value, wire, &mut entry)?,
                 _ => entry.skip(number, wire)?,
             }
@@ -207,7 +208,7 @@ impl<T: Field> Field for Map<T> {
 
 impl Field for StrMap {
     const SHAPE: Shape = Shape::Map(&Shape::Named("string"));
-    type Partial = Vec<(Box<str>, Box<str>)>;
+    type Partial = Vec<(Text, Text)>;
 
     fn absent() -> Self {
         Self::default()
@@ -215,7 +216,7 @@ impl Field for StrMap {
 
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
-            .deserialize_map(Entries::<Box<str>>(PhantomData))
+            .deserialize_map(Entries::<Text>(PhantomData))
             .map(|entries| Self(settle(entries)))
     }
 
@@ -228,7 +229,7 @@ impl Field for StrMap {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
-        Map::<Box<str>>::merge(partial, wire, reader)
+        Map::<Text>::merge(partial, wire, reader)
     }
 
     fn close(partial: Self::Partial) -> Result<Self, WireError> {

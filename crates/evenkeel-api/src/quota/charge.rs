@@ -3,6 +3,7 @@
 //! Upstream: `CheckRequest` of `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
 use super::{Classes, Item, Tracked, Usage, pods};
+use crate::text::Text;
 use crate::{time::Timestamp, views::ResourceQuota};
 
 /// A write that quotas have a say in.
@@ -29,7 +30,7 @@ pub enum Refusal {
     #[error("failed quota: {quota}: must specify {unsaid}")]
     Unsaid {
         /// The quota's name.
-        quota: Box<str>,
+        quota: Text,
         /// What of which containers.
         unsaid: String,
     },
@@ -37,7 +38,7 @@ pub enum Refusal {
     #[error("status unknown for quota: {quota}, resources: {names}")]
     Uncounted {
         /// The quota's name.
-        quota: Box<str>,
+        quota: Text,
         /// What it limits of such objects.
         names: String,
     },
@@ -51,7 +52,7 @@ pub enum Refusal {
     #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
     Exceeded {
         /// The quota's name.
-        quota: Box<str>,
+        quota: Text,
         /// What was asked for.
         requested: Usage,
         /// What is used already.

@@ -1,6 +1,7 @@
 //! What claims to devices count (KEP-4381, KEP-5004).
 
 use super::{Usage, pods};
+use crate::text::Text;
 use crate::{
     quantity::Quantity,
     time::Timestamp,
@@ -15,7 +16,7 @@ const FOR_EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// The classes of devices there are, each with the extended resource that it stands for (empty for none).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Classes(BTreeMap<Box<str>, Box<str>>);
+pub struct Classes(BTreeMap<Text, Text>);
 
 impl<'a> FromIterator<&'a DeviceClass> for Classes {
     fn from_iter<I: IntoIterator<Item = &'a DeviceClass>>(classes: I) -> Self {

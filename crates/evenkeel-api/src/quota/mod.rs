@@ -16,6 +16,7 @@ pub use objects::{service_type, volume_classes};
 pub use pods::{grace_ends, is_charged, is_terminating, limits};
 pub use usage::Usage;
 
+use crate::text::Text;
 use crate::{
     quantity::Quantity,
     time::Timestamp,
@@ -44,7 +45,7 @@ const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequo
 pub struct Tracked {
     sort: Sort,
     /// `count/pods`, `count/deployments.apps`.
-    count: Box<str>,
+    count: Text,
     alias: Option<&'static str>,
 }
 

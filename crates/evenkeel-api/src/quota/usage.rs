@@ -1,11 +1,12 @@
 //! Amounts by name, and what is done with them.
 
+use crate::text::Text;
 use crate::{map::Map, quantity::Quantity};
 use std::{collections::BTreeMap, fmt};
 
 /// Amounts by name, in order of name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage(BTreeMap<Box<str>, Quantity>);
+pub struct Usage(BTreeMap<Text, Quantity>);
 
 impl Usage {
     /// The amount of `name`.
@@ -14,7 +15,7 @@ impl Usage {
     }
 
     /// Makes `name` this amount.
-    pub fn set(&mut self, name: impl Into<Box<str>>, amount: Quantity) {
+    pub fn set(&mut self, name: impl Into<Text>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
@@ -66,7 +67,7 @@ impl Usage {
     }
 }
 
-impl<N: Into<Box<str>>> FromIterator<(N, Quantity)> for Usage {
+impl<N: Into<Text>> FromIterator<(N, Quantity)> for Usage {
     /// A later entry of the same name wins.
     fn from_iter<I: IntoIterator<Item = (N, Quantity)>>(entries: I) -> Self {
         Self(entries.into_iter().map(|(name, amount)| (name.into(), amount)).collect())

@@ -1,5 +1,6 @@
 //! Field selectors: `metadata.name=a,spec.nodeName!=b`.
 
+use crate::text::Text;
 use std::fmt;
 
 use super::SelectorError;
@@ -12,11 +13,11 @@ pub struct FieldSelector(Box<[FieldTerm]>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldTerm {
     /// Path of the field.
-    pub field: Box<str>,
+    pub field: Text,
     /// Whether it must be the value, or must not.
     pub equal: bool,
     /// The value.
-    pub value: Box<str>,
+    pub value: Text,
 }
 
 impl FieldSelector {

@@ -7,6 +7,7 @@ use serde::Deserializer;
 use super::{Operator, Requirement, Selector, SelectorError, State};
 use crate::StrMap;
 use crate::decode::{Field, Message, Reader, Shape, Wire, WireError, message};
+use crate::text::Text;
 
 message! {
     /// The object as it comes.
@@ -22,11 +23,11 @@ message! {
     /// One requirement as it comes.
     pub struct Expression("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement") {
         /// Which label.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// With what it is compared.
-        values: Box<[Box<str>]> = 3 "values",
+        values: Box<[Text]> = 3 "values",
     }
 }
 
@@ -161,7 +162,7 @@ impl From<StrMap> for MapSelector {
 
 impl Field for MapSelector {
     const SHAPE: Shape = StrMap::SHAPE;
-    type Partial = (Self, Vec<(Box<str>, Box<str>)>);
+    type Partial = (Self, Vec<(Text, Text)>);
 
     fn absent() -> Self {
         Self::default()

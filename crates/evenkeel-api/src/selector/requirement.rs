@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::SelectorError;
 use crate::name;
+use crate::text::Text;
 
 /// How a label is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,9 +32,9 @@ pub enum Operator {
 /// What a label must be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Requirement {
-    pub(super) key: Box<str>,
+    pub(super) key: Text,
     pub(super) operator: Operator,
-    pub(super) values: Box<[Box<str>]>,
+    pub(super) values: Box<[Text]>,
 }
 
 impl Requirement {
@@ -41,11 +42,7 @@ impl Requirement {
     ///
     /// # Errors
     /// When the key or a value is not allowed, or their number does not go with the operator.
-    pub fn new(
-        key: &str,
-        operator: Operator,
-        values: Box<[Box<str>]>,
-    ) -> Result<Self, SelectorError> {
+    pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
         let invalid = |why: &str| Err(SelectorError::new(format!("key {key:?}: {why}")));
         if let Err(error) = name::qualified(key) {
             return invalid(&error.0);
@@ -93,7 +90,7 @@ impl Requirement {
     }
 
     /// With what.
-    pub fn values(&self) -> &[Box<str>] {
+    pub fn values(&self) -> &[Text] {
         &self.values
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::kept_as_json;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
@@ -13,9 +14,9 @@ const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
     /// `metadata.name`: also the name of the pod's volume.
-    pub name: Box<str>,
+    pub name: Text,
     /// The object, JSON.
-    object: Box<str>,
+    object: Text,
 }
 
 impl ClaimTemplate {
@@ -54,7 +55,7 @@ const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
     /// Metadata and spec, JSON.
-    template: Box<str>,
+    template: Text,
 }
 
 impl EphemeralClaimTemplate {

@@ -2,6 +2,7 @@
 
 use crate::decode::message;
 use crate::selector::Selector;
+use crate::text::Text;
 
 message! {
     /// Where a pod would rather or must run.
@@ -47,11 +48,11 @@ message! {
     /// One requirement.
     pub struct NodeSelectorRequirement("k8s.io.api.core.v1.NodeSelectorRequirement") {
         /// Label or field.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// What it is compared with.
-        values: Box<[Box<str>]> = 3 "values",
+        values: Box<[Text]> = 3 "values",
     }
 }
 
@@ -101,15 +102,15 @@ message! {
         /// Which pods.
         label_selector: Selector = 1 "labelSelector",
         /// In these namespaces; the pod's own when this and the selector are absent.
-        namespaces: Box<[Box<str>]> = 2 "namespaces",
+        namespaces: Box<[Text]> = 2 "namespaces",
         /// Node label whose value is the topology.
-        topology_key: Box<str> = 3 "topologyKey",
+        topology_key: Text = 3 "topologyKey",
         /// In namespaces with these labels.
         namespace_selector: Selector = 4 "namespaceSelector",
         /// Labels whose values must be as the pod's.
-        match_label_keys: Box<[Box<str>]> = 5 "matchLabelKeys",
+        match_label_keys: Box<[Text]> = 5 "matchLabelKeys",
         /// Labels whose values must differ from the pod's.
-        mismatch_label_keys: Box<[Box<str>]> = 6 "mismatchLabelKeys",
+        mismatch_label_keys: Box<[Text]> = 6 "mismatchLabelKeys",
     }
 }
 
@@ -117,13 +118,13 @@ message! {
     /// A taint that is borne.
     pub struct Toleration("k8s.io.api.core.v1.Toleration") {
         /// Key; all keys when empty.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// Value.
-        value: Box<str> = 3 "value",
+        value: Text = 3 "value",
         /// Effect; all when empty.
-        effect: Box<str> = 4 "effect",
+        effect: Text = 4 "effect",
         /// How long; for ever when absent.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
@@ -135,18 +136,18 @@ message! {
         /// Difference allowed.
         max_skew: i32 = 1 "maxSkew",
         /// Node label whose value is the topology.
-        topology_key: Box<str> = 2 "topologyKey",
+        topology_key: Text = 2 "topologyKey",
         /// `DoNotSchedule` or `ScheduleAnyway`.
-        when_unsatisfiable: Box<str> = 3 "whenUnsatisfiable",
+        when_unsatisfiable: Text = 3 "whenUnsatisfiable",
         /// Which pods.
         label_selector: Selector = 4 "labelSelector",
         /// At least so many topologies.
         min_domains: Option<i32> = 5 "minDomains",
         /// `Honor` (also when empty) or `Ignore`.
-        node_affinity_policy: Box<str> = 6 "nodeAffinityPolicy",
+        node_affinity_policy: Text = 6 "nodeAffinityPolicy",
         /// `Honor` or `Ignore` (also when empty).
-        node_taints_policy: Box<str> = 7 "nodeTaintsPolicy",
+        node_taints_policy: Text = 7 "nodeTaintsPolicy",
         /// Labels whose values must be as the pod's.
-        match_label_keys: Box<[Box<str>]> = 8 "matchLabelKeys",
+        match_label_keys: Box<[Text]> = 8 "matchLabelKeys",
     }
 }

@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::quantity::Quantity;
 use crate::selector::Selector;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -47,11 +48,11 @@ message! {
     /// An object of the same namespace, in whichever version.
     pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
         /// Kind.
-        kind: Box<str> = 1 "kind",
+        kind: Text = 1 "kind",
         /// Name.
-        name: Box<str> = 2 "name",
+        name: Text = 2 "name",
         /// Group and version.
-        api_version: Box<str> = 3 "apiVersion",
+        api_version: Text = 3 "apiVersion",
     }
 }
 
@@ -59,7 +60,7 @@ message! {
     /// By what it is scaled: one of these.
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
         /// Which: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// Something told of one object.
         object: Option<Box<ObjectMetricSource>> = 2 "object",
         /// Something told of each pod.
@@ -99,7 +100,7 @@ message! {
     /// What the pods use.
     pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
         /// Of which resource.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What it should be.
         target: MetricTarget = 2 "target",
     }
@@ -109,11 +110,11 @@ message! {
     /// What one container of each pod uses.
     pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
         /// Of which resource.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What it should be.
         target: MetricTarget = 2 "target",
         /// Which container.
-        container: Box<str> = 3 "container",
+        container: Text = 3 "container",
     }
 }
 
@@ -131,7 +132,7 @@ message! {
     /// A metric.
     pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Which of its series.
         selector: Selector = 2 "selector",
     }
@@ -141,7 +142,7 @@ message! {
     /// What a metric should be.
     pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
         /// Which of these: `Utilization`, `Value` or `AverageValue`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// The metric itself.
         value: Option<Quantity> = 2 "value",
         /// On average over the pods.
@@ -167,7 +168,7 @@ message! {
         /// Seconds over which recommendations are looked at together.
         stabilization_window_seconds: Option<i32> = 3 "stabilizationWindowSeconds",
         /// Which of the policies counts: `Max` (also when empty), `Min`, or `Disabled`.
-        select_policy: Box<str> = 1 "selectPolicy",
+        select_policy: Text = 1 "selectPolicy",
         /// The policies.
         policies: Box<[HpaScalingPolicy]> = 2 "policies",
         /// How far a metric may be off without anything being done, as a share.
@@ -179,7 +180,7 @@ message! {
     /// So much in so much time.
     pub struct HpaScalingPolicy("k8s.io.api.autoscaling.v2.HPAScalingPolicy") {
         /// `Pods` or `Percent`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// How many.
         value: i32 = 2 "value",
         /// Seconds.
@@ -209,7 +210,7 @@ message! {
     /// What a metric was: one of these.
     pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
         /// Which; empty where it could not be read.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// Something told of one object.
         object: Option<Box<ObjectMetricStatus>> = 2 "object",
         /// Something told of each pod.
@@ -249,7 +250,7 @@ message! {
     /// What the pods use.
     pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
         /// Of which resource.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What it was.
         current: MetricValueStatus = 2 "current",
     }
@@ -259,11 +260,11 @@ message! {
     /// What one container of each pod uses.
     pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
         /// Of which resource.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What it was.
         current: MetricValueStatus = 2 "current",
         /// Which container.
-        container: Box<str> = 3 "container",
+        container: Text = 3 "container",
     }
 }
 
@@ -293,15 +294,15 @@ message! {
     /// One condition.
     pub struct HorizontalPodAutoscalerCondition("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// Why, for people.
-        message: Box<str> = 5 "message",
+        message: Text = 5 "message",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 6 "observedGeneration",
     }

@@ -3,6 +3,7 @@
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::selector::Selector;
+use crate::text::Text;
 
 message! {
     /// What may be done, cluster-wide.
@@ -22,15 +23,15 @@ message! {
     /// What may be done with some resources, or some paths.
     pub struct PolicyRule("k8s.io.api.rbac.v1.PolicyRule") {
         /// Verbs.
-        verbs: Box<[Box<str>]> = 1 "verbs",
+        verbs: Box<[Text]> = 1 "verbs",
         /// API groups.
-        api_groups: Box<[Box<str>]> = 2 "apiGroups",
+        api_groups: Box<[Text]> = 2 "apiGroups",
         /// Resources.
-        resources: Box<[Box<str>]> = 3 "resources",
+        resources: Box<[Text]> = 3 "resources",
         /// Only objects of these names.
-        resource_names: Box<[Box<str>]> = 4 "resourceNames",
+        resource_names: Box<[Text]> = 4 "resourceNames",
         /// Paths that are no resources.
-        non_resource_urls: Box<[Box<str>]> = 5 "nonResourceURLs",
+        non_resource_urls: Box<[Text]> = 5 "nonResourceURLs",
     }
 }
 

@@ -6,6 +6,7 @@ use crate::StrMap;
 use crate::decode::{message, view};
 use crate::map::Map;
 use crate::map::Unread;
+use crate::text::Text;
 
 message! {
     /// Who pods run as.
@@ -30,25 +31,25 @@ message! {
     pub struct ObjectReference("k8s.io.api.core.v1.ObjectReference") {
         /// Its kind.
         #[serde(skip_serializing_if = "str::is_empty")]
-        kind: Box<str> = 1 "kind",
+        kind: Text = 1 "kind",
         /// Its namespace.
         #[serde(skip_serializing_if = "str::is_empty")]
-        namespace: Box<str> = 2 "namespace",
+        namespace: Text = 2 "namespace",
         /// Its name.
         #[serde(skip_serializing_if = "str::is_empty")]
-        name: Box<str> = 3 "name",
+        name: Text = 3 "name",
         /// Its uid.
         #[serde(skip_serializing_if = "str::is_empty")]
-        uid: Box<str> = 4 "uid",
+        uid: Text = 4 "uid",
         /// Its version.
         #[serde(skip_serializing_if = "str::is_empty")]
-        api_version: Box<str> = 5 "apiVersion",
+        api_version: Text = 5 "apiVersion",
         /// Which version of it.
         #[serde(skip_serializing_if = "str::is_empty")]
-        resource_version: Box<str> = 6 "resourceVersion",
+        resource_version: Text = 6 "resourceVersion",
         /// Which part of it.
         #[serde(skip_serializing_if = "str::is_empty")]
-        field_path: Box<str> = 7 "fieldPath",
+        field_path: Text = 7 "fieldPath",
     }
 }
 
@@ -74,7 +75,7 @@ message! {
         /// Which keys it has.
         data: Map<Unread> = 2 "data",
         /// Its type.
-        type_: Box<str> = 3 "type",
+        type_: Text = 3 "type",
     }
 }
 

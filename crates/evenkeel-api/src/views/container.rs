@@ -6,14 +6,15 @@ use crate::decode::{Field, Reader, Shape, Wire, WireError, message};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
+use crate::text::Text;
 
 message! {
     /// A container of a pod.
     pub struct Container("k8s.io.api.core.v1.Container") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Image.
-        image: Box<str> = 2 "image",
+        image: Text = 2 "image",
         /// What is executed in place of the image's entry point; how many words, no more.
         command: Box<[Unread]> = 3 "command",
         /// Its arguments; how many, no more.
@@ -25,7 +26,7 @@ message! {
         /// What a change of resources takes.
         resize_policy: Box<[ContainerResizePolicy]> = 23 "resizePolicy",
         /// `Always` makes an init container a sidecar.
-        restart_policy: Box<str> = 24 "restartPolicy",
+        restart_policy: Text = 24 "restartPolicy",
         /// What its exits lead to beside that.
         restart_policy_rules: Box<[ContainerRestartRule]> = 25 "restartPolicyRules",
         /// Whether it wants some volume mounted with options of its own.
@@ -43,7 +44,7 @@ message! {
     /// What exits of a container lead to.
     pub struct ContainerRestartRule("k8s.io.api.core.v1.ContainerRestartRule") {
         /// `Restart` or `RestartAllContainers`.
-        action: Box<str> = 1 "action",
+        action: Text = 1 "action",
     }
 }
 
@@ -97,9 +98,9 @@ message! {
     /// What a change of a resource takes.
     pub struct ContainerResizePolicy("k8s.io.api.core.v1.ContainerResizePolicy") {
         /// The resource.
-        resource_name: Box<str> = 1 "resourceName",
+        resource_name: Text = 1 "resourceName",
         /// `NotRequired` or `RestartContainer`.
-        restart_policy: Box<str> = 2 "restartPolicy",
+        restart_policy: Text = 2 "restartPolicy",
     }
 }
 
@@ -117,15 +118,15 @@ message! {
     /// A port.
     pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Port of the node, 0 for none.
         host_port: i32 = 2 "hostPort",
         /// Port of the container.
         container_port: i32 = 3 "containerPort",
         /// `TCP` (also when empty), `UDP` or `SCTP`.
-        protocol: Box<str> = 4 "protocol",
+        protocol: Text = 4 "protocol",
         /// Address of the node it is bound to; all when empty.
-        host_ip: Box<str> = 5 "hostIP",
+        host_ip: Text = 5 "hostIP",
     }
 }
 
@@ -149,7 +150,7 @@ message! {
     /// A container's state.
     pub struct ContainerStatus("k8s.io.api.core.v1.ContainerStatus") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Now.
         state: ContainerState = 2 "state",
         /// Before its last restart.
@@ -159,11 +160,11 @@ message! {
         /// Restarts so far.
         restart_count: i32 = 5 "restartCount",
         /// Image that runs.
-        image: Box<str> = 6 "image",
+        image: Text = 6 "image",
         /// Digest of the image that runs.
-        image_id: Box<str> = 7 "imageID",
+        image_id: Text = 7 "imageID",
         /// Id in the runtime.
-        container_id: Box<str> = 8 "containerID",
+        container_id: Text = 8 "containerID",
         /// Whether it has started.
         started: Option<bool> = 9 "started",
         /// Requests set aside for it.
@@ -189,9 +190,9 @@ message! {
     /// A container that does not run yet.
     pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
         /// Why, in one word.
-        reason: Box<str> = 1 "reason",
+        reason: Text = 1 "reason",
         /// Why, for people.
-        message: Box<str> = 2 "message",
+        message: Text = 2 "message",
     }
 }
 
@@ -211,14 +212,14 @@ message! {
         /// Signal that ended it, 0 for none.
         signal: i32 = 2 "signal",
         /// Why, in one word.
-        reason: Box<str> = 3 "reason",
+        reason: Text = 3 "reason",
         /// Why, for people.
-        message: Box<str> = 4 "message",
+        message: Text = 4 "message",
         /// When it began.
         started_at: Option<Timestamp> = 5 "startedAt",
         /// When it ended.
         finished_at: Option<Timestamp> = 6 "finishedAt",
         /// Id in the runtime.
-        container_id: Box<str> = 7 "containerID",
+        container_id: Text = 7 "containerID",
     }
 }

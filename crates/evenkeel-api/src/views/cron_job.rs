@@ -4,6 +4,7 @@ use super::config::ObjectReference;
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::template::JobTemplate;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -24,13 +25,13 @@ message! {
     /// What should be.
     pub struct CronJobSpec("k8s.io.api.batch.v1.CronJobSpec") {
         /// When Jobs are made; see [`crate::cron`].
-        schedule: Box<str> = 1 "schedule",
+        schedule: Text = 1 "schedule",
         /// The zone that the schedule is of; UTC where absent.
-        time_zone: Option<Box<str>> = 8 "timeZone",
+        time_zone: Option<Text> = 8 "timeZone",
         /// How many seconds late a Job may be made.
         starting_deadline_seconds: Option<i64> = 2 "startingDeadlineSeconds",
         /// `Allow` (also when empty), `Forbid` or `Replace`.
-        concurrency_policy: Box<str> = 3 "concurrencyPolicy",
+        concurrency_policy: Text = 3 "concurrencyPolicy",
         /// Whether no Jobs are made for now.
         suspend: bool = 4 "suspend",
         /// What Jobs are made from.

@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::int_or_string::IntOrString;
 use crate::selector::Selector;
 use crate::template::Template;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -47,7 +48,7 @@ message! {
     /// How old pods give way to new ones.
     pub struct DeploymentStrategy("k8s.io.api.apps.v1.DeploymentStrategy") {
         /// `RollingUpdate` or `Recreate`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// For `RollingUpdate`.
         rolling_update: Option<Box<RollingUpdateDeployment>> = 2 "rollingUpdate",
     }
@@ -91,16 +92,16 @@ message! {
     /// One condition.
     pub struct DeploymentCondition("k8s.io.api.apps.v1.DeploymentCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When it was last written.
         last_update_time: Option<Timestamp> = 6 "lastUpdateTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 7 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// Why, for people.
-        message: Box<str> = 5 "message",
+        message: Text = 5 "message",
     }
 }

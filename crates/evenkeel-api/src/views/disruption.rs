@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::int_or_string::IntOrString;
 use crate::map::Map;
 use crate::selector::Selector;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -31,7 +32,7 @@ message! {
         /// So many may be missing.
         max_unavailable: Option<IntOrString> = 3 "maxUnavailable",
         /// `IfHealthyBudget` (also when empty) or `AlwaysAllow`.
-        unhealthy_pod_eviction_policy: Box<str> = 4 "unhealthyPodEvictionPolicy",
+        unhealthy_pod_eviction_policy: Text = 4 "unhealthyPodEvictionPolicy",
     }
 }
 
@@ -59,16 +60,16 @@ message! {
     /// A condition in the form that newer kinds share (`metav1.Condition`).
     pub struct MetaCondition("k8s.io.apimachinery.pkg.apis.meta.v1.Condition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 3 "observedGeneration",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }

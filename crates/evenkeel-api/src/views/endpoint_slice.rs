@@ -3,6 +3,7 @@
 use super::config::ObjectReference;
 use crate::Meta;
 use crate::decode::{message, view};
+use crate::text::Text;
 use serde::Serialize;
 
 message! {
@@ -15,7 +16,7 @@ message! {
         /// Ports of all of them.
         ports: Box<[SlicePort]> = 3 "ports",
         /// `IPv4`, `IPv6` or `FQDN`.
-        address_type: Box<str> = 4 "addressType",
+        address_type: Text = 4 "addressType",
     }
 }
 
@@ -27,21 +28,21 @@ message! {
     #[serde(rename_all = "camelCase")]
     pub struct Endpoint("k8s.io.api.discovery.v1.Endpoint") {
         /// Its addresses.
-        addresses: Box<[Box<str>]> = 1 "addresses",
+        addresses: Box<[Text]> = 1 "addresses",
         /// How it is.
         conditions: EndpointConditions = 2 "conditions",
         /// Its name within the service's domain.
         #[serde(skip_serializing_if = "str::is_empty")]
-        hostname: Box<str> = 3 "hostname",
+        hostname: Text = 3 "hostname",
         /// What it is.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 4 "targetRef",
         /// The node it is on.
         #[serde(skip_serializing_if = "str::is_empty")]
-        node_name: Box<str> = 6 "nodeName",
+        node_name: Text = 6 "nodeName",
         /// The zone it is in.
         #[serde(skip_serializing_if = "str::is_empty")]
-        zone: Box<str> = 7 "zone",
+        zone: Text = 7 "zone",
         /// Who should use it.
         #[serde(skip_serializing_if = "Option::is_none")]
         hints: Option<EndpointHints> = 8 "hints",
@@ -84,7 +85,7 @@ message! {
     #[derive(Serialize, Hash)]
     pub struct ForZone("k8s.io.api.discovery.v1.ForZone") {
         /// Its name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
     }
 }
 
@@ -93,7 +94,7 @@ message! {
     #[derive(Serialize, Hash)]
     pub struct ForNode("k8s.io.api.discovery.v1.ForNode") {
         /// Its name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
     }
 }
 
@@ -103,14 +104,14 @@ message! {
     #[serde(rename_all = "camelCase")]
     pub struct SlicePort("k8s.io.api.discovery.v1.EndpointPort") {
         /// Its name in the service.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// `TCP`, `UDP` or `SCTP`.
-        protocol: Box<str> = 2 "protocol",
+        protocol: Text = 2 "protocol",
         /// Its number; none for all.
         #[serde(skip_serializing_if = "Option::is_none")]
         port: Option<i32> = 3 "port",
         /// What is spoken over it.
         #[serde(skip_serializing_if = "str::is_empty")]
-        app_protocol: Box<str> = 4 "appProtocol",
+        app_protocol: Text = 4 "appProtocol",
     }
 }

@@ -3,6 +3,7 @@
 use super::config::ObjectReference;
 use crate::Meta;
 use crate::decode::{message, view};
+use crate::text::Text;
 use serde::Serialize;
 
 message! {
@@ -40,13 +41,13 @@ message! {
     #[serde(rename_all = "camelCase")]
     pub struct EndpointAddress("k8s.io.api.core.v1.EndpointAddress") {
         /// The address.
-        ip: Box<str> = 1 "ip",
+        ip: Text = 1 "ip",
         /// Its name within the service's domain.
         #[serde(skip_serializing_if = "str::is_empty")]
-        hostname: Box<str> = 3 "hostname",
+        hostname: Text = 3 "hostname",
         /// The node it is on.
         #[serde(skip_serializing_if = "str::is_empty")]
-        node_name: Box<str> = 4 "nodeName",
+        node_name: Text = 4 "nodeName",
         /// What has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 2 "targetRef",
@@ -60,14 +61,14 @@ message! {
     pub struct EndpointPort("k8s.io.api.core.v1.EndpointPort") {
         /// Its name in the service.
         #[serde(skip_serializing_if = "str::is_empty")]
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Its number.
         port: i32 = 2 "port",
         /// `TCP`, `UDP` or `SCTP`.
         #[serde(skip_serializing_if = "str::is_empty")]
-        protocol: Box<str> = 3 "protocol",
+        protocol: Text = 3 "protocol",
         /// What is spoken over it.
         #[serde(skip_serializing_if = "str::is_empty")]
-        app_protocol: Box<str> = 4 "appProtocol",
+        app_protocol: Text = 4 "appProtocol",
     }
 }

@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::selector::Selector;
 use crate::template::Template;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -46,13 +47,13 @@ message! {
         /// Seconds after its end when it is deleted.
         ttl_seconds_after_finished: Option<i32> = 8 "ttlSecondsAfterFinished",
         /// `NonIndexed` (also when empty) or `Indexed`.
-        completion_mode: Box<str> = 9 "completionMode",
+        completion_mode: Text = 9 "completionMode",
         /// Whether it is to have no pods for now.
         suspend: bool = 10 "suspend",
         /// `TerminatingOrFailed` (also when empty) or `Failed`: which pods are replaced.
-        pod_replacement_policy: Box<str> = 14 "podReplacementPolicy",
+        pod_replacement_policy: Text = 14 "podReplacementPolicy",
         /// The controller that looks after it, empty for the Job controller.
-        managed_by: Box<str> = 15 "managedBy",
+        managed_by: Text = 15 "managedBy",
     }
 }
 
@@ -68,7 +69,7 @@ message! {
     /// One rule, about exit codes or about conditions.
     pub struct PodFailurePolicyRule("k8s.io.api.batch.v1.PodFailurePolicyRule") {
         /// `FailJob`, `FailIndex`, `Ignore` or `Count`.
-        action: Box<str> = 1 "action",
+        action: Text = 1 "action",
         /// About exit codes.
         on_exit_codes: Option<Box<OnExitCodes>> = 2 "onExitCodes",
         /// About conditions: any of these.
@@ -80,9 +81,9 @@ message! {
     /// Exit codes.
     pub struct OnExitCodes("k8s.io.api.batch.v1.PodFailurePolicyOnExitCodesRequirement") {
         /// Of this container; of any where empty.
-        container_name: Box<str> = 1 "containerName",
+        container_name: Text = 1 "containerName",
         /// `In` or `NotIn`.
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// The codes.
         values: Box<[i32]> = 3 "values",
     }
@@ -92,9 +93,9 @@ message! {
     /// A condition.
     pub struct OnPodCondition("k8s.io.api.batch.v1.PodFailurePolicyOnPodConditionsPattern") {
         /// Its type.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// Its status.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
     }
 }
 
@@ -110,7 +111,7 @@ message! {
     /// Indexes that must succeed, or how many of them, or how many of all.
     pub struct SuccessPolicyRule("k8s.io.api.batch.v1.SuccessPolicyRule") {
         /// The indexes, as in `0,2-5`.
-        succeeded_indexes: Option<Box<str>> = 1 "succeededIndexes",
+        succeeded_indexes: Option<Text> = 1 "succeededIndexes",
         /// How many.
         succeeded_count: Option<i32> = 2 "succeededCount",
     }
@@ -134,9 +135,9 @@ message! {
         /// Pods that are being deleted.
         terminating: Option<i32> = 11 "terminating",
         /// Indexes that succeeded, as in `0,2-5`.
-        completed_indexes: Box<str> = 7 "completedIndexes",
+        completed_indexes: Text = 7 "completedIndexes",
         /// Indexes that failed, where they are counted.
-        failed_indexes: Option<Box<str>> = 10 "failedIndexes",
+        failed_indexes: Option<Text> = 10 "failedIndexes",
         /// Pods that have ended and are still to be counted.
         uncounted_terminated_pods: Option<Box<UncountedTerminatedPods>> = 8 "uncountedTerminatedPods",
         /// Pods that are ready.
@@ -148,9 +149,9 @@ message! {
     /// Uids of pods that have ended and are still to be counted.
     pub struct UncountedTerminatedPods("k8s.io.api.batch.v1.UncountedTerminatedPods") {
         /// Those that succeeded.
-        succeeded: Box<[Box<str>]> = 1 "succeeded",
+        succeeded: Box<[Text]> = 1 "succeeded",
         /// Those that failed.
-        failed: Box<[Box<str>]> = 2 "failed",
+        failed: Box<[Text]> = 2 "failed",
     }
 }
 
@@ -158,16 +159,16 @@ message! {
     /// One condition.
     pub struct JobCondition("k8s.io.api.batch.v1.JobCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When it was last looked at.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Meta;
 use crate::decode::{message, view};
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -20,7 +21,7 @@ message! {
     /// Who holds it, and until when.
     pub struct LeaseSpec("k8s.io.api.coordination.v1.LeaseSpec") {
         /// Who; nobody when empty.
-        holder_identity: Box<str> = 1 "holderIdentity",
+        holder_identity: Text = 1 "holderIdentity",
         /// How long after a renewal others wait.
         lease_duration_seconds: Option<i32> = 2 "leaseDurationSeconds",
         /// When it was taken.
@@ -30,8 +31,8 @@ message! {
         /// How often it changed hands.
         lease_transitions: Option<i32> = 5 "leaseTransitions",
         /// How its holder is chosen.
-        strategy: Box<str> = 6 "strategy",
+        strategy: Text = 6 "strategy",
         /// Who should hold it.
-        preferred_holder: Box<str> = 7 "preferredHolder",
+        preferred_holder: Text = 7 "preferredHolder",
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Meta;
 use crate::decode::{message, view};
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -22,7 +23,7 @@ message! {
     /// What should be.
     pub struct NamespaceSpec("k8s.io.api.core.v1.NamespaceSpec") {
         /// Who must let go of it before it is gone.
-        finalizers: Box<[Box<str>]> = 1 "finalizers",
+        finalizers: Box<[Text]> = 1 "finalizers",
     }
 }
 
@@ -30,7 +31,7 @@ message! {
     /// What is.
     pub struct NamespaceStatus("k8s.io.api.core.v1.NamespaceStatus") {
         /// `Active` or `Terminating`.
-        phase: Box<str> = 1 "phase",
+        phase: Text = 1 "phase",
         /// Conditions.
         conditions: Box<[NamespaceCondition]> = 2 "conditions",
     }
@@ -40,14 +41,14 @@ message! {
     /// One condition.
     pub struct NamespaceCondition("k8s.io.api.core.v1.NamespaceCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }

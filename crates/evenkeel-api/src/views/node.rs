@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
+use crate::text::Text;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -25,11 +26,11 @@ message! {
     /// How a node should be used.
     pub struct NodeSpec("k8s.io.api.core.v1.NodeSpec") {
         /// Range of its pods' addresses.
-        pod_cidr: Box<str> = 1 "podCIDR",
+        pod_cidr: Text = 1 "podCIDR",
         /// Ranges of its pods' addresses, one for each family.
-        pod_cidrs: Box<[Box<str>]> = 7 "podCIDRs",
+        pod_cidrs: Box<[Text]> = 7 "podCIDRs",
         /// What the cloud calls it.
-        provider_id: Box<str> = 3 "providerID",
+        provider_id: Text = 3 "providerID",
         /// Whether it takes no new pods.
         unschedulable: bool = 4 "unschedulable",
         /// What pods must bear to run on it.
@@ -53,11 +54,11 @@ message! {
         /// Images on it.
         images: Box<[ContainerImage]> = 8 "images",
         /// Attached volumes that are in use.
-        volumes_in_use: Box<[Box<str>]> = 9 "volumesInUse",
+        volumes_in_use: Box<[Text]> = 9 "volumesInUse",
         /// Attached volumes.
         volumes_attached: Box<[AttachedVolume]> = 10 "volumesAttached",
         /// What it says it can do.
-        declared_features: Box<[Box<str>]> = 14 "declaredFeatures",
+        declared_features: Box<[Text]> = 14 "declaredFeatures",
     }
 }
 
@@ -65,17 +66,17 @@ message! {
     /// One condition of a node.
     pub struct NodeCondition("k8s.io.api.core.v1.NodeCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When it was last reported.
         last_heartbeat_time: Option<Timestamp> = 3 "lastHeartbeatTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }
 
@@ -83,9 +84,9 @@ message! {
     /// An address.
     pub struct NodeAddress("k8s.io.api.core.v1.NodeAddress") {
         /// `Hostname`, `InternalIP`, …
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// The address.
-        address: Box<str> = 2 "address",
+        address: Text = 2 "address",
     }
 }
 
@@ -93,9 +94,9 @@ message! {
     /// What identifies a machine.
     pub struct NodeSystemInfo("k8s.io.api.core.v1.NodeSystemInfo") {
         /// Of the operating system.
-        machine_id: Box<str> = 1 "machineID",
+        machine_id: Text = 1 "machineID",
         /// Of the hardware, or of whoever pretends to be it.
-        system_uuid: Box<str> = 2 "systemUUID",
+        system_uuid: Text = 2 "systemUUID",
     }
 }
 
@@ -103,7 +104,7 @@ message! {
     /// An image.
     pub struct ContainerImage("k8s.io.api.core.v1.ContainerImage") {
         /// Its names.
-        names: Box<[Box<str>]> = 1 "names",
+        names: Box<[Text]> = 1 "names",
         /// Its size in bytes.
         size_bytes: i64 = 2 "sizeBytes",
     }
@@ -113,9 +114,9 @@ message! {
     /// An attached volume.
     pub struct AttachedVolume("k8s.io.api.core.v1.AttachedVolume") {
         /// Its name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Where it is.
-        device_path: Box<str> = 2 "devicePath",
+        device_path: Text = 2 "devicePath",
     }
 }
 
@@ -123,11 +124,11 @@ message! {
     /// What pods must bear.
     pub struct Taint("k8s.io.api.core.v1.Taint") {
         /// Key.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// Value.
-        value: Box<str> = 2 "value",
+        value: Text = 2 "value",
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-        effect: Box<str> = 3 "effect",
+        effect: Text = 3 "effect",
         /// When it was set.
         time_added: Option<Timestamp> = 4 "timeAdded",
     }

@@ -10,6 +10,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
+use crate::text::Text;
 
 message! {
     /// A volume.
@@ -31,19 +32,19 @@ message! {
         /// How big.
         capacity: Map<Quantity> = 1 "capacity",
         /// How it can be mounted.
-        access_modes: Box<[Box<str>]> = 3 "accessModes",
+        access_modes: Box<[Text]> = 3 "accessModes",
         /// The claim that it is for.
         claim_ref: Option<Box<ObjectReference>> = 4 "claimRef",
         /// `Retain`, `Delete` or `Recycle`.
-        persistent_volume_reclaim_policy: Box<str> = 5 "persistentVolumeReclaimPolicy",
+        persistent_volume_reclaim_policy: Text = 5 "persistentVolumeReclaimPolicy",
         /// Its class, empty for none.
-        storage_class_name: Box<str> = 6 "storageClassName",
+        storage_class_name: Text = 6 "storageClassName",
         /// `Filesystem` (also when empty) or `Block`.
-        volume_mode: Box<str> = 8 "volumeMode",
+        volume_mode: Text = 8 "volumeMode",
         /// From where it can be reached.
         node_affinity: Option<Box<VolumeNodeAffinity>> = 9 "nodeAffinity",
         /// Class of what may change of it, empty for none.
-        volume_attributes_class_name: Box<str> = 10 "volumeAttributesClassName",
+        volume_attributes_class_name: Text = 10 "volumeAttributesClassName",
         => /// What is behind it.
         source: PersistentVolumeSource = 2
     }
@@ -85,7 +86,7 @@ message! {
     /// A volume of OpenStack.
     pub struct CinderPersistentVolumeSource("k8s.io.api.core.v1.CinderPersistentVolumeSource") {
         /// Its id.
-        volume_id: Box<str> = 1 "volumeID",
+        volume_id: Text = 1 "volumeID",
     }
 }
 
@@ -93,9 +94,9 @@ message! {
     /// An export over NFS.
     pub struct NfsVolumeSource("k8s.io.api.core.v1.NFSVolumeSource") {
         /// Whose.
-        server: Box<str> = 1 "server",
+        server: Text = 1 "server",
         /// Which.
-        path: Box<str> = 2 "path",
+        path: Text = 2 "path",
         /// Whether it is only read.
         read_only: bool = 3 "readOnly",
     }
@@ -105,9 +106,9 @@ message! {
     /// A volume of a CSI driver.
     pub struct CsiPersistentVolumeSource("k8s.io.api.core.v1.CSIPersistentVolumeSource") {
         /// The driver.
-        driver: Box<str> = 1 "driver",
+        driver: Text = 1 "driver",
         /// What the driver calls it.
-        volume_handle: Box<str> = 2 "volumeHandle",
+        volume_handle: Text = 2 "volumeHandle",
     }
 }
 
@@ -123,8 +124,8 @@ message! {
     /// How a volume is.
     pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
         /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
-        phase: Box<str> = 1 "phase",
+        phase: Text = 1 "phase",
         /// Why, for people.
-        message: Box<str> = 2 "message",
+        message: Text = 2 "message",
     }
 }

@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::selector::Selector;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -25,19 +26,19 @@ message! {
     /// What should be.
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
         /// How it is mounted.
-        access_modes: Box<[Box<str>]> = 1 "accessModes",
+        access_modes: Box<[Text]> = 1 "accessModes",
         /// Which volumes; any where it is absent.
         selector: Option<Selector> = 4 "selector",
         /// How big.
         resources: VolumeResourceRequirements = 2 "resources",
         /// The volume it is bound to.
-        volume_name: Box<str> = 3 "volumeName",
+        volume_name: Text = 3 "volumeName",
         /// Its class; the default one when absent, none when empty.
-        storage_class_name: Option<Box<str>> = 5 "storageClassName",
+        storage_class_name: Option<Text> = 5 "storageClassName",
         /// `Filesystem` or `Block`.
-        volume_mode: Box<str> = 6 "volumeMode",
+        volume_mode: Text = 6 "volumeMode",
         /// Class of what may change of its volume, empty for none.
-        volume_attributes_class_name: Box<str> = 9 "volumeAttributesClassName",
+        volume_attributes_class_name: Text = 9 "volumeAttributesClassName",
     }
 }
 
@@ -55,9 +56,9 @@ message! {
     /// What is.
     pub struct PersistentVolumeClaimStatus("k8s.io.api.core.v1.PersistentVolumeClaimStatus") {
         /// `Pending`, `Bound` or `Lost`.
-        phase: Box<str> = 1 "phase",
+        phase: Text = 1 "phase",
         /// How it is mounted.
-        access_modes: Box<[Box<str>]> = 2 "accessModes",
+        access_modes: Box<[Text]> = 2 "accessModes",
         /// How big it is.
         capacity: Map<Quantity> = 3 "capacity",
         /// What else there is to say.
@@ -65,7 +66,7 @@ message! {
         /// How big it is being made.
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
         /// The class of attributes in force, empty for none.
-        current_volume_attributes_class_name: Box<str> = 8 "currentVolumeAttributesClassName",
+        current_volume_attributes_class_name: Text = 8 "currentVolumeAttributesClassName",
         /// A change of class that is under way.
         modify_volume_status: Option<Box<ModifyVolumeStatus>> = 9 "modifyVolumeStatus",
     }
@@ -75,7 +76,7 @@ message! {
     /// A change of a volume's attributes.
     pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
         /// The class that it shall have.
-        target_volume_attributes_class_name: Box<str> = 1 "targetVolumeAttributesClassName",
+        target_volume_attributes_class_name: Text = 1 "targetVolumeAttributesClassName",
     }
 }
 
@@ -83,16 +84,16 @@ message! {
     /// One condition of a claim.
     pub struct PersistentVolumeClaimCondition("k8s.io.api.core.v1.PersistentVolumeClaimCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When it was last looked at.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }

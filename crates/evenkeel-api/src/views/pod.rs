@@ -12,6 +12,7 @@ use crate::StrMap;
 use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -38,7 +39,7 @@ message! {
         /// Containers.
         containers: Box<[Container]> = 2 "containers",
         /// `Always`, `OnFailure` or `Never`.
-        restart_policy: Box<str> = 3 "restartPolicy",
+        restart_policy: Text = 3 "restartPolicy",
         /// Seconds between asking the containers to end and killing them.
         termination_grace_period_seconds: Option<i64> = 4 "terminationGracePeriodSeconds",
         /// Seconds after its start when it is failed.
@@ -46,31 +47,31 @@ message! {
         /// Labels that its node must have.
         node_selector: StrMap = 7 "nodeSelector",
         /// Who it runs as.
-        service_account_name: Box<str> = 8 "serviceAccountName",
+        service_account_name: Text = 8 "serviceAccountName",
         /// Its node, empty while unscheduled.
-        node_name: Box<str> = 10 "nodeName",
+        node_name: Text = 10 "nodeName",
         /// Whether it shares the node's network.
         host_network: bool = 11 "hostNetwork",
         /// `false` for a user namespace of its own.
         host_users: Option<bool> = 37 "hostUsers",
         /// Host name, where it is not the pod's name.
-        hostname: Box<str> = 16 "hostname",
+        hostname: Text = 16 "hostname",
         /// Domain under which the host name is found.
-        subdomain: Box<str> = 17 "subdomain",
+        subdomain: Text = 17 "subdomain",
         /// Where it would rather or must run.
         affinity: Option<Box<Affinity>> = 18 "affinity",
         /// Which scheduler places it.
-        scheduler_name: Box<str> = 19 "schedulerName",
+        scheduler_name: Text = 19 "schedulerName",
         /// Taints it bears.
         tolerations: Box<[Toleration]> = 22 "tolerations",
         /// Name its priority came from.
-        priority_class_name: Box<str> = 24 "priorityClassName",
+        priority_class_name: Text = 24 "priorityClassName",
         /// Importance among pods.
         priority: Option<i32> = 25 "priority",
         /// Further conditions that readiness takes.
         readiness_gates: Box<[PodReadinessGate]> = 28 "readinessGates",
         /// `Never`, or `PreemptLowerPriority` (also when empty).
-        preemption_policy: Box<str> = 31 "preemptionPolicy",
+        preemption_policy: Text = 31 "preemptionPolicy",
         /// Resources it takes beside its containers'.
         overhead: Map<Quantity> = 32 "overhead",
         /// How evenly its group must spread.
@@ -92,19 +93,19 @@ message! {
         /// Generation of the spec that this status is of; 0 where unknown.
         observed_generation: i64 = 17 "observedGeneration",
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        phase: Box<str> = 1 "phase",
+        phase: Text = 1 "phase",
         /// Conditions.
         conditions: Box<[PodCondition]> = 2 "conditions",
         /// Why it is in this phase, for people.
-        message: Box<str> = 3 "message",
+        message: Text = 3 "message",
         /// Why it is in this phase, in one word.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// Node on which room is being made for it.
-        nominated_node_name: Box<str> = 11 "nominatedNodeName",
+        nominated_node_name: Text = 11 "nominatedNodeName",
         /// Address of its node.
-        host_ip: Box<str> = 5 "hostIP",
+        host_ip: Text = 5 "hostIP",
         /// Its address.
-        pod_ip: Box<str> = 6 "podIP",
+        pod_ip: Text = 6 "podIP",
         /// Its addresses, one for each family.
         pod_ips: Box<[PodIp]> = 12 "podIPs",
         /// When its node took it on.
@@ -114,9 +115,9 @@ message! {
         /// Of its containers.
         container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
         /// `Guaranteed`, `Burstable` or `BestEffort`.
-        qos_class: Box<str> = 9 "qosClass",
+        qos_class: Text = 9 "qosClass",
         /// State of an in-place resize.
-        resize: Box<str> = 14 "resize",
+        resize: Text = 14 "resize",
         /// Claims made from templates, by their names within the pod.
         resource_claim_statuses: Box<[PodResourceClaimStatus]> = 15 "resourceClaimStatuses",
         /// The claim made for extended resources that are devices.
@@ -132,19 +133,19 @@ message! {
     /// One condition of a pod.
     pub struct PodCondition("k8s.io.api.core.v1.PodCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 7 "observedGeneration",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When it was last looked at.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 5 "reason",
+        reason: Text = 5 "reason",
         /// Why, for people.
-        message: Box<str> = 6 "message",
+        message: Text = 6 "message",
     }
 }
 
@@ -152,7 +153,7 @@ message! {
     /// A condition that readiness takes.
     pub struct PodReadinessGate("k8s.io.api.core.v1.PodReadinessGate") {
         /// Type of the condition.
-        condition_type: Box<str> = 1 "conditionType",
+        condition_type: Text = 1 "conditionType",
     }
 }
 
@@ -160,7 +161,7 @@ message! {
     /// What holds back scheduling.
     pub struct PodSchedulingGate("k8s.io.api.core.v1.PodSchedulingGate") {
         /// Name of the gate.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
     }
 }
 
@@ -168,7 +169,7 @@ message! {
     /// An address.
     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
         /// The address.
-        ip: Box<str> = 1 "ip",
+        ip: Text = 1 "ip",
     }
 }
 
@@ -176,11 +177,11 @@ message! {
     /// A claim to devices.
     pub struct PodResourceClaim("k8s.io.api.core.v1.PodResourceClaim") {
         /// Name within the pod.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// An existing claim.
-        resource_claim_name: Box<str> = 3 "resourceClaimName",
+        resource_claim_name: Text = 3 "resourceClaimName",
         /// What a claim is made from.
-        resource_claim_template_name: Box<str> = 4 "resourceClaimTemplateName",
+        resource_claim_template_name: Text = 4 "resourceClaimTemplateName",
     }
 }
 
@@ -188,9 +189,9 @@ message! {
     /// A claim made from a template.
     pub struct PodResourceClaimStatus("k8s.io.api.core.v1.PodResourceClaimStatus") {
         /// Name within the pod.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// The claim's own; none where none is needed.
-        resource_claim_name: Option<Box<str>> = 2 "resourceClaimName",
+        resource_claim_name: Option<Text> = 2 "resourceClaimName",
     }
 }
 
@@ -198,7 +199,7 @@ message! {
     /// A claim made for extended resources.
     pub struct PodExtendedResourceClaimStatus("k8s.io.api.core.v1.PodExtendedResourceClaimStatus") {
         /// Its name.
-        resource_claim_name: Box<str> = 2 "resourceClaimName",
+        resource_claim_name: Text = 2 "resourceClaimName",
     }
 }
 
@@ -206,6 +207,6 @@ message! {
     /// Pods that are scheduled together.
     pub struct PodSchedulingGroup("k8s.io.api.core.v1.PodSchedulingGroup") {
         /// Name of the group.
-        pod_group_name: Box<str> = 1 "podGroupName",
+        pod_group_name: Text = 1 "podGroupName",
     }
 }

@@ -4,6 +4,7 @@ use super::volume::Volume;
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::Unread;
+use crate::text::Text;
 
 message! {
     /// A pod as far as what its containers execute goes.
@@ -33,13 +34,13 @@ message! {
     /// What a container executes.
     pub struct ContainerProgram("k8s.io.api.core.v1.Container") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Takes the place of the image's entry point.
-        command: Box<[Box<str>]> = 3 "command",
+        command: Box<[Text]> = 3 "command",
         /// Its arguments.
-        args: Box<[Box<str>]> = 4 "args",
+        args: Box<[Text]> = 4 "args",
         /// Where it starts; the image's word where empty.
-        working_dir: Box<str> = 5 "workingDir",
+        working_dir: Text = 5 "workingDir",
         /// Variables.
         env: Box<[EnvVar]> = 7 "env",
         /// Where volumes are found.
@@ -57,9 +58,9 @@ message! {
     /// A variable.
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Value.
-        value: Box<str> = 2 "value",
+        value: Text = 2 "value",
         /// Where its value comes from instead.
         value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",
     }
@@ -77,7 +78,7 @@ message! {
     /// A field of the pod.
     pub struct ObjectFieldSelector("k8s.io.api.core.v1.ObjectFieldSelector") {
         /// Such as `metadata.name`.
-        field_path: Box<str> = 2 "fieldPath",
+        field_path: Text = 2 "fieldPath",
     }
 }
 
@@ -85,13 +86,13 @@ message! {
     /// Where a volume is found in a container.
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Where.
-        mount_path: Box<str> = 3 "mountPath",
+        mount_path: Text = 3 "mountPath",
         /// Which part of the volume.
-        sub_path: Box<str> = 4 "subPath",
+        sub_path: Text = 4 "subPath",
         /// Which part of the volume, with variables in it.
-        sub_path_expr: Box<str> = 6 "subPathExpr",
+        sub_path_expr: Text = 6 "subPathExpr",
     }
 }
 
@@ -115,6 +116,6 @@ message! {
     /// Something to execute.
     pub struct ExecAction("k8s.io.api.core.v1.ExecAction") {
         /// The command and its arguments.
-        command: Box<[Box<str>]> = 1 "command",
+        command: Box<[Text]> = 1 "command",
     }
 }

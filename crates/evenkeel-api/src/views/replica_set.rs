@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::selector::Selector;
 use crate::template::Template;
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -58,14 +59,14 @@ message! {
     /// One condition.
     pub struct ReplicaSetCondition("k8s.io.api.apps.v1.ReplicaSetCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// Why, for people.
-        message: Box<str> = 5 "message",
+        message: Text = 5 "message",
     }
 }

@@ -7,6 +7,7 @@ use crate::decode::{message, view};
 use crate::map::{Map, RawJson, Unread};
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
+use crate::text::Text;
 
 message! {
     /// A claim to devices.
@@ -46,7 +47,7 @@ message! {
     /// Devices of one sort.
     pub struct DeviceRequest("k8s.io.api.resource.v1.DeviceRequest") {
         /// Its name within the claim.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Just these.
         exactly: Option<Box<ExactDeviceRequest>> = 2 "exactly",
         /// The first of these that can be had.
@@ -58,11 +59,11 @@ message! {
     /// Devices of a class.
     pub struct ExactDeviceRequest("k8s.io.api.resource.v1.ExactDeviceRequest") {
         /// The class.
-        device_class_name: Box<str> = 1 "deviceClassName",
+        device_class_name: Text = 1 "deviceClassName",
         /// What the devices must be like beside that.
         selectors: Box<[DeviceSelector]> = 2 "selectors",
         /// `ExactCount` or `All`.
-        allocation_mode: Box<str> = 3 "allocationMode",
+        allocation_mode: Text = 3 "allocationMode",
         /// How many.
         count: i64 = 4 "count",
         /// Whether they are for looking after them, beside those who use them.
@@ -80,13 +81,13 @@ message! {
     /// Devices of a class, as one choice of several.
     pub struct DeviceSubRequest("k8s.io.api.resource.v1.DeviceSubRequest") {
         /// Its name within the request.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// The class.
-        device_class_name: Box<str> = 2 "deviceClassName",
+        device_class_name: Text = 2 "deviceClassName",
         /// What the devices must be like beside that.
         selectors: Box<[DeviceSelector]> = 3 "selectors",
         /// `ExactCount` or `All`.
-        allocation_mode: Box<str> = 4 "allocationMode",
+        allocation_mode: Text = 4 "allocationMode",
         /// How many.
         count: i64 = 5 "count",
         /// Taints that are borne.
@@ -110,7 +111,7 @@ message! {
     /// An expression about a device.
     pub struct CelDeviceSelector("k8s.io.api.resource.v1.CELDeviceSelector") {
         /// In CEL.
-        expression: Box<str> = 1 "expression",
+        expression: Text = 1 "expression",
     }
 }
 
@@ -126,13 +127,13 @@ message! {
     /// What is borne of a device.
     pub struct DeviceToleration("k8s.io.api.resource.v1.DeviceToleration") {
         /// Key; any when empty.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// `Exists`, or `Equal` (also when empty).
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// Value.
-        value: Box<str> = 3 "value",
+        value: Text = 3 "value",
         /// Effect; any when empty.
-        effect: Box<str> = 4 "effect",
+        effect: Text = 4 "effect",
         /// How long.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
@@ -142,11 +143,11 @@ message! {
     /// What must hold between devices.
     pub struct DeviceConstraint("k8s.io.api.resource.v1.DeviceConstraint") {
         /// Those of these requests; of all where it names none.
-        requests: Box<[Box<str>]> = 1 "requests",
+        requests: Box<[Text]> = 1 "requests",
         /// They are all the same in this.
-        match_attribute: Option<Box<str>> = 2 "matchAttribute",
+        match_attribute: Option<Text> = 2 "matchAttribute",
         /// No two are the same in this.
-        distinct_attribute: Option<Box<str>> = 3 "distinctAttribute",
+        distinct_attribute: Option<Text> = 3 "distinctAttribute",
     }
 }
 
@@ -154,7 +155,7 @@ message! {
     /// What the driver of some requests' devices is told.
     pub struct DeviceClaimConfiguration("k8s.io.api.resource.v1.DeviceClaimConfiguration") {
         /// Which requests; all where it names none.
-        requests: Box<[Box<str>]> = 1 "requests",
+        requests: Box<[Text]> = 1 "requests",
         => /// What.
         what: DeviceConfiguration = 2
     }
@@ -180,7 +181,7 @@ message! {
     /// What only a driver understands.
     pub struct OpaqueDeviceConfiguration("k8s.io.api.resource.v1.OpaqueDeviceConfiguration") {
         /// Which driver.
-        driver: Box<str> = 1 "driver",
+        driver: Text = 1 "driver",
         /// What.
         parameters: RawJson = 2 "parameters",
     }
@@ -222,21 +223,21 @@ message! {
     /// A device that was given.
     pub struct DeviceRequestAllocationResult("k8s.io.api.resource.v1.DeviceRequestAllocationResult") {
         /// For which request; for one of several choices, `request/choice`.
-        request: Box<str> = 1 "request",
+        request: Text = 1 "request",
         /// Its driver.
-        driver: Box<str> = 2 "driver",
+        driver: Text = 2 "driver",
         /// Its pool.
-        pool: Box<str> = 3 "pool",
+        pool: Text = 3 "pool",
         /// Its name.
-        device: Box<str> = 4 "device",
+        device: Text = 4 "device",
         /// Whether it was given for looking after it.
         admin_access: Option<bool> = 5 "adminAccess",
         /// What must be true of it before the pod is bound.
-        binding_conditions: Box<[Box<str>]> = 7 "bindingConditions",
+        binding_conditions: Box<[Text]> = 7 "bindingConditions",
         /// What must not become true of it.
-        binding_failure_conditions: Box<[Box<str>]> = 8 "bindingFailureConditions",
+        binding_failure_conditions: Box<[Text]> = 8 "bindingFailureConditions",
         /// Tells this share of it from others.
-        share_id: Option<Box<str>> = 9 "shareID",
+        share_id: Option<Text> = 9 "shareID",
         /// How much of it.
         consumed_capacity: Map<Quantity> = 10 "consumedCapacity",
     }
@@ -246,13 +247,13 @@ message! {
     /// Who may use the devices of a claim.
     pub struct ResourceClaimConsumerReference("k8s.io.api.resource.v1.ResourceClaimConsumerReference") {
         /// Its API group.
-        api_group: Box<str> = 1 "apiGroup",
+        api_group: Text = 1 "apiGroup",
         /// Its resource, such as `pods`.
-        resource: Box<str> = 3 "resource",
+        resource: Text = 3 "resource",
         /// Its name.
-        name: Box<str> = 4 "name",
+        name: Text = 4 "name",
         /// Its uid.
-        uid: Box<str> = 5 "uid",
+        uid: Text = 5 "uid",
     }
 }
 
@@ -260,11 +261,11 @@ message! {
     /// How a device is that was given.
     pub struct AllocatedDeviceStatus("k8s.io.api.resource.v1.AllocatedDeviceStatus") {
         /// Its driver.
-        driver: Box<str> = 1 "driver",
+        driver: Text = 1 "driver",
         /// Its pool.
-        pool: Box<str> = 2 "pool",
+        pool: Text = 2 "pool",
         /// Its name.
-        device: Box<str> = 3 "device",
+        device: Text = 3 "device",
         /// What its driver says of it.
         conditions: Box<[MetaCondition]> = 4 "conditions",
     }
@@ -290,6 +291,6 @@ message! {
         /// What their drivers are told.
         config: Box<[DeviceClassConfiguration]> = 2 "config",
         /// Extended resource by which containers may ask for its devices; empty for none.
-        extended_resource_name: Box<str> = 4 "extendedResourceName",
+        extended_resource_name: Text = 4 "extendedResourceName",
     }
 }

@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
+use crate::text::Text;
 
 message! {
     /// How much a namespace may use in all.
@@ -25,7 +26,7 @@ message! {
         /// At most, by name.
         hard: Map<Quantity> = 1 "hard",
         /// Only what is in all of these scopes counts.
-        scopes: Box<[Box<str>]> = 2 "scopes",
+        scopes: Box<[Text]> = 2 "scopes",
         /// Only what is in all of these scopes counts, either.
         scope_selector: Option<Box<ScopeSelector>> = 3 "scopeSelector",
     }
@@ -53,11 +54,11 @@ message! {
     /// One scope.
     pub struct ScopedResourceSelectorRequirement("k8s.io.api.core.v1.ScopedResourceSelectorRequirement") {
         /// Its name, such as `PriorityClass`.
-        scope_name: Box<str> = 1 "scopeName",
+        scope_name: Text = 1 "scopeName",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-        operator: Box<str> = 2 "operator",
+        operator: Text = 2 "operator",
         /// With what.
-        values: Box<[Box<str>]> = 3 "values",
+        values: Box<[Text]> = 3 "values",
     }
 }
 
@@ -85,7 +86,7 @@ message! {
     /// Limits of one sort of thing.
     pub struct LimitRangeItem("k8s.io.api.core.v1.LimitRangeItem") {
         /// `Pod`, `Container` or `PersistentVolumeClaim`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// At most.
         max: Map<Quantity> = 2 "max",
         /// At least.

@@ -5,6 +5,7 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
+use crate::text::Text;
 
 message! {
     /// Some of the devices of a pool.
@@ -22,11 +23,11 @@ message! {
     /// Some of the devices of a pool, and from where they can be used.
     pub struct ResourceSliceSpec("k8s.io.api.resource.v1.ResourceSliceSpec") {
         /// Whose.
-        driver: Box<str> = 1 "driver",
+        driver: Text = 1 "driver",
         /// Of which pool.
         pool: ResourcePool = 2 "pool",
         /// From this node only.
-        node_name: Box<str> = 3 "nodeName",
+        node_name: Text = 3 "nodeName",
         /// From these nodes.
         node_selector: Option<Box<NodeSelector>> = 4 "nodeSelector",
         /// From all nodes.
@@ -44,7 +45,7 @@ message! {
     /// Devices of a driver that belong together.
     pub struct ResourcePool("k8s.io.api.resource.v1.ResourcePool") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// Slices of an older generation are void.
         generation: i64 = 2 "generation",
         /// How many slices there are of this generation.
@@ -56,7 +57,7 @@ message! {
     /// A device.
     pub struct Device("k8s.io.api.resource.v1.Device") {
         /// Name within the pool.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// What it is like, by name with or without the driver's domain.
         attributes: Map<DeviceAttribute> = 2 "attributes",
         /// What it has.
@@ -64,7 +65,7 @@ message! {
         /// What it takes up of what is shared.
         consumes_counters: Box<[DeviceCounterConsumption]> = 4 "consumesCounters",
         /// From this node only.
-        node_name: Box<str> = 5 "nodeName",
+        node_name: Text = 5 "nodeName",
         /// From these nodes.
         node_selector: Option<Box<NodeSelector>> = 6 "nodeSelector",
         /// From all nodes.
@@ -74,9 +75,9 @@ message! {
         /// Once given it can be used from that node only.
         binds_to_node: bool = 9 "bindsToNode",
         /// What must be true of it before a pod is bound.
-        binding_conditions: Box<[Box<str>]> = 10 "bindingConditions",
+        binding_conditions: Box<[Text]> = 10 "bindingConditions",
         /// What must not become true of it.
-        binding_failure_conditions: Box<[Box<str>]> = 11 "bindingFailureConditions",
+        binding_failure_conditions: Box<[Text]> = 11 "bindingFailureConditions",
         /// Whether several may have a share of it.
         allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
     }
@@ -90,9 +91,9 @@ message! {
         /// A truth value.
         bool: Option<bool> = 3 "bool",
         /// A text.
-        string: Option<Box<str>> = 4 "string",
+        string: Option<Text> = 4 "string",
         /// A semantic version.
-        version: Option<Box<str>> = 5 "version",
+        version: Option<Text> = 5 "version",
     }
 }
 
@@ -134,7 +135,7 @@ message! {
     /// What a device takes up of what is shared.
     pub struct DeviceCounterConsumption("k8s.io.api.resource.v1.DeviceCounterConsumption") {
         /// Of which set.
-        counter_set: Box<str> = 1 "counterSet",
+        counter_set: Text = 1 "counterSet",
         /// How much of each.
         counters: Map<Counter> = 2 "counters",
         /// With which others it can be had at once; how many, no more.
@@ -146,7 +147,7 @@ message! {
     /// What devices share.
     pub struct CounterSet("k8s.io.api.resource.v1.CounterSet") {
         /// Name within the pool.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// How much of each.
         counters: Map<Counter> = 2 "counters",
     }
@@ -164,11 +165,11 @@ message! {
     /// What must be borne of a device.
     pub struct DeviceTaint("k8s.io.api.resource.v1.DeviceTaint") {
         /// Key.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// Value.
-        value: Box<str> = 2 "value",
+        value: Text = 2 "value",
         /// `None`, `NoSchedule` or `NoExecute`.
-        effect: Box<str> = 3 "effect",
+        effect: Text = 3 "effect",
     }
 }
 
@@ -198,10 +199,10 @@ message! {
     /// Devices that are all of this.
     pub struct DeviceTaintSelector("k8s.io.api.resource.v1.DeviceTaintSelector") {
         /// Of this driver.
-        driver: Option<Box<str>> = 2 "driver",
+        driver: Option<Text> = 2 "driver",
         /// Of this pool.
-        pool: Option<Box<str>> = 3 "pool",
+        pool: Option<Text> = 3 "pool",
         /// With this name.
-        device: Option<Box<str>> = 4 "device",
+        device: Option<Text> = 4 "device",
     }
 }

@@ -4,6 +4,7 @@ use crate::Meta;
 use crate::StrMap;
 use crate::decode::{message, view};
 use crate::int_or_string::IntOrString;
+use crate::text::Text;
 
 message! {
     /// A service.
@@ -27,41 +28,41 @@ message! {
         /// Which pods; empty when somebody else writes the endpoints.
         selector: StrMap = 2 "selector",
         /// Its address, `None` for a headless one.
-        cluster_ip: Box<str> = 3 "clusterIP",
+        cluster_ip: Text = 3 "clusterIP",
         /// Its addresses, one for each family.
-        cluster_ips: Box<[Box<str>]> = 18 "clusterIPs",
+        cluster_ips: Box<[Text]> = 18 "clusterIPs",
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
-        type_: Box<str> = 4 "type",
+        type_: Text = 4 "type",
         /// Addresses outside the cluster that lead to it by somebody else's doing.
-        external_ips: Box<[Box<str>]> = 5 "externalIPs",
+        external_ips: Box<[Text]> = 5 "externalIPs",
         /// `None` or `ClientIP`.
-        session_affinity: Box<str> = 7 "sessionAffinity",
+        session_affinity: Text = 7 "sessionAffinity",
         /// How long a caller stays with one pod.
         session_affinity_config: SessionAffinityConfig = 14 "sessionAffinityConfig",
         /// Address that its load balancer should have.
-        load_balancer_ip: Box<str> = 8 "loadBalancerIP",
+        load_balancer_ip: Text = 8 "loadBalancerIP",
         /// Ranges of callers that its load balancer lets through; empty for all.
-        load_balancer_source_ranges: Box<[Box<str>]> = 9 "loadBalancerSourceRanges",
+        load_balancer_source_ranges: Box<[Text]> = 9 "loadBalancerSourceRanges",
         /// Who makes its load balancer; empty for the cluster's own cloud.
-        load_balancer_class: Box<str> = 21 "loadBalancerClass",
+        load_balancer_class: Text = 21 "loadBalancerClass",
         /// Whether a service of type `LoadBalancer` has ports on the nodes; so unless said otherwise.
         allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
         /// `Cluster` or `Local`.
-        external_traffic_policy: Box<str> = 11 "externalTrafficPolicy",
+        external_traffic_policy: Text = 11 "externalTrafficPolicy",
         /// Port of every node that tells whether pods are on it; 0 for none.
         health_check_node_port: i32 = 12 "healthCheckNodePort",
         /// Where it points by DNS.
-        external_name: Box<str> = 10 "externalName",
+        external_name: Text = 10 "externalName",
         /// Whether pods count before they are ready.
         publish_not_ready_addresses: bool = 13 "publishNotReadyAddresses",
         /// `IPv4`, `IPv6`.
-        ip_families: Box<[Box<str>]> = 19 "ipFamilies",
+        ip_families: Box<[Text]> = 19 "ipFamilies",
         /// How many families.
-        ip_family_policy: Box<str> = 17 "ipFamilyPolicy",
+        ip_family_policy: Text = 17 "ipFamilyPolicy",
         /// `Cluster` or `Local`.
-        internal_traffic_policy: Box<str> = 22 "internalTrafficPolicy",
+        internal_traffic_policy: Text = 22 "internalTrafficPolicy",
         /// Which endpoints are preferred.
-        traffic_distribution: Box<str> = 23 "trafficDistribution",
+        traffic_distribution: Text = 23 "trafficDistribution",
     }
 }
 
@@ -69,11 +70,11 @@ message! {
     /// A port.
     pub struct ServicePort("k8s.io.api.core.v1.ServicePort") {
         /// Name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// `TCP` (also when empty), `UDP` or `SCTP`.
-        protocol: Box<str> = 2 "protocol",
+        protocol: Text = 2 "protocol",
         /// What is spoken over it.
-        app_protocol: Box<str> = 6 "appProtocol",
+        app_protocol: Text = 6 "appProtocol",
         /// Port of the service.
         port: i32 = 3 "port",
         /// Port of the pods, by number or name.
@@ -119,11 +120,11 @@ message! {
     /// One place where a load balancer is reached.
     pub struct LoadBalancerIngress("k8s.io.api.core.v1.LoadBalancerIngress") {
         /// Address; empty for one that is reached by name.
-        ip: Box<str> = 1 "ip",
+        ip: Text = 1 "ip",
         /// Name; empty for one that is reached by address.
-        hostname: Box<str> = 2 "hostname",
+        hostname: Text = 2 "hostname",
         /// `VIP` (also when empty) or `Proxy`: whether packets arrive with the address as their destination.
-        ip_mode: Box<str> = 3 "ipMode",
+        ip_mode: Text = 3 "ipMode",
         /// How each port is.
         ports: Box<[PortStatus]> = 4 "ports",
     }
@@ -135,8 +136,8 @@ message! {
         /// The port.
         port: i32 = 1 "port",
         /// `TCP`, `UDP` or `SCTP`.
-        protocol: Box<str> = 2 "protocol",
+        protocol: Text = 2 "protocol",
         /// What is wrong with it, in one CamelCase word; empty when nothing is.
-        error: Box<str> = 3 "error",
+        error: Text = 3 "error",
     }
 }

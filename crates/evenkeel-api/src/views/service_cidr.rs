@@ -3,6 +3,7 @@
 use super::disruption::MetaCondition;
 use crate::Meta;
 use crate::decode::{message, view};
+use crate::text::Text;
 
 message! {
     /// A range of cluster IPs, or one for each family.
@@ -22,7 +23,7 @@ message! {
     /// What should be.
     pub struct ServiceCidrSpec("k8s.io.api.networking.v1.ServiceCIDRSpec") {
         /// The ranges.
-        cidrs: Box<[Box<str>]> = 1 "cidrs",
+        cidrs: Box<[Text]> = 1 "cidrs",
     }
 }
 

@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::int_or_string::IntOrString;
 use crate::selector::Selector;
 use crate::template::{ClaimTemplate, Template};
+use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
@@ -33,9 +34,9 @@ message! {
         /// What each pod's claims are made from.
         volume_claim_templates: Box<[ClaimTemplate]> = 4 "volumeClaimTemplates",
         /// The Service under which its pods are found by name.
-        service_name: Box<str> = 5 "serviceName",
+        service_name: Text = 5 "serviceName",
         /// `OrderedReady` or `Parallel`.
-        pod_management_policy: Box<str> = 6 "podManagementPolicy",
+        pod_management_policy: Text = 6 "podManagementPolicy",
         /// How old pods give way to new ones.
         update_strategy: StatefulSetUpdateStrategy = 7 "updateStrategy",
         /// How many revisions are kept that nobody uses.
@@ -53,7 +54,7 @@ message! {
     /// How old pods give way to new ones.
     pub struct StatefulSetUpdateStrategy("k8s.io.api.apps.v1.StatefulSetUpdateStrategy") {
         /// `RollingUpdate` or `OnDelete`.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// For `RollingUpdate`.
         rolling_update: Option<Box<RollingUpdateStatefulSetStrategy>> = 2 "rollingUpdate",
     }
@@ -73,9 +74,9 @@ message! {
     /// What becomes of claims.
     pub struct StatefulSetPersistentVolumeClaimRetentionPolicy("k8s.io.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy") {
         /// When the set is deleted: `Retain` or `Delete`.
-        when_deleted: Box<str> = 1 "whenDeleted",
+        when_deleted: Text = 1 "whenDeleted",
         /// When the set is scaled down: `Retain` or `Delete`.
-        when_scaled: Box<str> = 2 "whenScaled",
+        when_scaled: Text = 2 "whenScaled",
     }
 }
 
@@ -101,9 +102,9 @@ message! {
         /// Pods of the update revision.
         updated_replicas: i32 = 5 "updatedReplicas",
         /// The revision that pods had before the update.
-        current_revision: Box<str> = 6 "currentRevision",
+        current_revision: Text = 6 "currentRevision",
         /// The revision that pods get.
-        update_revision: Box<str> = 7 "updateRevision",
+        update_revision: Text = 7 "updateRevision",
         /// How often a revision's name was taken by another.
         collision_count: Option<i32> = 9 "collisionCount",
         /// Conditions.
@@ -117,14 +118,14 @@ message! {
     /// One condition.
     pub struct StatefulSetCondition("k8s.io.api.apps.v1.StatefulSetCondition") {
         /// What it is about.
-        type_: Box<str> = 1 "type",
+        type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
-        status: Box<str> = 2 "status",
+        status: Text = 2 "status",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
-        reason: Box<str> = 4 "reason",
+        reason: Text = 4 "reason",
         /// Why, for people.
-        message: Box<str> = 5 "message",
+        message: Text = 5 "message",
     }
 }

@@ -5,6 +5,7 @@ use crate::decode::{message, view};
 use crate::map::Unread;
 use crate::quantity::Quantity;
 use crate::selector::Selector;
+use crate::text::Text;
 
 message! {
     /// How volumes are made.
@@ -12,13 +13,13 @@ message! {
         /// Metadata.
         meta: Meta = 1 "metadata",
         /// Who makes them.
-        provisioner: Box<str> = 2 "provisioner",
+        provisioner: Text = 2 "provisioner",
         /// What becomes of them, `Delete` where it says nothing.
-        reclaim_policy: Box<str> = 4 "reclaimPolicy",
+        reclaim_policy: Text = 4 "reclaimPolicy",
         /// Whether they may grow.
         allow_volume_expansion: Option<bool> = 6 "allowVolumeExpansion",
         /// `Immediate` or `WaitForFirstConsumer`.
-        volume_binding_mode: Box<str> = 7 "volumeBindingMode",
+        volume_binding_mode: Text = 7 "volumeBindingMode",
         /// Where they can be made; anywhere where it names nothing.
         allowed_topologies: Box<[TopologySelectorTerm]> = 8 "allowedTopologies",
     }
@@ -38,9 +39,9 @@ message! {
     /// One requirement on a label.
     pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
         /// Which label.
-        key: Box<str> = 1 "key",
+        key: Text = 1 "key",
         /// Any of these.
-        values: Box<[Box<str>]> = 2 "values",
+        values: Box<[Text]> = 2 "values",
     }
 }
 
@@ -92,7 +93,7 @@ message! {
     /// A driver on a node.
     pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
         /// Its name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         /// How many volumes the node takes.
         allocatable: Option<Box<VolumeNodeResources>> = 4 "allocatable",
     }
@@ -114,7 +115,7 @@ message! {
         /// The nodes; none where it is absent.
         node_topology: Option<Selector> = 2 "nodeTopology",
         /// The class.
-        storage_class_name: Box<str> = 3 "storageClassName",
+        storage_class_name: Text = 3 "storageClassName",
         /// How much there is.
         capacity: Option<Quantity> = 4 "capacity",
         /// How big one volume can be.
@@ -149,11 +150,11 @@ message! {
     /// What to what.
     pub struct VolumeAttachmentSpec("k8s.io.api.storage.v1.VolumeAttachmentSpec") {
         /// The driver that does it.
-        attacher: Box<str> = 1 "attacher",
+        attacher: Text = 1 "attacher",
         /// The volume.
         source: VolumeAttachmentSource = 2 "source",
         /// The node.
-        node_name: Box<str> = 3 "nodeName",
+        node_name: Text = 3 "nodeName",
     }
 }
 
@@ -161,7 +162,7 @@ message! {
     /// A volume to attach.
     pub struct VolumeAttachmentSource("k8s.io.api.storage.v1.VolumeAttachmentSource") {
         /// A PersistentVolume, by name.
-        persistent_volume_name: Option<Box<str>> = 1 "persistentVolumeName",
+        persistent_volume_name: Option<Text> = 1 "persistentVolumeName",
         /// One that a pod names itself.
         inline_volume_spec: Option<Unread> = 2 "inlineVolumeSpec",
     }
@@ -183,7 +184,7 @@ message! {
     /// What went wrong.
     pub struct VolumeError("k8s.io.api.storage.v1.VolumeError") {
         /// In words.
-        message: Box<str> = 2 "message",
+        message: Text = 2 "message",
     }
 }
 
@@ -193,7 +194,7 @@ message! {
         /// Metadata.
         meta: Meta = 1 "metadata",
         /// Whose volumes.
-        driver_name: Box<str> = 2 "driverName",
+        driver_name: Text = 2 "driverName",
     }
 }
 

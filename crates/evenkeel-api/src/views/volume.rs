@@ -4,12 +4,13 @@ use crate::decode::message;
 use crate::map::Unread;
 use crate::quantity::Quantity;
 use crate::template::EphemeralClaimTemplate;
+use crate::text::Text;
 
 message! {
     /// A volume.
     pub struct Volume("k8s.io.api.core.v1.Volume") {
         /// Name within the pod.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
         => /// What it is made from.
         source: VolumeSource = 2
     }
@@ -57,7 +58,7 @@ message! {
     /// A path of the node.
     pub struct HostPathVolumeSource("k8s.io.api.core.v1.HostPathVolumeSource") {
         /// The path.
-        path: Box<str> = 1 "path",
+        path: Text = 1 "path",
     }
 }
 
@@ -65,7 +66,7 @@ message! {
     /// Scratch space.
     pub struct EmptyDirVolumeSource("k8s.io.api.core.v1.EmptyDirVolumeSource") {
         /// `Memory`, or the node's default when empty.
-        medium: Box<str> = 1 "medium",
+        medium: Text = 1 "medium",
         /// At most this much.
         size_limit: Option<Quantity> = 2 "sizeLimit",
     }
@@ -75,7 +76,7 @@ message! {
     /// A disk at Google.
     pub struct GcePersistentDiskVolumeSource("k8s.io.api.core.v1.GCEPersistentDiskVolumeSource") {
         /// Its name.
-        pd_name: Box<str> = 1 "pdName",
+        pd_name: Text = 1 "pdName",
         /// Whether it is only read.
         read_only: bool = 4 "readOnly",
     }
@@ -85,7 +86,7 @@ message! {
     /// A disk at Amazon.
     pub struct AwsElasticBlockStoreVolumeSource("k8s.io.api.core.v1.AWSElasticBlockStoreVolumeSource") {
         /// Its id.
-        volume_id: Box<str> = 1 "volumeID",
+        volume_id: Text = 1 "volumeID",
         /// Whether it is only read.
         read_only: bool = 4 "readOnly",
     }
@@ -95,7 +96,7 @@ message! {
     /// A Secret.
     pub struct SecretVolumeSource("k8s.io.api.core.v1.SecretVolumeSource") {
         /// Its name.
-        secret_name: Box<str> = 1 "secretName",
+        secret_name: Text = 1 "secretName",
         /// Whether it may be missing.
         optional: Option<bool> = 4 "optional",
     }
@@ -105,9 +106,9 @@ message! {
     /// A block device over iSCSI.
     pub struct IscsiVolumeSource("k8s.io.api.core.v1.ISCSIVolumeSource") {
         /// Where.
-        target_portal: Box<str> = 1 "targetPortal",
+        target_portal: Text = 1 "targetPortal",
         /// Which target.
-        iqn: Box<str> = 2 "iqn",
+        iqn: Text = 2 "iqn",
         /// Which unit.
         lun: i32 = 3 "lun",
         /// Whether it is only read.
@@ -119,7 +120,7 @@ message! {
     /// A claim.
     pub struct PersistentVolumeClaimVolumeSource("k8s.io.api.core.v1.PersistentVolumeClaimVolumeSource") {
         /// Its name.
-        claim_name: Box<str> = 1 "claimName",
+        claim_name: Text = 1 "claimName",
         /// Whether it is only read.
         read_only: bool = 2 "readOnly",
     }
@@ -129,11 +130,11 @@ message! {
     /// A Ceph block device.
     pub struct RbdVolumeSource("k8s.io.api.core.v1.RBDVolumeSource") {
         /// Where.
-        monitors: Box<[Box<str>]> = 1 "monitors",
+        monitors: Box<[Text]> = 1 "monitors",
         /// Which image.
-        image: Box<str> = 2 "image",
+        image: Text = 2 "image",
         /// In which pool.
-        pool: Box<str> = 4 "pool",
+        pool: Text = 4 "pool",
         /// Whether it is only read.
         read_only: bool = 8 "readOnly",
     }
@@ -143,7 +144,7 @@ message! {
     /// A volume of OpenStack.
     pub struct CinderVolumeSource("k8s.io.api.core.v1.CinderVolumeSource") {
         /// Its id.
-        volume_id: Box<str> = 1 "volumeID",
+        volume_id: Text = 1 "volumeID",
     }
 }
 
@@ -151,7 +152,7 @@ message! {
     /// A disk at Azure.
     pub struct AzureDiskVolumeSource("k8s.io.api.core.v1.AzureDiskVolumeSource") {
         /// Where it is.
-        disk_uri: Box<str> = 2 "diskURI",
+        disk_uri: Text = 2 "diskURI",
     }
 }
 
@@ -159,7 +160,7 @@ message! {
     /// A volume of Portworx.
     pub struct PortworxVolumeSource("k8s.io.api.core.v1.PortworxVolumeSource") {
         /// Its id.
-        volume_id: Box<str> = 1 "volumeID",
+        volume_id: Text = 1 "volumeID",
     }
 }
 
@@ -177,7 +178,7 @@ message! {
     /// A volume of a CSI driver.
     pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
         /// The driver.
-        driver: Box<str> = 1 "driver",
+        driver: Text = 1 "driver",
     }
 }
 
@@ -193,6 +194,6 @@ message! {
     /// An object of the same namespace.
     pub struct LocalObjectReference("k8s.io.api.core.v1.LocalObjectReference") {
         /// Its name.
-        name: Box<str> = 1 "name",
+        name: Text = 1 "name",
     }
 }

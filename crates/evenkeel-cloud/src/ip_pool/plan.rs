@@ -4,7 +4,7 @@ use super::{
     POOL_ANNOTATION,
     pool::{Pool, Range},
 };
-use evenkeel_api::views::Service;
+use evenkeel_api::{Text, views::Service};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -15,7 +15,7 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("spec.loadBalancerIP: {0:?} is no IP address")]
-    Unreadable(Box<str>),
+    Unreadable(Text),
     #[error("spec.loadBalancerIP: {0} is in none of the pools {1}")]
     Outside(IpAddr, String),
     #[error("spec.loadBalancerIP: {0} is of a family that the service does not have")]
@@ -23,7 +23,7 @@ pub(super) enum Refusal {
     #[error("spec.loadBalancerIP: {0} is taken by service {1}")]
     Taken(IpAddr, String),
     #[error("annotation {POOL_ANNOTATION}: there is no pool {0:?}")]
-    NoPool(Box<str>),
+    NoPool(Text),
     #[error("no pool has {0} addresses (pools: {1})")]
     NoFamily(&'static str, String),
     #[error("no free {0} address is left (pools: {1})")]
@@ -39,7 +39,7 @@ impl Refusal {
 
 /// Addresses that were given to services by uid, until their statuses show it.
 #[derive(Debug, Default)]
-pub(super) struct Reserved(BTreeMap<Box<str>, Vec<IpAddr>>);
+pub(super) struct Reserved(BTreeMap<Text, Vec<IpAddr>>);
 
 impl Reserved {
     /// Drops what is held for services that are no more; `service` itself may be newer than the list.

@@ -1,6 +1,9 @@
 //! Which of a machine's addresses are its node's, where its kubelet was told by `--node-ip`.
 
-use evenkeel_api::views::{Node, NodeAddress};
+use evenkeel_api::{
+    Text,
+    views::{Node, NodeAddress},
+};
 use std::net::IpAddr;
 
 /// Annotation by which a kubelet tells its `--node-ip`: one address, or one of each family with a comma between.
@@ -10,7 +13,7 @@ const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unmatched {
     #[error("failed to parse node IP {0:?}")]
-    Unreadable(Box<str>),
+    Unreadable(Text),
     #[error("failed to get node address from cloud provider that matches ip: {0}")]
     Unknown(IpAddr),
 }

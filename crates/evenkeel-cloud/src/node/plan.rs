@@ -5,7 +5,10 @@ use crate::{
     InstanceMetadata,
     change::{of_node, taints, target},
 };
-use evenkeel_api::views::{Node, NodeAddress};
+use evenkeel_api::{
+    Text,
+    views::{Node, NodeAddress},
+};
 use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 
@@ -22,9 +25,9 @@ const REGION: [&str; 2] =
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
     #[error("cloud provider does not set node provider ID for node {0}")]
-    NoProviderId(Box<str>),
+    NoProviderId(Text),
     #[error("provided node ip for node {0:?} is not valid: {1}")]
-    NodeIp(Box<str>, addresses::Unmatched),
+    NodeIp(Text, addresses::Unmatched),
 }
 
 /// Whether the cloud has yet to look at this node.

@@ -2,6 +2,7 @@
 
 use crate::{Route, change::target};
 use evenkeel_api::{
+    Text,
     cidr::Cidr,
     time::{Timestamp, seconds},
     views::{Node, NodeAddress},
@@ -92,7 +93,7 @@ pub(super) fn concerns(old: &Node, new: &Node) -> bool {
 pub(super) fn conditions(
     nodes: &[Arc<Node>],
     routes: &[Route],
-    failed: &BTreeSet<Box<str>>,
+    failed: &BTreeSet<Text>,
     now: Timestamp,
 ) -> Plan {
     let mut plan = Plan::nothing();

@@ -5,7 +5,7 @@ use crate::{
     Route,
     fixtures::{apply, node, node_view},
 };
-use evenkeel_api::{cidr::Cidr, time::Timestamp, views::Node};
+use evenkeel_api::{Text, cidr::Cidr, time::Timestamp, views::Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc};
@@ -82,7 +82,7 @@ fn a_route_to_other_addresses_is_made_anew_where_the_cloud_knows_them() {
 #[test]
 fn nodes_say_whether_they_can_be_reached() {
     let failed =
-        |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<BTreeSet<Box<str>>>();
+        |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<BTreeSet<Text>>();
     let mut n = with_ranges("n", &["10.0.1.0/24"]);
     let state = |n: &Value| {
         let all = n["status"]["conditions"].as_array().unwrap();

@@ -1,6 +1,6 @@
 //! Which nodes a load balancer leads to.
 
-use evenkeel_api::views::Node;
+use evenkeel_api::{Text, views::Node};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Label of a node that no load balancer is to lead to.
@@ -12,7 +12,7 @@ const NAMES: usize = 20;
 
 /// Names of nodes, and what the cloud calls them: whatever else changes about a node is no change of a load balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Hosts(BTreeMap<Box<str>, Box<str>>);
+pub(super) struct Hosts(BTreeMap<Text, Text>);
 
 impl Hosts {
     /// The hosts that these nodes are.

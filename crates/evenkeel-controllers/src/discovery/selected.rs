@@ -2,7 +2,7 @@
 
 use super::pod::{Change, change};
 use evenkeel_api::{
-    StrMap,
+    StrMap, Text,
     views::{Pod, Service},
 };
 use evenkeel_runtime::{
@@ -55,7 +55,7 @@ impl Selected {
     }
 
     /// The names of the Services that select a pod of these labels.
-    fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Box<str>> {
+    fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
         let (mut found, mut place) = (BTreeSet::new(), String::new());
         for (name, value) in labels.iter() {
             self.services.for_each(at(&mut place, namespace, name, value), |service| {

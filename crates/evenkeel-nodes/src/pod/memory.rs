@@ -1,6 +1,6 @@
 //! What a kubelet remembers of a pod between two looks at it: how each container stands and what was last written.
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{Text, time::Timestamp};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use crate::program::{Run, files::Files};
@@ -193,8 +193,8 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) status: bool,
-    pub(crate) reason: Box<str>,
-    pub(crate) message: Box<str>,
+    pub(crate) reason: Text,
+    pub(crate) message: Text,
     pub(crate) since: Timestamp,
     pub(crate) generation: i64,
 }

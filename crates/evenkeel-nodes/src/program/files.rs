@@ -1,7 +1,7 @@
 //! Files of simulated containers: what they hold, since when, and who wrote it. Also what is written only later, by a
 //! program whose end is known already.
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::pod::memory::later;
@@ -13,11 +13,11 @@ const MOST: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     /// The container's own, gone when it is restarted.
-    Own(Box<str>),
+    Own(Text),
     /// Of a volume that is as old as the pod.
-    Volume(Box<str>),
+    Volume(Text),
     /// Of a volume with a content that is not known here.
-    Foreign(Box<str>),
+    Foreign(Text),
     /// The node's.
     Node,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Scope {
 pub(crate) struct Place {
     pub(crate) scope: Scope,
     /// Absolute within the scope, without `.` and `..`; empty for its root.
-    pub(crate) path: Box<str>,
+    pub(crate) path: Text,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,11 +145,11 @@ impl Files {
 
 /// Which volume is found where in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Mounts(Vec<(Box<str>, Place)>);
+pub(crate) struct Mounts(Vec<(Text, Place)>);
 
 impl Mounts {
     /// The longest path first, so that the first that fits is the one.
-    pub(crate) fn new(mut mounts: Vec<(Box<str>, Place)>) -> Self {
+    pub(crate) fn new(mut mounts: Vec<(Text, Place)>) -> Self {
         mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self(mounts)
     }

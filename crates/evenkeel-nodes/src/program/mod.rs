@@ -24,7 +24,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 pub(crate) use read::{Programs, only_waits, runs_a_shell};
@@ -38,7 +38,7 @@ use self::{
 /// What a container executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
-    container: Box<str>,
+    container: Text,
     words: Vec<String>,
     /// The words of its readiness probe, where that executes something.
     probe: Option<Vec<String>>,

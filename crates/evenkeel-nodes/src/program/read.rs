@@ -1,6 +1,9 @@
 //! From a pod's spec to what its containers execute, with which variables and files.
 
-use evenkeel_api::views::{ContainerProgram, EnvVar, PodProgram, Volume};
+use evenkeel_api::{
+    Text,
+    views::{ContainerProgram, EnvVar, PodProgram, Volume},
+};
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use super::{
@@ -29,7 +32,7 @@ fn name_of(image: &str) -> &str {
 
 /// The programs of a pod, by container.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Programs(BTreeMap<Box<str>, Program>);
+pub(crate) struct Programs(BTreeMap<Text, Program>);
 
 impl Programs {
     /// Reads a pod that is on the node with this address. `image` says each container's image.

@@ -1,5 +1,6 @@
 //! What a shell knows while it runs: variables, functions, traps, where its streams lead and how late it is.
 
+use evenkeel_api::Text;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::syntax::Command;
@@ -50,9 +51,9 @@ pub(super) struct Shell {
     pub(super) positional: Vec<String>,
     /// `$0`.
     pub(super) name: String,
-    pub(super) functions: BTreeMap<Box<str>, Arc<Command>>,
+    pub(super) functions: BTreeMap<Text, Arc<Command>>,
     /// What is done at a signal, or at the end (`EXIT`).
-    pub(super) traps: BTreeMap<Box<str>, String>,
+    pub(super) traps: BTreeMap<Text, String>,
     pub(super) folder: String,
     /// How the last command ended.
     pub(super) status: i32,

@@ -1,5 +1,6 @@
 //! The shell's language as it is understood here.
 
+use evenkeel_api::Text;
 use std::sync::Arc;
 
 /// Commands one after the other.
@@ -52,7 +53,7 @@ pub(super) enum What {
         body: List,
     },
     For {
-        name: Box<str>,
+        name: Text,
         over: Option<Vec<Word>>,
         body: List,
     },
@@ -61,7 +62,7 @@ pub(super) enum What {
         arms: Vec<(Vec<Word>, List)>,
     },
     Function {
-        name: Box<str>,
+        name: Text,
         body: Arc<Command>,
     },
     /// The words between `[[` and `]]`.
@@ -70,7 +71,7 @@ pub(super) enum What {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Assignment {
-    pub(super) name: Box<str>,
+    pub(super) name: Text,
     /// `+=`.
     pub(super) append: bool,
     pub(super) value: Word,
@@ -109,7 +110,7 @@ pub(super) enum Part {
     Text(String),
     /// `$NAME`, `${NAME}` and what may follow the name.
     Variable {
-        name: Box<str>,
+        name: Text,
         with: With,
     },
     /// `$(…)`.

@@ -1,6 +1,6 @@
 //! Any `kube::Resource` as a view.
 
-use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, View};
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -82,7 +82,7 @@ where
 }
 
 fn meta(from: &ObjectMeta) -> Meta {
-    let text = |text: &Option<String>| Box::from(text.as_deref().unwrap_or_default());
+    let text = |text: &Option<String>| Text::from(text.as_deref().unwrap_or_default());
     Meta {
         name: text(&from.name),
         namespace: text(&from.namespace),

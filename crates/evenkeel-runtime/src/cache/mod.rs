@@ -16,7 +16,7 @@ pub use caches::Caches;
 pub use full::Full;
 
 use crate::introspect::CacheState;
-use evenkeel_api::{Kind, View};
+use evenkeel_api::{Kind, Text, View};
 use shared::Shared;
 use std::{sync::Arc, time::Duration};
 use store::KeysOf;
@@ -229,7 +229,7 @@ impl<V: View> Index<V> {
     }
 
     /// All keys with how many objects each has, in an order without meaning.
-    pub fn keys(&self) -> Vec<(Box<str>, usize)> {
+    pub fn keys(&self) -> Vec<(Text, usize)> {
         self.shared.read().keys(self.at).map(|(key, count)| (key.into(), count)).collect()
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use evenkeel_api::{
-    DecodeError, Encoding, View, status,
+    DecodeError, Encoding, Text, View, status,
     watch::{self, EventType},
 };
 use futures::FutureExt as _;
@@ -31,7 +31,7 @@ pub(crate) struct Reflector<V> {
     scope: Scope,
     shared: Arc<Shared<V>>,
     /// Version to go on from; none to begin from scratch.
-    position: Option<Box<str>>,
+    position: Option<Text>,
 }
 
 /// How a round ended.
@@ -42,9 +42,9 @@ enum End {
     /// The version to go on from is not there, no longer or not at all: from scratch.
     Expired,
     /// Changes may not be watched: a new list after a pause has to do.
-    Unwatchable(Box<str>),
+    Unwatchable(Text),
     /// It failed: go on after a pause.
-    Failed(Box<str>),
+    Failed(Text),
 }
 
 impl From<WatchBroken> for End {

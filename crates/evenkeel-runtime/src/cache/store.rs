@@ -1,16 +1,14 @@
 //! Objects by namespace and name, with indexes that never disagree with them.
 
 use super::CacheEvent;
-use evenkeel_api::View;
+use evenkeel_api::{Text, View};
+use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
 use smallvec::{SmallVec, smallvec};
-use std::{
-    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::{hash::BuildHasher as _, sync::Arc};
 
 /// Hashes alike in every run, so that the order of listings repeats with a simulation's seed.
-type Hashing = BuildHasherDefault<DefaultHasher>;
+type Hashing = FixedState;
 
 /// Says an object's keys in an index.
 pub(crate) type KeysOf<V> = fn(&V, &mut dyn FnMut(&str));
@@ -19,9 +17,7 @@ pub(crate) type KeysOf<V> = fn(&V, &mut dyn FnMut(&str));
 pub(crate) type Events<V> = SmallVec<[CacheEvent<V>; 2]>;
 
 fn hash(namespace: &str, name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (namespace, name).hash(&mut hasher);
-    hasher.finish()
+    Hashing::default().hash_one((namespace, name))
 }
 
 fn hash_of<V: View>(object: &V) -> u64 {
@@ -87,7 +83,7 @@ fn is<V: View>(object: &V, namespace: &str, name: &str) -> bool {
     *meta.name == *name && *meta.namespace == *namespace
 }
 
-type Buckets<V> = HashMap<Box<str>, Table<V>, Hashing>;
+type Buckets<V> = HashMap<Text, Table<V>, Hashing>;
 
 struct Declared<V> {
     name: &'static str,

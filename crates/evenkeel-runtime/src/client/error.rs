@@ -1,7 +1,7 @@
 //! Why a request did not do what was asked.
 
 use crate::plan::Failure;
-use evenkeel_api::DecodeError;
+use evenkeel_api::{DecodeError, Text};
 use std::{error::Error, time::Duration};
 
 /// The API server's answer was no, or there was no usable answer.
@@ -16,7 +16,7 @@ pub enum ApiError {
         /// HTTP method.
         method: http::Method,
         /// Path without query.
-        path: Box<str>,
+        path: Text,
         /// What went wrong.
         #[source]
         source: Box<dyn Error + Send + Sync>,
@@ -27,7 +27,7 @@ pub enum ApiError {
         /// HTTP method.
         method: http::Method,
         /// Path without query.
-        path: Box<str>,
+        path: Text,
     },
     /// The answer could not be read.
     #[error("{method} {path}: the answer cannot be read")]
@@ -35,7 +35,7 @@ pub enum ApiError {
         /// HTTP method.
         method: http::Method,
         /// Path without query.
-        path: Box<str>,
+        path: Text,
         /// What is wrong with it.
         #[source]
         source: DecodeError,
@@ -44,9 +44,9 @@ pub enum ApiError {
     #[error("request for {path}: {reason}")]
     Request {
         /// Path as far as it was built.
-        path: Box<str>,
+        path: Text,
         /// What is wrong with it.
-        reason: Box<str>,
+        reason: Text,
     },
 }
 
@@ -56,9 +56,9 @@ pub struct Status {
     /// HTTP status code.
     pub code: u16,
     /// Machine-readable reason, such as `AlreadyExists`; empty when there was none.
-    pub reason: Box<str>,
+    pub reason: Text,
     /// For people; empty when there was none.
-    pub message: Box<str>,
+    pub message: Text,
     /// `details.causes`.
     pub causes: Box<[Cause]>,
     /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`.
@@ -69,11 +69,11 @@ pub struct Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cause {
     /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
-    pub reason: Box<str>,
+    pub reason: Text,
     /// For people.
-    pub message: Box<str>,
+    pub message: Text,
     /// Path of the field it is about.
-    pub field: Box<str>,
+    pub field: Text,
 }
 
 impl std::fmt::Display for Status {

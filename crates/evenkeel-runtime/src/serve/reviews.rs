@@ -250,9 +250,7 @@ fn passing(error: &ApiError) -> bool {
     match error.status() {
         None => matches!(error, ApiError::Transport { .. }),
         Some(status) => {
-            status.code == 429
-                || status.reason == "InternalError".into()
-                || status.retry_after.is_some()
+            status.code == 429 || &*status.reason == "InternalError" || status.retry_after.is_some()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The columns, and how they are kept.
 
-use evenkeel_api::{
+use evenkeel_api::{Text, 
     StrMap,
     views::{Node, Taint},
 };
@@ -27,16 +27,16 @@ pub struct NodeTable {
     free: Vec<Slot>,
     order: Order,
     /// Where each pod is, by uid.
-    homes: HashMap<Box<str>, Home>,
+    homes: HashMap<Text, Home>,
     /// Which kinds of pods are where. Attempts, which read the table, add to it what they ask for.
     census: Mutex<Census>,
     labels: Labels,
     /// Distinct taint lists; nodes mostly share a few.
     taint_sets: Vec<Arc<[Taint]>>,
     /// On how many nodes each image is.
-    images: HashMap<Box<str>, u32>,
+    images: HashMap<Text, u32>,
     /// How often each claim, by `namespace/name`, is named by pods.
-    claims: HashMap<Box<str>, u32>,
+    claims: HashMap<Text, u32>,
     // Columns, one entry a slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
@@ -352,7 +352,7 @@ impl NodeTable {
     }
 
     fn count_images(&mut self, before: Option<&Node>, after: Option<&Node>) {
-        let names = |node: &'_ Node| -> Vec<Box<str>> {
+        let names = |node: &'_ Node| -> Vec<Text> {
             node.status.images.iter().flat_map(|image| image.names.iter().cloned()).collect()
         };
         if let (Some(before), Some(after)) = (before, after)

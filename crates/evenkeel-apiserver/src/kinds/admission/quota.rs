@@ -9,6 +9,7 @@ use crate::kinds::value::object_mut;
 use crate::patch::{self, Writer};
 use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+use evenkeel_api::Text;
 use evenkeel_api::quota::charge::{Request, charge};
 use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
 use evenkeel_api::views::{
@@ -29,8 +30,8 @@ pub(crate) struct Charge(Vec<Taken>);
 /// What was taken from one quota.
 struct Taken {
     namespace: Box<str>,
-    quota: Box<str>,
-    uid: Box<str>,
+    quota: Text,
+    uid: Text,
     amounts: Usage,
 }
 

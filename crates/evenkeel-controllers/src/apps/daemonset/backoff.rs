@@ -1,13 +1,16 @@
 //! How long a failed pod is left alone, so that a set and a node that refuses its pods do not wear each other out.
 
-use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_api::{
+    Text,
+    time::{SignedDuration, Timestamp},
+};
 use std::{collections::HashMap, time::Duration};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// A set (by uid), the generation of it that was acted upon, and a node.
-pub(crate) type Place = (Box<str>, i64, Box<str>);
+pub(crate) type Place = (Text, i64, Text);
 
 /// Since when, and for how long, failed pods of a place are left alone. It doubles each time, and is forgotten after
 /// twice the longest time.

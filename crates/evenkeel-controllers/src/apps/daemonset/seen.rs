@@ -6,7 +6,10 @@ use crate::{
     claim::Claims,
     pods::{self, REVISION_LABEL},
 };
-use evenkeel_api::views::{ControllerRevision, DaemonSet, Node, Pod};
+use evenkeel_api::{
+    Text,
+    views::{ControllerRevision, DaemonSet, Node, Pod},
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A set, its pods on their nodes, and its history.
@@ -21,7 +24,7 @@ pub(crate) struct Seen {
     /// What the set's template is and was.
     pub(crate) history: History,
     /// All nodes, by name.
-    pub(crate) nodes: BTreeMap<Box<str>, Arc<Node>>,
+    pub(crate) nodes: BTreeMap<Text, Arc<Node>>,
     /// What pods are made of.
     pub(crate) mold: Mold,
 }

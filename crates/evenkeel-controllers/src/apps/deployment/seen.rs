@@ -2,7 +2,7 @@
 
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
-    hash,
+    Text, hash,
     views::{Deployment, Pod, ReplicaSet},
 };
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     /// The ReplicaSet of the name that a new one would get, where `new` is missing; usually none.
     pub(crate) rival: Option<Arc<ReplicaSet>>,
     /// Uids of the sets of which a pod has not ended; filled for deployments that wait for that.
-    pub(crate) running: HashSet<Box<str>>,
+    pub(crate) running: HashSet<Text>,
 }
 
 impl Seen {

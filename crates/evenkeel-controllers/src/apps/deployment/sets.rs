@@ -3,7 +3,7 @@
 use crate::wire;
 use bytes::Bytes;
 use evenkeel_api::{
-    OwnerReference, StrMap, View,
+    OwnerReference, StrMap, Text, View,
     template::{HASH_LABEL, Template},
     views::{Deployment, ReplicaSet, ReplicaSetStatus},
 };
@@ -21,7 +21,7 @@ pub(crate) struct SetCopy<'a> {
     /// The set as it is, or `None` if the pass makes it.
     pub(crate) present: Option<&'a Arc<ReplicaSet>>,
     /// Name.
-    pub(crate) name: Box<str>,
+    pub(crate) name: Text,
     /// How many pods it should have.
     pub(crate) replicas: i32,
     /// How long its pods are ready before they count as available.

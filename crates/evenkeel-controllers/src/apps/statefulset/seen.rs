@@ -2,7 +2,10 @@
 
 use super::{identity, plan::ORDERED_READY};
 use crate::{apps::revisions, claim::Claims};
-use evenkeel_api::views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
+use evenkeel_api::{
+    Text,
+    views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet},
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// A set, its pods, their claims, and its history.
@@ -19,7 +22,7 @@ pub(crate) struct Seen {
     /// The revision that the set's template is.
     pub(crate) update: Update,
     /// Claims of the set's pods, by name.
-    pub(crate) volumes: HashMap<Box<str>, Arc<PersistentVolumeClaim>>,
+    pub(crate) volumes: HashMap<Text, Arc<PersistentVolumeClaim>>,
 }
 
 /// How the revision comes about that the set's template is.
@@ -32,7 +35,7 @@ pub(crate) enum Update {
     /// It is made.
     Made(revisions::Draft, i64),
     /// The set goes and gets none; this is the name of the last.
-    Gone(Box<str>),
+    Gone(Text),
 }
 
 impl Update {
@@ -126,7 +129,7 @@ fn volumes(
     set: &StatefulSet,
     pods: &[Arc<Pod>],
     find: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
-) -> HashMap<Box<str>, Arc<PersistentVolumeClaim>> {
+) -> HashMap<Text, Arc<PersistentVolumeClaim>> {
     let templates = &set.spec.volume_claim_templates;
     if templates.is_empty() {
         return HashMap::new();

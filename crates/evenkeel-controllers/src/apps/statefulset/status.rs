@@ -11,7 +11,7 @@ use crate::{
     pods::{self, revision_of},
     wire,
 };
-use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Note, Outcomes, Plan, Update as Write};
 use serde::Serialize;
 use std::time::Duration;
@@ -148,8 +148,8 @@ struct Status {
     ready_replicas: i32,
     current_replicas: i32,
     updated_replicas: i32,
-    current_revision: Box<str>,
-    update_revision: Box<str>,
+    current_revision: Text,
+    update_revision: Text,
     collision_count: i32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,

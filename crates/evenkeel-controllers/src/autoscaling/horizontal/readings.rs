@@ -6,6 +6,7 @@ use super::samples::{Sample, Samples};
 use crate::{answers::words, scale::Scales};
 use bytes::Bytes;
 use evenkeel_api::{
+    Text,
     selector::Selector,
     time::Timestamp,
     views::{CrossVersionObjectReference, MetricIdentifier, MetricSpec},
@@ -40,7 +41,7 @@ pub(super) struct Readings {
     client: Client,
     scales: Scales,
     /// Which version of custom metrics the server has, and since when that is known.
-    version: Mutex<Option<(Timestamp, Box<str>)>>,
+    version: Mutex<Option<(Timestamp, Text)>>,
     /// How long that is believed.
     period: Duration,
 }
@@ -205,7 +206,7 @@ impl Readings {
     }
 
     /// Which version of custom metrics the server prefers, of those that are known here.
-    async fn custom_version(&self) -> Result<Box<str>, String> {
+    async fn custom_version(&self) -> Result<Text, String> {
         let now = self.client.clock().now();
         {
             let known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +223,7 @@ impl Readings {
         let group = groups.groups.iter().find(|group| &*group.name == CUSTOM);
         let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
         let version = group.version().ok_or("no known available metric versions found")?.to_owned();
-        let version: Box<str> = version.into();
+        let version: Text = version.into();
         let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((now, version.clone()));
         Ok(version)

@@ -7,7 +7,7 @@ use super::{
     samples::{Groups, Sample, Samples, requested},
 };
 use crate::pods::is_ready;
-use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How far a metric may be off without anything being done, as shares of the target.
@@ -191,7 +191,7 @@ struct Share {
 
 fn utilization(
     samples: &Samples,
-    requests: &BTreeMap<Box<str>, i64>,
+    requests: &BTreeMap<Text, i64>,
     target: i32,
 ) -> Result<Share, String> {
     let known =

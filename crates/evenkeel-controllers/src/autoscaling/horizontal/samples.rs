@@ -2,7 +2,7 @@
 
 use super::Options;
 use evenkeel_api::{
-    requests,
+    Text, requests,
     time::{SignedDuration, Timestamp},
     views::{Container, Pod},
 };
@@ -24,7 +24,7 @@ pub(super) struct Sample {
 }
 
 /// Figures by the pods' names.
-pub(super) type Samples = BTreeMap<Box<str>, Sample>;
+pub(super) type Samples = BTreeMap<Text, Sample>;
 
 /// Pods as far as figures are concerned.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) fn requested(
     container: &str,
     resource: &str,
     options: &Options,
-) -> Result<BTreeMap<Box<str>, i64>, String> {
+) -> Result<BTreeMap<Text, i64>, String> {
     let of_pod = |pod: &Arc<Pod>| {
         let whole = pod.spec.resources.as_deref().filter(|_| options.pod_level);
         let is_set = whole.is_some_and(|whole| {

@@ -5,6 +5,7 @@
 
 use super::{pod, policy, policy::Meaning, seen::Seen};
 use evenkeel_api::{
+    Text,
     time::{SignedDuration, Timestamp},
     views::{Job, JobCondition},
 };
@@ -16,9 +17,9 @@ pub(super) struct End {
     /// Whether it is complete rather than failed.
     pub(super) complete: bool,
     /// Why, in one word.
-    pub(super) reason: Box<str>,
+    pub(super) reason: Text,
     /// Why, for people.
-    pub(super) message: Box<str>,
+    pub(super) message: Text,
     /// Whether its status has the interim condition.
     pub(super) told: bool,
 }

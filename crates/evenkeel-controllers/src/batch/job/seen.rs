@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
+    Text,
     time::Timestamp,
     views::{Job, Pod, UncountedTerminatedPods},
 };
@@ -79,14 +80,14 @@ pub(super) struct Tally {
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
     /// Of pods that succeeded.
-    pub(super) succeeded: HashSet<Box<str>>,
+    pub(super) succeeded: HashSet<Text>,
     /// Of pods that failed.
-    pub(super) failed: HashSet<Box<str>>,
+    pub(super) failed: HashSet<Text>,
 }
 
 impl Uncounted {
     fn of(job: &Job) -> Self {
-        let uids = |uids: fn(&UncountedTerminatedPods) -> &[Box<str>]| {
+        let uids = |uids: fn(&UncountedTerminatedPods) -> &[Text]| {
             let pods = job.status.uncounted_terminated_pods.as_deref();
             pods.map(uids).unwrap_or_default().iter().cloned().collect()
         };
@@ -112,7 +113,7 @@ impl Tally {
     fn new(job: &Job, own: &[Arc<Pod>], all: &[Arc<Pod>]) -> Self {
         let active: Vec<_> = all.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let uncounted = Uncounted::of(job);
-        let fresh = |pod: &Pod, known: &HashSet<Box<str>>| {
+        let fresh = |pod: &Pod, known: &HashSet<Text>| {
             pod::is_tracked(pod) && pod::counts(pod, job) && !known.contains(&pod.meta.uid)
         };
         let is_success = |pod: &Pod| pod::has_succeeded(pod) && fresh(pod, &uncounted.succeeded);

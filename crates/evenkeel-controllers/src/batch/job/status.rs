@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{conditions::Condition, pods, wire};
 use evenkeel_api::{
+    Text,
     time::Timestamp,
     views::{JobStatus, Pod},
 };
@@ -187,7 +188,7 @@ impl Next {
         let stays = |pod: &&Pod| pod::is_tracked(pod) && !done.let_go.contains(&*pod.meta.uid);
         let tracked: HashSet<&str> =
             seen.own().iter().map(|pod| &**pod).filter(stays).map(|pod| &*pod.meta.uid).collect();
-        let drain = |uids: &mut Vec<Box<str>>| {
+        let drain = |uids: &mut Vec<Text>| {
             let before = uids.len();
             uids.retain(|uid| tracked.contains(&**uid));
             count(before - uids.len())
@@ -284,9 +285,9 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     terminating: Option<i32>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    completed_indexes: Box<str>,
+    completed_indexes: Text,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failed_indexes: Option<Box<str>>,
+    failed_indexes: Option<Text>,
     uncounted_terminated_pods: Uncounted,
     #[serde(skip_serializing_if = "Option::is_none")]
     ready: Option<i32>,
@@ -295,9 +296,9 @@ struct Body {
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Uncounted {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    succeeded: Vec<Box<str>>,
+    succeeded: Vec<Text>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    failed: Vec<Box<str>>,
+    failed: Vec<Text>,
 }
 
 impl Uncounted {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::fixtures::{T0, at, object, owned_by};
 use evenkeel_api::{
-    View,
+    Text, View,
     time::Timestamp,
     views::{Job, JobCondition, Pod},
 };
@@ -214,7 +214,7 @@ fn a_job_that_somebody_else_looks_after_is_left_alone() {
 /// An API server that holds one Job and its pods.
 struct Model {
     job: Job,
-    pods: BTreeMap<Box<str>, Pod>,
+    pods: BTreeMap<Text, Pod>,
     made: usize,
     now: Timestamp,
     /// What has been said of writes to come: each may fail.

@@ -6,7 +6,7 @@ use super::{
     plan::{OwnerState, Step, plan},
 };
 use bytes::Bytes;
-use evenkeel_api::{Kind, Meta, OwnerReference, views::Metadata};
+use evenkeel_api::{Kind, Meta, OwnerReference, Text, views::Metadata};
 use evenkeel_runtime::{
     client::{ApiError, DeleteOptions},
     plan::{PatchForm, Propagation},
@@ -69,7 +69,7 @@ impl GarbageCollector {
             else {
                 continue;
             };
-            let without = [Box::from(&**uid)];
+            let without = [Text::from(&**uid)];
             self.remove_owners(&Live { kind: &kind, meta: &item.meta }, &without).await?;
         }
         let kind = self.kind(&place)?;
@@ -194,7 +194,7 @@ impl GarbageCollector {
         }
     }
 
-    async fn remove_owners(&self, live: &Live<'_>, gone: &[Box<str>]) -> Result<(), ApiError> {
+    async fn remove_owners(&self, live: &Live<'_>, gone: &[Text]) -> Result<(), ApiError> {
         let entries: Vec<Value> =
             gone.iter().map(|uid| json!({"$patch": "delete", "uid": &**uid})).collect();
         let kept = live

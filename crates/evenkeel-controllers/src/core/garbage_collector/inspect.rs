@@ -141,7 +141,7 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
     let Some(owners) = owners else {
         return vec!["read live whether the owners exist that no watch has shown".to_owned()];
     };
-    let finalizer = |on: bool, name: &str| on.then(|| Box::from(name));
+    let finalizer = |on: bool, name: &str| on.then(|| name.into());
     let finalizers =
         [finalizer(node.deleting_dependents, FOREGROUND), finalizer(node.orphaning, ORPHAN)];
     let live = Meta {

@@ -4,7 +4,7 @@ use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
     plan::{OwnerState, Step, plan},
 };
-use evenkeel_api::{Kind, Meta, OwnerReference, time::Timestamp};
+use evenkeel_api::{Kind, Meta, OwnerReference, Text, time::Timestamp};
 use evenkeel_runtime::plan::Propagation;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ impl World {
     /// What an API server does on DELETE.
     fn delete(&mut self, uid: &str, propagation: Propagation) {
         let Some(meta) = self.objects.get_mut(uid) else { return };
-        let mut finalizers: BTreeSet<Box<str>> = meta.finalizers.iter().cloned().collect();
+        let mut finalizers: BTreeSet<Text> = meta.finalizers.iter().cloned().collect();
         match propagation {
             Propagation::Orphan => finalizers.insert(ORPHAN.into()),
             Propagation::Foreground => finalizers.insert(FOREGROUND.into()),

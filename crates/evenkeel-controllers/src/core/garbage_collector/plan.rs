@@ -4,7 +4,7 @@
 //! old knowledge. Upstream: `attemptToDeleteItem` in `pkg/controller/garbagecollector/garbagecollector.go`.
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, Uid};
-use evenkeel_api::{Meta, OwnerReference};
+use evenkeel_api::{Meta, OwnerReference, Text};
 use evenkeel_runtime::plan::Propagation;
 
 /// What a live read says of an owner.
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     /// Take the foreground finalizer off: nothing blocks any more.
     FinishForeground,
     /// Take these owners (by uid) off.
-    RemoveOwners(Vec<Box<str>>),
+    RemoveOwners(Vec<Text>),
     /// Delete it, first unblocking its owners if a cycle of waits has to be broken.
     Delete {
         /// What becomes of its own dependents.
@@ -79,7 +79,7 @@ pub(crate) fn plan(
     }
     let of = |state: OwnerState| owners.iter().filter(move |(_, s)| *s == state);
     if of(OwnerState::Solid).next().is_some() {
-        let removable: Vec<Box<str>> = owners
+        let removable: Vec<Text> = owners
             .iter()
             .filter(|(_, state)| *state != OwnerState::Solid)
             .map(|(owner, _)| owner.uid.clone())

@@ -2,7 +2,7 @@
 
 use super::plan::{self, Age, INVALID_SINCE, Step};
 use evenkeel_api::{
-    Kind, View,
+    Kind, Text, View,
     views::{ConfigMap, ServiceAccount},
 };
 use evenkeel_runtime::{
@@ -72,14 +72,14 @@ impl Cleaner {
     }
 
     /// By namespace.
-    fn candidates(&self, age: &Age) -> BTreeMap<Box<str>, Vec<Arc<Full<Secret>>>> {
+    fn candidates(&self, age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret>>>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for secret in self.secrets.list() {
             let meta = secret.meta();
             let account = meta.annotations.get("kubernetes.io/service-account.name");
             let account = account.and_then(|name| self.accounts.get(&meta.namespace, name));
             if plan::is_candidate(&secret, account.as_ref(), age) {
-                all.entry(Box::from(&*meta.namespace)).or_default().push(secret);
+                all.entry(meta.namespace.clone()).or_default().push(secret);
             }
         }
         all

@@ -1,7 +1,7 @@
 //! Asks all content of a namespace to go, and looks at what is left.
 
 use super::plan::{Findings, Remains, pods_estimate};
-use evenkeel_api::{Kind, time::Timestamp, views::Pod};
+use evenkeel_api::{Kind, Text, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, ListOptions},
     discovery::Discovered,
@@ -98,7 +98,7 @@ impl Content<'_> {
     }
 
     /// Names and finalizers of all objects. A resource that turned out not to exist has none.
-    async fn list(&self, kind: &Kind) -> Result<Vec<(Box<str>, Box<[Box<str>]>)>, ApiError> {
+    async fn list(&self, kind: &Kind) -> Result<Vec<(Text, Box<[Text]>)>, ApiError> {
         match self.client.list_metadata(kind, self.namespace, &ListOptions::default()).await {
             Ok(list) => Ok(list
                 .items

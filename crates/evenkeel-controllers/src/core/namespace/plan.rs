@@ -4,7 +4,7 @@
 //! everything else follows in any order (KEP-5080). Upstream: `pkg/controller/namespace/deletion`.
 
 use evenkeel_api::{
-    Kind,
+    Kind, Text,
     time::{Timestamp, seconds},
 };
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(super) struct Remains {
     /// How many objects.
     pub(super) count: usize,
     /// How many of them have each finalizer.
-    pub(super) finalizers: BTreeMap<Box<str>, usize>,
+    pub(super) finalizers: BTreeMap<Text, usize>,
     /// How long they are expected to take.
     pub(super) estimate: Duration,
     /// Why they could not be asked to go, or not be counted.
@@ -56,7 +56,7 @@ impl Remains {
     pub(super) fn of(
         kind: &Kind,
         namespace: &str,
-        finalizers_of_items: &[Box<[Box<str>]>],
+        finalizers_of_items: &[Box<[Text]>],
         estimate: Duration,
     ) -> Self {
         let mut remains = Self { count: finalizers_of_items.len(), ..Self::default() };
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_remains_is_waited_for_and_told() {
-        let held: Box<[Box<str>]> = ["example.com/hold".into()].into();
+        let held: Box<[Text]> = ["example.com/hold".into()].into();
         let jobs = Remains::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
         let findings = Findings { remains: vec![(JOBS, jobs)], ..Findings::default() };
         assert_eq!(findings.next(), Next::Wait(Duration::from_secs(8)));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::wire;
 use evenkeel_api::{
-    View,
+    Text, View,
     views::{Lease, Node, Pod},
 };
 use evenkeel_runtime::{
@@ -335,7 +335,7 @@ impl Monitor {
             let now = self.memory.now();
             let mut state = self.memory.lock();
             let State { nodes: known, zones, .. } = &mut *state;
-            let mut counts: BTreeMap<Box<str>, Count> = BTreeMap::new();
+            let mut counts: BTreeMap<Text, Count> = BTreeMap::new();
             for node in nodes {
                 let Some(known) = known.get(&node.meta.name) else { continue };
                 let count = counts.entry(known.zone.clone()).or_default();

@@ -8,7 +8,10 @@ use super::{
         zones::Zones,
     },
 };
-use evenkeel_api::views::{Lease, Node};
+use evenkeel_api::{
+    Text,
+    views::{Lease, Node},
+};
 use evenkeel_runtime::{clock::Clock, introspect::Description};
 use std::{
     collections::BTreeMap,
@@ -26,7 +29,7 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) nodes: BTreeMap<Box<str>, Known>,
+    pub(super) nodes: BTreeMap<Text, Known>,
     pub(super) zones: Zones,
     /// The version of leases that the cache must have before any node is judged.
     pub(super) behind: Option<u64>,
@@ -34,8 +37,8 @@ pub(super) struct State {
 
 /// One node.
 pub(super) struct Known {
-    pub(super) uid: Box<str>,
-    pub(super) zone: Box<str>,
+    pub(super) uid: Text,
+    pub(super) zone: Text,
     pub(super) health: Option<Health>,
     /// Its pods still have to be marked.
     pub(super) pods_to_mark: bool,

@@ -9,7 +9,7 @@ use crate::{
     options::Flags,
 };
 use evenkeel_api::{
-    View,
+    Text, View,
     time::Timestamp,
     views::{Node, Pod},
 };
@@ -126,7 +126,7 @@ impl Collector {
     }
 
     /// The nodes that are surely gone: missed for a while, and asked for live.
-    async fn lost(&self, seen: &Seen, context: &Context, now: Timestamp) -> BTreeSet<Box<str>> {
+    async fn lost(&self, seen: &Seen, context: &Context, now: Timestamp) -> BTreeSet<Text> {
         let missed = {
             let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
             quarantine.missed(seen, now)

@@ -6,6 +6,7 @@ use crate::{
     wire,
 };
 use evenkeel_api::{
+    Text,
     time::{SignedDuration, Timestamp},
     views::{Node, Pod},
 };
@@ -38,11 +39,11 @@ pub(super) struct Doomed {
 
 /// Nodes that pods name and that are not there, each with since when it is missed.
 #[derive(Debug, Default)]
-pub(super) struct Quarantine(BTreeMap<Box<str>, Timestamp>);
+pub(super) struct Quarantine(BTreeMap<Text, Timestamp>);
 
 impl Quarantine {
     /// Notes which nodes are missed now, and gives those that have been for long enough.
-    pub(super) fn missed(&mut self, seen: &Seen, now: Timestamp) -> Vec<Box<str>> {
+    pub(super) fn missed(&mut self, seen: &Seen, now: Timestamp) -> Vec<Text> {
         let there: BTreeSet<&str> = seen.nodes.iter().map(|node| &*node.meta.name).collect();
         let named = seen.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
@@ -60,7 +61,7 @@ impl Quarantine {
 /// what is stuck on nodes out of service, what was on nodes that are lost, what never had a node.
 pub(super) fn plan(
     seen: &Seen,
-    lost: &BTreeSet<Box<str>>,
+    lost: &BTreeSet<Text>,
     threshold: i64,
     now: Timestamp,
 ) -> Vec<Doomed> {

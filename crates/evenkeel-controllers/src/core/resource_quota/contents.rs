@@ -2,7 +2,7 @@
 
 use super::plan::{Content, Part, Seen};
 use evenkeel_api::{
-    View,
+    Text, View,
     quota::{Classes, Sort, Tracked},
     views::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
 };
@@ -23,7 +23,7 @@ pub(super) struct Contents(Arc<Shared>);
 struct Shared {
     caches: Caches,
     /// By the name of their count.
-    kinds: RwLock<BTreeMap<Box<str>, Arc<Counted>>>,
+    kinds: RwLock<BTreeMap<Text, Arc<Counted>>>,
     /// Whether all kinds that the server had at the start have been seen.
     complete: AtomicBool,
     classes: OnceLock<Cache<DeviceClass>>,

@@ -5,7 +5,10 @@ use super::super::{
     order, pod,
 };
 use crate::pods;
-use evenkeel_api::views::{Endpoint, EndpointConditions, Node, Pod, Service, SlicePort};
+use evenkeel_api::{
+    Text,
+    views::{Endpoint, EndpointConditions, Node, Pod, Service, SlicePort},
+};
 use std::sync::Arc;
 
 /// A pod, and its node if that is there.
@@ -74,7 +77,7 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
 /// The pod as an endpoint. It is never ready while it is on its way out, unless the Service says that it does not care.
 fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, family: Family) -> Option<Endpoint> {
     let ips = pod.status.pod_ips.iter().filter_map(|ip| address::parse(&ip.ip));
-    let mut addresses: Vec<Box<str>> =
+    let mut addresses: Vec<Text> =
         ips.filter(|ip| Family::of(*ip) == family).map(|ip| ip.to_string().into()).collect();
     if addresses.is_empty() {
         return None;

@@ -2,6 +2,7 @@
 
 use super::plan::{self, Decision, Seen};
 use crate::discovery::sums::Sums;
+use evenkeel_api::Text;
 use evenkeel_runtime::{
     metrics::{self, DEFAULT_SECONDS},
     plan::{Key, Outcomes},
@@ -22,7 +23,7 @@ pub(super) struct Metrics {
     changed: HistogramVec,
     syncs: IntCounterVec,
     distributions: IntGaugeVec,
-    by_service: Mutex<HashMap<Key, Box<str>>>,
+    by_service: Mutex<HashMap<Key, Text>>,
 }
 
 impl Metrics {
@@ -118,7 +119,7 @@ impl Metrics {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<str>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Text>> {
         self.by_service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,13 +7,14 @@ use super::{
     hints::{Layout, zone_hint},
     zones::Ratios,
 };
+use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
 /// By how much a zone's endpoints may be overloaded.
 const OVERLOAD: f64 = 0.2;
 
 /// How many endpoints each zone is given.
-pub(super) type Counts = BTreeMap<Box<str>, usize>;
+pub(super) type Counts = BTreeMap<Text, usize>;
 
 /// What a zone should be given, and may at most.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +65,7 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,
-) -> Result<BTreeMap<Box<str>, Allocation>, String> {
+) -> Result<BTreeMap<Text, Allocation>, String> {
     let ratios = ratios.ok_or(
         "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
     )?;
@@ -89,7 +90,7 @@ fn allocations(
 /// What unchanged slices give to zones, and those whose hints will not do.
 fn unchanged(
     layout: &Layout<'_>,
-    allocations: &BTreeMap<Box<str>, Allocation>,
+    allocations: &BTreeMap<Text, Allocation>,
 ) -> (Counts, Vec<usize>) {
     let (mut given, mut wrong) = (Counts::new(), Vec::new());
     for at in (0..layout.pieces.len()).filter(|at| !layout.pieces[*at].written) {
@@ -110,7 +111,7 @@ fn hinted(
     layout: &Layout<'_>,
     at: usize,
     given: &Counts,
-    allocations: &BTreeMap<Box<str>, Allocation>,
+    allocations: &BTreeMap<Text, Allocation>,
 ) -> Option<Counts> {
     let mut counts = Counts::new();
     for (endpoint, present) in layout.present(at) {
@@ -135,7 +136,7 @@ fn hinted(
 }
 
 /// How many endpoints zones give away, and how many others get: whole endpoints, from who has most to who lacks most.
-fn exchange(allocations: &BTreeMap<Box<str>, Allocation>, given: &Counts) -> (Counts, Counts) {
+fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
     let over = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };

@@ -1,6 +1,6 @@
 //! How much of the cluster's CPU is in each zone: counted as nodes come and go.
 
-use evenkeel_api::{condition, quantity::Quantity, views::Node};
+use evenkeel_api::{Text, condition, quantity::Quantity, views::Node};
 use evenkeel_runtime::cache::CacheEvent;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,13 +9,13 @@ const EXCLUDED: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
 /// Each zone's share of all CPU, where all is known and there are several zones.
-pub(super) type Ratios = BTreeMap<Box<str>, f64>;
+pub(super) type Ratios = BTreeMap<Text, f64>;
 
 /// What nodes add to their zones.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     /// Thousandths of a CPU, and how many nodes.
-    cpu: BTreeMap<Box<str>, (i64, usize)>,
+    cpu: BTreeMap<Text, (i64, usize)>,
     /// Nodes that do not say their zone or their CPU. While there are any, nothing is known.
     unknown: usize,
     ratios: Option<Option<Arc<Ratios>>>,

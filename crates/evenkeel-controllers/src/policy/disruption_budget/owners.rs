@@ -5,14 +5,14 @@ use crate::{
     scale::{ScaleError, Scales},
 };
 use evenkeel_api::{
-    OwnerReference,
+    OwnerReference, Text,
     views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
 };
 use evenkeel_runtime::cache::{Cache, Caches};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// How many pods each owner should have, by the owner's uid; or why that cannot be told.
-pub(super) type Wanted = Result<BTreeMap<Box<str>, i32>, String>;
+pub(super) type Wanted = Result<BTreeMap<Text, i32>, String>;
 
 /// Where owners are found.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Owners {
 }
 
 /// An owner and its number of pods.
-type Owner = (Box<str>, i32);
+type Owner = (Text, i32);
 
 impl Owners {
     pub(super) fn new(caches: &Caches, scales: Scales) -> Self {

@@ -1,7 +1,10 @@
 //! Which rules a role has that is put together from others.
 
 use crate::wire;
-use evenkeel_api::views::{AggregationRule, ClusterRole, PolicyRule};
+use evenkeel_api::{
+    Text,
+    views::{AggregationRule, ClusterRole, PolicyRule},
+};
 use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
 use serde::Serialize;
 use std::sync::Arc;
@@ -91,15 +94,15 @@ fn body(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
 #[serde(rename_all = "camelCase")]
 struct Rule<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    api_groups: &'a [Box<str>],
+    api_groups: &'a [Text],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    resources: &'a [Box<str>],
+    resources: &'a [Text],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    resource_names: &'a [Box<str>],
+    resource_names: &'a [Text],
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "<[_]>::is_empty")]
-    non_resource_urls: &'a [Box<str>],
+    non_resource_urls: &'a [Text],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    verbs: &'a [Box<str>],
+    verbs: &'a [Text],
 }
 
 impl<'a> Rule<'a> {

@@ -1,5 +1,6 @@
 //! Which pods were there and are deleted, so that nobody has to ask the server.
 
+use evenkeel_api::Text;
 use std::{
     collections::{HashSet, VecDeque},
     sync::{Mutex, PoisonError},
@@ -14,8 +15,8 @@ pub(super) struct Gone(Mutex<Last>);
 
 #[derive(Default)]
 struct Last {
-    known: HashSet<Box<str>>,
-    order: VecDeque<Box<str>>,
+    known: HashSet<Text>,
+    order: VecDeque<Text>,
 }
 
 impl Gone {

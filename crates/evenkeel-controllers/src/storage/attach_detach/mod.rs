@@ -13,7 +13,7 @@ pub use options::Options;
 
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    storage,
+    Text, storage,
     time::Timestamp,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
 };
@@ -167,7 +167,7 @@ impl Attachments {
                     continue;
                 }
                 let elsewhere = self.by_volume.get(&volume.meta.name);
-                let elsewhere: Vec<Box<str>> = elsewhere
+                let elsewhere: Vec<Text> = elsewhere
                     .iter()
                     .map(|attachment| attachment.spec.node_name.clone())
                     .filter(|other| **other != *node)

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::{storage::claim_protection, wire};
 use evenkeel_api::{
-    View,
+    Text, View,
     time::{SignedDuration, Timestamp},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
@@ -39,11 +39,11 @@ pub(super) struct Seen {
 /// A volume that pods of the node use.
 pub(super) struct Wanted {
     /// As nodes name it.
-    pub(super) name: Box<str>,
+    pub(super) name: Text,
     pub(super) volume: Arc<PersistentVolume>,
     pub(super) pods: Vec<Arc<Pod>>,
     /// Other nodes that it is attached to.
-    pub(super) elsewhere: Vec<Box<str>>,
+    pub(super) elsewhere: Vec<Text>,
     /// Pods there that use it.
     pub(super) others: Vec<Arc<Pod>>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Wanted {
 /// An attachment to the node.
 pub(super) struct Held {
     /// The volume as nodes name it; `None` where the volume is gone.
-    pub(super) name: Option<Box<str>>,
+    pub(super) name: Option<Text>,
     pub(super) attachment: Arc<VolumeAttachment>,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Held {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     /// Attachments that are to go, each since when.
-    pub(super) leaving: BTreeMap<Box<str>, Timestamp>,
+    pub(super) leaving: BTreeMap<Text, Timestamp>,
     /// Volumes that were told to be another node's.
-    pub(super) told: BTreeSet<Box<str>>,
+    pub(super) told: BTreeSet<Text>,
 }
 
 /// What is to be done.
@@ -104,7 +104,7 @@ pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
 }
 
 /// What nodes call the volume; `None` for one that is not a driver's.
-pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Box<str>> {
+pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Text> {
     let csi = volume.spec.source.csi.as_deref()?;
     Some(format!("{NAME_OF_CSI}{}^{}", csi.driver, csi.volume_handle).into())
 }

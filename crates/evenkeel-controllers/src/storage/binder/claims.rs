@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{descriptor::ControllerContext, pods};
 use evenkeel_api::{
-    storage,
+    Text, storage,
     views::{PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
@@ -77,12 +77,12 @@ impl Binder {
     }
 
     /// Pods that want the claim and have no node.
-    fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Box<str>> {
+    fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
         let users = self.users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {
             pod.spec.node_name.is_empty() && !pods::is_terminal(pod) && !pod.meta.deleting()
         };
-        let mut names: Vec<Box<str>> =
+        let mut names: Vec<Text> =
             users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
         names.sort_unstable();
         names

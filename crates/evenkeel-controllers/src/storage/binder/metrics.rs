@@ -2,7 +2,7 @@
 
 use super::Binder;
 use evenkeel_api::{
-    Meta, storage,
+    Meta, Text, storage,
     time::Timestamp,
     views::{PersistentVolume, PersistentVolumeSource},
 };
@@ -32,7 +32,7 @@ pub(super) struct Metrics {
     making: Arc<Mutex<Making>>,
 }
 
-type Making = HashMap<Key, (Box<str>, Timestamp)>;
+type Making = HashMap<Key, (Text, Timestamp)>;
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {

@@ -11,7 +11,7 @@ pub(super) use plan::is_terminated;
 use super::finalizers;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    View, storage,
+    Text, View, storage,
     views::{Namespace, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
@@ -67,15 +67,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Names of claims to be looked at, by namespace.
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<Arc<str>, BTreeSet<Box<str>>>>);
+struct Waiting(Mutex<HashMap<Arc<str>, BTreeSet<Text>>>);
 
 impl Waiting {
-    fn add(&self, namespace: &str, names: impl IntoIterator<Item = Box<str>>) {
+    fn add(&self, namespace: &str, names: impl IntoIterator<Item = Text>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.entry(Arc::from(namespace)).or_default().extend(names);
     }
 
-    fn take(&self, namespace: &str) -> BTreeSet<Box<str>> {
+    fn take(&self, namespace: &str) -> BTreeSet<Text> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.remove(namespace).unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl Protection {
     async fn look_at(
         &self,
         key: &Key,
-        names: &BTreeSet<Box<str>>,
+        names: &BTreeSet<Text>,
         context: &Context,
     ) -> Result<(), Error> {
         let (mut live, mut all) = (None, Plan::nothing());

@@ -7,7 +7,7 @@ use super::{
 use crate::framework::Unprepared;
 use crate::plugins::volumes::{Lookup, not_found};
 use evenkeel_api::{
-    View, storage,
+    Text, View, storage,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// Which version of an object says what was decided.
 struct Written {
-    namespace: Box<str>,
-    name: Box<str>,
+    namespace: Text,
+    name: Text,
     version: u64,
 }
 

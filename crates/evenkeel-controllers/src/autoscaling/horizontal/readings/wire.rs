@@ -1,7 +1,7 @@
 //! What the metrics APIs answer, as far as it is read.
 
 use crate::autoscaling::horizontal::samples::Sample;
-use evenkeel_api::{duration, quantity::Quantity, time::Timestamp};
+use evenkeel_api::{Text, duration, quantity::Quantity, time::Timestamp};
 use serde::{Deserialize, Deserializer};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,14 +27,14 @@ pub(super) struct PodMetrics {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Name {
-    pub(super) name: Box<str>,
+    pub(super) name: Text,
 }
 
 #[derive(Debug, Deserialize)]
 struct ContainerMetrics {
-    name: Box<str>,
+    name: Text,
     #[serde(default)]
-    usage: BTreeMap<Box<str>, Amount>,
+    usage: BTreeMap<Text, Amount>,
 }
 
 impl PodMetrics {
@@ -93,7 +93,7 @@ pub(super) struct Groups {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Group {
-    pub(super) name: Box<str>,
+    pub(super) name: Text,
     #[serde(default)]
     versions: Vec<Version>,
     preferred_version: Option<Version>,
@@ -101,7 +101,7 @@ pub(super) struct Group {
 
 #[derive(Debug, Deserialize)]
 struct Version {
-    version: Box<str>,
+    version: Text,
 }
 
 impl Group {

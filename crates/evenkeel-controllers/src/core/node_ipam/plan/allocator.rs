@@ -4,7 +4,7 @@ use super::{
     config::Config,
     set::{Problem, Set},
 };
-use evenkeel_api::{cidr::Cidr, views::Node};
+use evenkeel_api::{Text, cidr::Cidr, views::Node};
 use std::collections::BTreeMap;
 
 /// All ranges, and who holds them.
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Allocator {
     pub(crate) sets: Vec<Set>,
     /// What each node has, or is to get: a write that got no answer may have been done, and is tried again with the same.
-    held: BTreeMap<Box<str>, Vec<Cidr>>,
+    held: BTreeMap<Text, Vec<Cidr>>,
 }
 
 /// What becomes of a node.
@@ -78,7 +78,7 @@ impl Allocator {
         }
     }
 
-    fn occupy(&mut self, name: &str, cidrs: &[Box<str>]) -> Verdict {
+    fn occupy(&mut self, name: &str, cidrs: &[Text]) -> Verdict {
         let parsed: Option<Vec<Cidr>> = cidrs.iter().map(|text| Cidr::parse(text)).collect();
         let Some(ranges) = parsed else {
             return Verdict::Foreign(format!(

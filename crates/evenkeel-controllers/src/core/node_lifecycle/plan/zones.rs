@@ -5,7 +5,7 @@
 //! ready, none is. Time comes in as an argument.
 
 use super::{super::Options, health::Moment};
-use evenkeel_api::{StrMap, time::SignedDuration, views::Node};
+use evenkeel_api::{StrMap, Text, time::SignedDuration, views::Node};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A node with this label does not count when the state of its zone is made up.
@@ -70,12 +70,12 @@ impl Count {
 }
 
 /// The name of a node's zone, empty where it has none.
-pub(crate) fn zone_of(labels: &StrMap) -> Box<str> {
+pub(crate) fn zone_of(labels: &StrMap) -> Text {
     let label = |beta, stable| labels.get(beta).or_else(|| labels.get(stable)).unwrap_or_default();
     let zone = label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
     let region = label("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
     if zone.is_empty() && region.is_empty() {
-        return Box::default();
+        return Text::new();
     }
     // No label has a null character in it, so that no two zones have one name.
     format!("{region}:\0:{zone}").into()
@@ -88,13 +88,13 @@ pub(crate) fn counts(node: &Node) -> bool {
 
 /// All zones.
 #[derive(Debug, Default)]
-pub(crate) struct Zones(BTreeMap<Box<str>, Zone>);
+pub(crate) struct Zones(BTreeMap<Text, Zone>);
 
 #[derive(Debug)]
 struct Zone {
     state: State,
     /// Nodes that are to be tainted, the first to come first.
-    queue: VecDeque<Box<str>>,
+    queue: VecDeque<Text>,
     limit: Limit,
 }
 
@@ -111,8 +111,8 @@ impl Zones {
     }
 
     /// Forgets zones without a node; their names.
-    pub(crate) fn retain(&mut self, has_nodes: impl Fn(&str) -> bool) -> Vec<Box<str>> {
-        let gone: Vec<Box<str>> = self.0.keys().filter(|zone| !has_nodes(zone)).cloned().collect();
+    pub(crate) fn retain(&mut self, has_nodes: impl Fn(&str) -> bool) -> Vec<Text> {
+        let gone: Vec<Text> = self.0.keys().filter(|zone| !has_nodes(zone)).cloned().collect();
         self.0.retain(|zone, _| has_nodes(zone));
         gone
     }
@@ -139,7 +139,7 @@ impl Zones {
     }
 
     /// The nodes whose turn it is.
-    pub(crate) fn due(&mut self, now: Moment) -> Vec<Box<str>> {
+    pub(crate) fn due(&mut self, now: Moment) -> Vec<Text> {
         let mut due = Vec::new();
         for zone in self.0.values_mut() {
             while !zone.queue.is_empty() && zone.limit.take(now) {
@@ -158,7 +158,7 @@ impl Zones {
     /// Takes over what the zones' nodes are now. A zone of which no node counts is as good as normal.
     pub(crate) fn turn(
         &mut self,
-        counts: &BTreeMap<Box<str>, Count>,
+        counts: &BTreeMap<Text, Count>,
         options: &Options,
         now: Moment,
     ) -> Turn {
@@ -263,7 +263,7 @@ mod tests {
         zones
     }
 
-    fn counts(all: &[(&str, usize, usize)]) -> BTreeMap<Box<str>, Count> {
+    fn counts(all: &[(&str, usize, usize)]) -> BTreeMap<Text, Count> {
         let count = |(zone, ready, not_ready): &(&str, usize, usize)| {
             ((*zone).into(), Count { ready: *ready, not_ready: *not_ready })
         };

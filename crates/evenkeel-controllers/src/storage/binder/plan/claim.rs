@@ -3,7 +3,7 @@
 use super::{bind, change_claim, claim_phase_now, migration};
 use crate::{storage::binder::Options, wire};
 use evenkeel_api::{
-    storage,
+    Text, storage,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
 use evenkeel_runtime::{
@@ -28,7 +28,7 @@ pub(in crate::storage::binder) struct Seen {
     /// The class of claims that name none.
     pub(in crate::storage::binder) default_class: Option<Arc<StorageClass>>,
     /// Pods that want it and have no node yet, by name.
-    pub(in crate::storage::binder) waiting: Vec<Box<str>>,
+    pub(in crate::storage::binder) waiting: Vec<Text>,
 }
 
 /// Decides.

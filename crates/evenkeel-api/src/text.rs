@@ -1,0 +1,187 @@
+//! Strings as objects hold them: small ones in place, long ones shared.
+
+use std::{borrow::Borrow, borrow::Cow, cell::RefCell, fmt, ops::Deref, sync::Arc};
+
+use ecow::EcoString;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A string that does not change: in place up to 15 bytes, otherwise counted and shared, so that cloning never copies.
+///
+/// Most strings of objects are short words (`Ready`, `True`, `cpu`) or stand in many objects (an image, an owner's uid, a
+/// label's value): [`Text::recalled`] shares the latter.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(EcoString);
+
+/// How many long strings a thread remembers. What follows each other in a list mostly has the same owner, image and labels, so
+/// that few are enough.
+const REMEMBERED: usize = 1024;
+
+/// Longer strings are not remembered, in bytes: nobody else has them, or who has them holds them long.
+const TOO_LONG: usize = 8192;
+
+thread_local! {
+    static SEEN: RefCell<Box<[EcoString]>> =
+        RefCell::new(vec![EcoString::new(); REMEMBERED].into_boxed_slice());
+}
+
+impl Text {
+    /// An empty string.
+    pub const fn new() -> Self {
+        Self(EcoString::new())
+    }
+
+    /// The string.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// This string, sharing its bytes with an equal one that this thread read lately.
+    pub fn recalled(text: &str) -> Self {
+        if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
+            return Self(text.into());
+        }
+        SEEN.with_borrow_mut(|seen| {
+            let slot = &mut seen[place(text.as_bytes())];
+            if slot.as_str() != text {
+                *slot = text.into();
+            }
+            Self(slot.clone())
+        })
+    }
+}
+
+/// Where a long string is remembered. Ends tell apart better than beginnings, which names and uids of a kind share.
+fn place(bytes: &[u8]) -> usize {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let last = rest.iter().fold(bytes.len() as u64, |hash, byte| (hash << 8) | u64::from(*byte));
+    let hash = words.iter().fold(last.wrapping_mul(SPREAD), |hash, word| {
+        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
+    });
+    (hash >> 32) as usize % REMEMBERED
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+macro_rules! from {
+    ($($type:ty),*) => {
+        $(impl From<$type> for Text {
+            fn from(text: $type) -> Self {
+                Self(EcoString::from(AsRef::<str>::as_ref(&text)))
+            }
+        })*
+    };
+}
+
+from!(&str, &mut str, &String, String, Box<str>, Arc<str>, &Arc<str>, &Box<str>, Cow<'_, str>);
+
+impl From<&Self> for Text {
+    fn from(text: &Self) -> Self {
+        text.clone()
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<Text> for Box<str> {
+    fn from(text: Text) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<Text> for Arc<str> {
+    fn from(text: Text) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+/// Reads a string.
+pub(crate) struct Visitor;
+
+impl serde::de::Visitor<'_> for Visitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+        Ok(Text::recalled(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn takes_no_more_room_than_a_boxed_string() {
+        assert_eq!(size_of::<Text>(), size_of::<Box<str>>());
+    }
+
+    #[test]
+    fn equal_long_strings_share_their_bytes() {
+        let [a, b] = [(); 2].map(|()| Text::recalled("a name of more than fifteen bytes"));
+        assert_eq!(a.as_ptr(), b.as_ptr());
+        let other = Text::recalled("another name of more than fifteen bytes");
+        assert_ne!(a, other);
+    }
+
+    proptest! {
+        #[test]
+        fn is_what_it_was_made_from(texts in proptest::collection::vec(".{0,40}", 0..50)) {
+            let recalled: Vec<Text> = texts.iter().map(|text| Text::recalled(text)).collect();
+            for (recalled, text) in recalled.iter().zip(&texts) {
+                prop_assert_eq!(recalled.as_str(), text);
+                prop_assert_eq!(recalled, &Text::from(text));
+            }
+        }
+    }
+}
