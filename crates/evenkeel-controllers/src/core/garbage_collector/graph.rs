@@ -5,14 +5,11 @@
 //! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
 
 use super::absent::AbsentOwners;
-use evenkeel_api::{Kind, Meta, OwnerReference};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use evenkeel_api::{Kind, Meta, OwnerReference, Text};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An object's uid.
-pub(crate) type Uid = Arc<str>;
+pub(crate) type Uid = Text;
 
 /// Finalizer of an object that waits for its dependents to be deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -23,33 +20,33 @@ pub(crate) const ORPHAN: &str = "orphan";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     /// As in its `apiVersion`.
-    pub(crate) api_version: Arc<str>,
+    pub(crate) api_version: Text,
     /// Kind.
-    pub(crate) kind: Arc<str>,
+    pub(crate) kind: Text,
     /// Namespace, empty for cluster-scoped kinds. Of a virtual node: that of the object that named it.
-    pub(crate) namespace: Arc<str>,
+    pub(crate) namespace: Text,
     /// Name.
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Text,
 }
 
 impl Place {
     /// Where an object of this kind and metadata is.
     pub(crate) fn of(kind: &Kind, meta: &Meta) -> Self {
         Self {
-            api_version: kind.api_version().as_ref().into(),
-            kind: kind.kind.as_ref().into(),
-            namespace: Arc::from(&*meta.namespace),
-            name: Arc::from(&*meta.name),
+            api_version: Text::recalled(&kind.api_version()),
+            kind: Text::recalled(&kind.kind),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
         }
     }
 
     /// Where a dependent in `namespace` says that its owner is.
     pub(crate) fn named_by(owner: &OwnerReference, namespace: &str) -> Self {
         Self {
-            api_version: Arc::from(&*owner.api_version),
-            kind: Arc::from(&*owner.kind),
-            namespace: namespace.into(),
-            name: Arc::from(&*owner.name),
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            namespace: Text::recalled(namespace),
+            name: owner.name.clone(),
         }
     }
 
@@ -125,7 +122,7 @@ impl Graph {
 
     /// A watch showed an object, new or changed.
     pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
-        let uid: Uid = Arc::from(&*meta.uid);
+        let uid: Uid = meta.uid.clone();
         let place = Place::of(kind, meta);
         let mut work = Work::default();
         let before = match self.nodes.get_mut(&uid) {
@@ -233,7 +230,7 @@ impl Graph {
                     owner.dependents.remove(uid);
                 }
                 if released && owner.deleting_dependents {
-                    work.delete.insert(Arc::from(&*old.uid));
+                    work.delete.insert(old.uid.clone());
                 }
             }
         }
@@ -246,7 +243,7 @@ impl Graph {
     }
 
     fn link(&mut self, uid: &Uid, owner: &OwnerReference, namespace: &str, work: &mut Work) {
-        let owner_uid: Uid = Arc::from(&*owner.uid);
+        let owner_uid: Uid = owner.uid.clone();
         match self.nodes.get_mut(&owner_uid) {
             Some(node) => {
                 node.dependents.insert(uid.clone());
@@ -310,7 +307,7 @@ impl Graph {
             let Some(owner_node) = self.nodes.get_mut(&*owner.uid) else { continue };
             owner_node.dependents.remove(uid);
             if owner_node.deleting_dependents {
-                work.delete.insert(Arc::from(&*owner.uid));
+                work.delete.insert(owner.uid.clone());
             } else if owner_node.is_virtual && owner_node.dependents.is_empty() {
                 self.nodes.remove(&*owner.uid);
             }

@@ -20,6 +20,7 @@ use crate::{
     monitors::Monitors,
     options::Flags,
 };
+use evenkeel_api::Text;
 use evenkeel_runtime::{
     client::{ApiError, Client},
     controller::Env,
@@ -200,7 +201,7 @@ impl GarbageCollector {
     fn remember(&self, uid: &Uid, error: &Failed) {
         let place = self.graph().node(uid).map(|node| node.place.clone());
         let Some(place) = place else { return };
-        let key = Key { namespace: place.namespace, name: place.name };
+        let key = Key { namespace: place.namespace.into(), name: place.name.into() };
         self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
@@ -262,9 +263,9 @@ enum Failed {
     #[error("no resource is known for {kind} in {api_version}")]
     UnknownKind {
         /// Version.
-        api_version: Arc<str>,
+        api_version: Text,
         /// Kind.
-        kind: Arc<str>,
+        kind: Text,
     },
     /// It is known from references only so far, but it exists.
     #[error("not seen by its watch yet")]
