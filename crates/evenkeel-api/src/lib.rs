@@ -25,6 +25,7 @@ pub mod quota;
 pub mod quote;
 pub mod requests;
 pub mod selector;
+pub mod shared;
 pub mod status;
 pub mod storage;
 pub mod template;

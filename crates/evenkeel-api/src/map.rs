@@ -35,7 +35,7 @@ impl<T> Map<T> {
 
     /// From entries in any order; a later entry of the same key wins.
     pub fn from_entries(entries: Vec<(Text, T)>) -> Self {
-        Self(settle(entries))
+        Self(settle(entries).into_boxed_slice())
     }
 
     pub(crate) fn into_entries(self) -> Vec<(Text, T)> {
@@ -64,12 +64,12 @@ pub struct Unread;
 pub struct RawJson(pub Text);
 
 /// Sorts entries by key and keeps the last of equal ones. What the server sends is sorted already.
-pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Box<[(Text, T)]> {
+pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         // Reversed first, so that of equal keys the last given comes first and is the one kept.
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, first| later.0 == first.0);
     }
-    entries.into_boxed_slice()
+    entries
 }

@@ -2,12 +2,16 @@
 
 use crate::decode::message;
 use crate::map::settle;
+use crate::shared::{Shared, recalled};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// A small map of strings (labels, annotations, node selectors): one allocation, sorted by key.
+/// A small map of strings (labels, annotations, node selectors), sorted by key and shared by objects that have equal ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct StrMap(pub(crate) Box<[(Text, Text)]>);
+pub struct StrMap(pub(crate) Shared<(Text, Text)>);
+
+recalled!((Text, Text));
+recalled!(OwnerReference);
 
 impl StrMap {
     /// The value of `key`.
@@ -46,7 +50,7 @@ impl StrMap {
 impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for StrMap {
     /// A later entry of the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()))
+        Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into())
     }
 }
 
@@ -76,7 +80,7 @@ message! {
         /// Annotations.
         annotations: StrMap = 12 "annotations",
         /// Owners.
-        owners: Box<[OwnerReference]> = 13 "ownerReferences",
+        owners: Shared<OwnerReference> = 13 "ownerReferences",
         /// Finalizers.
         finalizers: Box<[Text]> = 14 "finalizers",
     }

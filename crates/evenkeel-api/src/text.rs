@@ -2,6 +2,7 @@
 
 use std::{borrow::Borrow, borrow::Cow, cell::RefCell, fmt, ops::Deref, sync::Arc};
 
+use crate::shared::fingerprint;
 use ecow::EcoString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -41,24 +42,13 @@ impl Text {
             return Self(text.into());
         }
         SEEN.with_borrow_mut(|seen| {
-            let slot = &mut seen[place(text.as_bytes())];
+            let slot = &mut seen[fingerprint(&text) as usize % REMEMBERED];
             if slot.as_str() != text {
                 *slot = text.into();
             }
             Self(slot.clone())
         })
     }
-}
-
-/// Where a long string is remembered. Ends tell apart better than beginnings, which names and uids of a kind share.
-fn place(bytes: &[u8]) -> usize {
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let (words, rest) = bytes.as_chunks::<8>();
-    let last = rest.iter().fold(bytes.len() as u64, |hash, byte| (hash << 8) | u64::from(*byte));
-    let hash = words.iter().fold(last.wrapping_mul(SPREAD), |hash, word| {
-        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
-    });
-    (hash >> 32) as usize % REMEMBERED
 }
 
 impl Deref for Text {

@@ -2,6 +2,7 @@
 
 use evenkeel_api::{
     Encoding, Meta, OwnerReference, StrMap, View,
+    shared::Shared,
     time::{SignedDuration, Timestamp},
     views::{Pod, PodCondition},
 };
@@ -23,8 +24,8 @@ pub(crate) fn object<V: View>(json: &Value) -> V {
 }
 
 /// The reference that a controller puts on what is its own.
-pub(crate) fn owned_by<V: View>(owner: &V) -> Box<[OwnerReference]> {
-    Box::new([crate::wire::controller_reference(&Target::of(V::kind(), owner.meta()))])
+pub(crate) fn owned_by<V: View>(owner: &V) -> Shared<OwnerReference> {
+    [crate::wire::controller_reference(&Target::of(V::kind(), owner.meta()))].into()
 }
 
 /// Metadata of an object of the namespace `ns`, made at [`T0`], with its name for a uid.

@@ -8,6 +8,7 @@ use super::json::{Array, Entries, Parsed};
 use super::{Field, Reader, Shape, Wire, WireError};
 use crate::map::{Map, RawJson, Unread, settle};
 use crate::meta::StrMap;
+use crate::shared::{Recalled, Shared, recall};
 use crate::text::{self, Text};
 use crate::time::{self, Timestamp};
 
@@ -167,6 +168,31 @@ impl<T: Field> Field for Box<[T]> {
     }
 }
 
+impl<T: Field + Recalled + Clone> Field for Shared<T> {
+    const SHAPE: Shape = <Box<[T]>>::SHAPE;
+    type Partial = Vec<T>;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Array::<T>(PhantomData)).map(recall)
+    }
+
+    fn open(self) -> Vec<T> {
+        self.to_vec()
+    }
+
+    fn merge(partial: &mut Vec<T>, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        <Box<[T]>>::merge(partial, wire, reader)
+    }
+
+    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+        Ok(recall(partial))
+    }
+}
+
 impl<T: Field> Field for Map<T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
     type Partial = Vec<(Text, T)>;
@@ -217,11 +243,11 @@ impl Field for StrMap {
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
             .deserialize_map(Entries::<Text>(PhantomData))
-            .map(|entries| Self(settle(entries)))
+            .map(|entries| Self(recall(settle(entries))))
     }
 
     fn open(self) -> Self::Partial {
-        self.0.into_vec()
+        self.0.to_vec()
     }
 
     fn merge(
@@ -233,7 +259,7 @@ impl Field for StrMap {
     }
 
     fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        Ok(Self(settle(partial)))
+        Ok(Self(recall(settle(partial))))
     }
 }
 

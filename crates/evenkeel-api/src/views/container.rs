@@ -23,8 +23,6 @@ message! {
         ports: Box<[ContainerPort]> = 6 "ports",
         /// Resources.
         resources: ResourceRequirements = 8 "resources",
-        /// What a change of resources takes.
-        resize_policy: Box<[ContainerResizePolicy]> = 23 "resizePolicy",
         /// `Always` makes an init container a sidecar.
         restart_policy: Text = 24 "restartPolicy",
         /// What its exits lead to beside that.
@@ -95,16 +93,6 @@ impl Field for BindMountOptions {
 }
 
 message! {
-    /// What a change of a resource takes.
-    pub struct ContainerResizePolicy("k8s.io.api.core.v1.ContainerResizePolicy") {
-        /// The resource.
-        resource_name: Text = 1 "resourceName",
-        /// `NotRequired` or `RestartContainer`.
-        restart_policy: Text = 2 "restartPolicy",
-    }
-}
-
-message! {
     /// Resources.
     pub struct ResourceRequirements("k8s.io.api.core.v1.ResourceRequirements") {
         /// At most.
@@ -161,10 +149,6 @@ message! {
         restart_count: i32 = 5 "restartCount",
         /// Image that runs.
         image: Text = 6 "image",
-        /// Digest of the image that runs.
-        image_id: Text = 7 "imageID",
-        /// Id in the runtime.
-        container_id: Text = 8 "containerID",
         /// Whether it has started.
         started: Option<bool> = 9 "started",
         /// Requests set aside for it.
@@ -219,7 +203,5 @@ message! {
         started_at: Option<Timestamp> = 5 "startedAt",
         /// When it ended.
         finished_at: Option<Timestamp> = 6 "finishedAt",
-        /// Id in the runtime.
-        container_id: Text = 7 "containerID",
     }
 }

@@ -54,7 +54,7 @@ pub use autoscaler::{
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
-    BindMountOptions, Container, ContainerPort, ContainerResizePolicy, ContainerRestartRule,
+    BindMountOptions, Container, ContainerPort, ContainerRestartRule,
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
     ContainerStatus, Probe, ResourceRequirements, VolumeMountOptions,
 };
@@ -95,8 +95,9 @@ pub use persistent_volume_claim::{
     PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, VolumeResourceRequirements,
 };
 pub use pod::{
-    Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate, PodResourceClaim,
-    PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec, PodStatus,
+    CommonPodSpec, Pod, PodCondition, PodExtendedResourceClaimStatus, PodIp, PodReadinessGate,
+    PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec,
+    PodStatus,
 };
 pub use program::{
     ContainerProgram, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,

@@ -6,14 +6,19 @@ use super::affinity::TopologySpreadConstraint;
 use super::container::Container;
 use super::container::ContainerStatus;
 use super::container::ResourceRequirements;
-use super::volume::Volume;
+use super::volume::{Volume, VolumeSource};
 use crate::Meta;
 use crate::StrMap;
-use crate::decode::{message, view};
+use crate::decode::{Field, Reader, Shape, Wire, WireError, message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
+use crate::shared::{Recent, fingerprint};
 use crate::text::Text;
 use crate::time::Timestamp;
+use serde::Deserializer;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LazyLock};
 
 message! {
     /// A pod.
@@ -29,9 +34,106 @@ message! {
 
 view!(Pod, "", "v1", "Pod", "pods", true);
 
+/// What should run. All but what each pod has of its own is held once for pods that are alike, and read as if it were here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSpec {
+    /// Its node, empty while unscheduled.
+    pub node_name: Text,
+    /// Host name, where it is not the pod's name.
+    pub hostname: Text,
+    common: Arc<CommonPodSpec>,
+}
+
+static NOTHING: LazyLock<Arc<CommonPodSpec>> = LazyLock::new(Arc::default);
+
+impl Default for PodSpec {
+    fn default() -> Self {
+        let (node_name, hostname) = (Text::new(), Text::new());
+        Self { node_name, hostname, common: Arc::clone(&NOTHING) }
+    }
+}
+
+impl Deref for PodSpec {
+    type Target = CommonPodSpec;
+
+    fn deref(&self) -> &CommonPodSpec {
+        &self.common
+    }
+}
+
+impl DerefMut for PodSpec {
+    fn deref_mut(&mut self) -> &mut CommonPodSpec {
+        Arc::make_mut(&mut self.common)
+    }
+}
+
+impl From<CommonPodSpec> for PodSpec {
+    fn from(mut spec: CommonPodSpec) -> Self {
+        let [node_name, hostname] = [&mut spec.node_name, &mut spec.hostname].map(std::mem::take);
+        // The volume of a pod's token has a name of its own in each pod, and is of a kind that nobody reads.
+        if spec.volumes.iter().any(|volume| volume.source == VolumeSource::default()) {
+            let mut volumes = std::mem::take(&mut spec.volumes).into_vec();
+            volumes.retain(|volume| volume.source != VolumeSource::default());
+            spec.volumes = volumes.into();
+        }
+        Self { node_name, hostname, common: recall(spec) }
+    }
+}
+
+thread_local! {
+    static RECENT: RefCell<Recent<Arc<CommonPodSpec>>> = RefCell::default();
+}
+
+/// This spec, shared with an equal one that this thread read lately.
+fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
+    let containers = spec.containers.first().map(|container| (&container.name, &container.image));
+    let fingerprint =
+        fingerprint(&(containers, spec.containers.len(), &spec.node_selector, spec.priority));
+    RECENT.with_borrow_mut(|recent| {
+        recent.find(fingerprint, |known| **known == spec).unwrap_or_else(|| {
+            let spec = Arc::new(spec);
+            recent.keep(fingerprint, Arc::clone(&spec));
+            spec
+        })
+    })
+}
+
+impl Field for PodSpec {
+    const SHAPE: Shape = CommonPodSpec::SHAPE;
+    type Partial = CommonPodSpec;
+
+    fn absent() -> Self {
+        Self::default()
+    }
+
+    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        CommonPodSpec::from_json(deserializer).map(Self::from)
+    }
+
+    fn open(self) -> CommonPodSpec {
+        if Arc::ptr_eq(&self.common, &NOTHING) {
+            return CommonPodSpec::default();
+        }
+        let Self { node_name, hostname, common } = self;
+        CommonPodSpec { node_name, hostname, ..Arc::unwrap_or_clone(common) }
+    }
+
+    fn merge(
+        partial: &mut CommonPodSpec,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        CommonPodSpec::merge(partial, wire, reader)
+    }
+
+    fn close(partial: CommonPodSpec) -> Result<Self, WireError> {
+        Ok(partial.into())
+    }
+}
+
 message! {
-    /// What should run.
-    pub struct PodSpec("k8s.io.api.core.v1.PodSpec") {
+    /// What should run, as many pods may have it alike.
+    pub struct CommonPodSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes.
         volumes: Box<[Volume]> = 1 "volumes",
         /// Run before the containers, in order.
@@ -48,13 +150,13 @@ message! {
         node_selector: StrMap = 7 "nodeSelector",
         /// Who it runs as.
         service_account_name: Text = 8 "serviceAccountName",
-        /// Its node, empty while unscheduled.
+        /// Read [`PodSpec::node_name`]; empty here.
         node_name: Text = 10 "nodeName",
         /// Whether it shares the node's network.
         host_network: bool = 11 "hostNetwork",
         /// `false` for a user namespace of its own.
         host_users: Option<bool> = 37 "hostUsers",
-        /// Host name, where it is not the pod's name.
+        /// Read [`PodSpec::hostname`]; empty here.
         hostname: Text = 16 "hostname",
         /// Domain under which the host name is found.
         subdomain: Text = 17 "subdomain",
@@ -138,8 +240,6 @@ message! {
         observed_generation: i64 = 7 "observedGeneration",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When it was last looked at.
-        last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.

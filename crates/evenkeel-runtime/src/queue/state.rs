@@ -99,6 +99,14 @@ impl<K> Default for State<K> {
     }
 }
 
+/// Gives up the room that a burst took once it is over: at a start every object is a key, later few are.
+fn give_back<K, V>(map: &mut HashMap<K, V>) {
+    const KEPT: usize = 256;
+    if map.is_empty() && map.capacity() > KEPT {
+        *map = HashMap::new();
+    }
+}
+
 impl<K: Clone + Eq + Hash> State<K> {
     /// Adds `key` now, or marks it to run again when it is being worked on.
     pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) -> Added {
@@ -180,6 +188,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&key).map_or(Priority::NORMAL, |delayed| delayed.priority);
             promoted.push(self.add(key, priority, at));
         }
+        give_back(&mut self.due);
+        give_back(&mut self.delayed);
         promoted
     }
 
@@ -194,6 +204,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         let (priority, since) =
             self.waiting.remove(&key).map_or((Priority::NORMAL, now), |w| (w.priority, w.since));
+        give_back(&mut self.waiting);
         self.running.insert(key.clone(), Running { priority, since: now, again: None });
         Taken::Key { key, waited: now.saturating_duration_since(since) }
     }

@@ -12,6 +12,7 @@ use crate::{
     pods,
 };
 use evenkeel_api::{
+    shared::Shared,
     time::{SignedDuration, Timestamp},
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
@@ -134,7 +135,7 @@ impl World {
                 let name = patch.target.name.clone();
                 let body: Value = serde_json::from_slice(&patch.body).unwrap();
                 let owned =
-                    if patch.if_live.is_some() { owned_by(&self.set) } else { Box::default() };
+                    if patch.if_live.is_some() { owned_by(&self.set) } else { Shared::default() };
                 let revision = self.revisions.iter_mut().find(|r| *r.meta.name == *name);
                 match (revision, &body["metadata"]["labels"]) {
                     (Some(revision), _) => revision.meta.owners = owned,
@@ -758,7 +759,7 @@ fn scatter(
     let pod = world.pods.last_mut().unwrap();
     pod.meta.name = format!("start-{n}").into();
     if orphan {
-        pod.meta.owners = Box::default();
+        pod.meta.owners = Shared::default();
     }
     pod.meta.deletion = deleting.then_some(T0);
     pod.status.phase =

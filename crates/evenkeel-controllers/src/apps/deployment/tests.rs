@@ -9,6 +9,7 @@ use super::{
 use crate::fixtures::{T0, at, object, owned_by};
 use evenkeel_api::{
     StrMap,
+    shared::Shared,
     time::Timestamp,
     views::{Deployment, Pod, ReplicaSet},
 };
@@ -136,7 +137,7 @@ impl World {
                 self.writes.push(format!("patch {}", patch.target.name));
                 let set =
                     self.sets.iter_mut().find(|set| *set.meta.name == *patch.target.name).unwrap();
-                set.meta.owners = if patch.if_live.is_some() { owners } else { Box::default() };
+                set.meta.owners = if patch.if_live.is_some() { owners } else { Shared::default() };
                 None
             }
             Action::Rewrite(rewrite) => {
@@ -588,7 +589,7 @@ fn old_sets_beyond_the_limit_go_oldest_first() {
 #[test]
 fn an_orphan_with_the_template_is_adopted_not_made_again() {
     let mut world = World::settled(quarter());
-    world.sets[0].meta.owners = Box::default();
+    world.sets[0].meta.owners = Shared::default();
     world.settle();
     assert_eq!(world.sets.len(), 1);
     assert!(world.sets[0].meta.controlled_by("d"));

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::fixtures::{T0, at, label, object, owned_by, pod};
 use evenkeel_api::{
+    shared::Shared,
     time::Timestamp,
     views::{Pod, ReplicaSet, ReplicationController},
 };
@@ -258,7 +259,7 @@ fn replay(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) 
                 let adopts = patch.if_live.is_some();
                 let pod = pods.iter_mut().find(|pod| *pod.meta.uid == *patch.target.uid).unwrap();
                 Arc::make_mut(pod).meta.owners =
-                    if adopts { owned_by(set) } else { Box::default() };
+                    if adopts { owned_by(set) } else { Shared::default() };
             }
             other => panic!("a set does not {}", line(other)),
         }
@@ -275,7 +276,7 @@ fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
                 pod.meta.creation = (age % 5 != 0).then(|| at(age));
                 pod.meta.deletion = dying.then_some(T0);
                 pod.meta.labels = label("app", if matching { "web" } else { "other" });
-                pod.meta.owners = if own { owners.clone() } else { Box::default() };
+                pod.meta.owners = if own { owners.clone() } else { Shared::default() };
                 pod.meta.annotations =
                     label("controller.kubernetes.io/pod-deletion-cost", &cost.to_string());
                 pod.spec.node_name = ["", "a", "b"][node].into();

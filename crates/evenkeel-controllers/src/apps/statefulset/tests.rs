@@ -6,6 +6,7 @@ use crate::{
     pods,
 };
 use evenkeel_api::{
+    shared::Shared,
     time::Timestamp,
     views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet},
 };
@@ -150,7 +151,7 @@ impl World {
             }
             Action::Patch(patch) => {
                 let owners =
-                    if patch.if_live.is_some() { owned_by(&self.set) } else { Box::default() };
+                    if patch.if_live.is_some() { owned_by(&self.set) } else { Shared::default() };
                 let name = &patch.target.name;
                 let revision = self.revisions.iter_mut().find(|r| *r.meta.name == **name);
                 match revision {
@@ -659,7 +660,7 @@ fn a_name_that_is_taken_is_counted() {
     let mut world = World::new(set(1, &json!({})));
     world.pass();
     let mut taken = world.revisions[0].clone();
-    taken.meta.owners = Box::default();
+    taken.meta.owners = Shared::default();
     taken.meta.labels = Default::default();
     taken.data = Default::default();
     let mut world = World::new(set(1, &json!({})));
@@ -685,9 +686,9 @@ fn history_is_kept_as_long_as_asked() {
 fn pods_and_revisions_without_owner_are_adopted() {
     let mut world = World::settled(set(2, &json!({})));
     for pod in &mut world.pods {
-        pod.meta.owners = Box::default();
+        pod.meta.owners = Shared::default();
     }
-    world.revisions[0].meta.owners = Box::default();
+    world.revisions[0].meta.owners = Shared::default();
     world.pod("db-1").meta.labels = crate::fixtures::label("app", "db");
     world.story.clear();
     world.settle();
@@ -791,7 +792,7 @@ fn scatter(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: b
     world.made("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
     if orphan {
-        pod.meta.owners = Box::default();
+        pod.meta.owners = Shared::default();
     }
     pod.meta.deletion = deleting.then_some(T0);
     match ["Pending", "Running", "Ready", "Failed", "Succeeded"][usize::from(phase)] {

@@ -5,7 +5,7 @@
 //! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
 
 use super::absent::AbsentOwners;
-use evenkeel_api::{Kind, Meta, OwnerReference, Text};
+use evenkeel_api::{Kind, Meta, OwnerReference, Text, shared::Shared};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An object's uid.
@@ -40,6 +40,15 @@ impl Place {
         }
     }
 
+    /// Whether an object of this kind and metadata is here.
+    fn is_of(&self, kind: &Kind, meta: &Meta) -> bool {
+        self.name == meta.name
+            && self.namespace == meta.namespace
+            && *self.kind == *kind.kind
+            && self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version))
+                == (&*kind.group, &*kind.version)
+    }
+
     /// Where a dependent in `namespace` says that its owner is.
     pub(crate) fn named_by(owner: &OwnerReference, namespace: &str) -> Self {
         Self {
@@ -71,7 +80,7 @@ pub(crate) struct Node {
     /// Where it is.
     pub(crate) place: Place,
     /// What it says owns it.
-    pub(crate) owners: Box<[OwnerReference]>,
+    pub(crate) owners: Shared<OwnerReference>,
     /// What says that it is owned by it. In order of uid, so that equal graphs yield equal work.
     pub(crate) dependents: BTreeSet<Uid>,
     /// Known from references only.
@@ -123,17 +132,18 @@ impl Graph {
     /// A watch showed an object, new or changed.
     pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
         let uid: Uid = meta.uid.clone();
-        let place = Place::of(kind, meta);
         let mut work = Work::default();
         let before = match self.nodes.get_mut(&uid) {
             None => {
-                self.nodes.insert(uid.clone(), Node::new(place));
-                Box::default()
+                self.nodes.insert(uid.clone(), Node::new(Place::of(kind, meta)));
+                Shared::default()
             }
             Some(node) => {
                 let became_real = std::mem::take(&mut node.is_virtual);
-                let moved = node.place != place;
-                node.place = place;
+                let moved = !node.place.is_of(kind, meta);
+                if moved {
+                    node.place = Place::of(kind, meta);
+                }
                 if became_real && moved {
                     self.check_dependents(&uid, &mut work);
                 }
@@ -217,7 +227,7 @@ impl Graph {
         &mut self,
         uid: &Uid,
         before: &[OwnerReference],
-        after: &[OwnerReference],
+        after: &Shared<OwnerReference>,
         namespace: &str,
         work: &mut Work,
     ) {
@@ -238,7 +248,7 @@ impl Graph {
             self.link(uid, new, namespace, work);
         }
         if let Some(node) = self.nodes.get_mut(uid) {
-            node.owners = after.into();
+            node.owners = after.clone();
         }
     }
 
@@ -349,7 +359,7 @@ impl Node {
     fn new(place: Place) -> Self {
         Self {
             place,
-            owners: Box::default(),
+            owners: Shared::default(),
             dependents: BTreeSet::new(),
             is_virtual: false,
             deleting: false,

@@ -37,7 +37,7 @@ impl World {
             name: uid.into(),
             namespace: "ns".into(),
             uid: uid.into(),
-            owners: owners.into(),
+            owners: owners.to_vec().into(),
             ..Meta::default()
         };
         self.objects.insert(uid.to_owned(), meta);
@@ -100,9 +100,11 @@ impl World {
             Step::RemoveOwners(gone) => self.without_owners(uid, |owner| gone.contains(&owner.uid)),
             Step::Delete { propagation, unblock } => {
                 if unblock && let Some(meta) = self.objects.get_mut(uid) {
-                    for owner in &mut meta.owners {
-                        owner.block_owner_deletion = false;
-                    }
+                    let unblocked = |owner: &OwnerReference| OwnerReference {
+                        block_owner_deletion: false,
+                        ..owner.clone()
+                    };
+                    meta.owners = meta.owners.iter().map(unblocked).collect();
                     self.show(uid);
                 }
                 self.delete(uid, propagation);

@@ -389,7 +389,7 @@ proptest! {
                         let port = if named { 1 } else { 2 };
                         pod.spec.containers = object::<Pod>(&json!({"spec": {"containers": [
                             {"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]},
-                        ]}})).spec.containers;
+                        ]}})).spec.containers.clone();
                     }
                     Step::Go(n) => drop(world.pods.remove(&format!("p{n:03}"))),
                     Step::Turn(n) => if let Some(pod) = world.pods.get_mut(&format!("p{n:03}")) {

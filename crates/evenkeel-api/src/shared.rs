@@ -1,0 +1,160 @@
+//! Parts that many objects have alike, held once.
+//!
+//! Pods of one ReplicaSet have equal labels, owners and specs. Decoding recalls each such part from those that the thread
+//! read lately, so that an object costs what it has of its own.
+
+use std::{
+    hash::{BuildHasher as _, Hash},
+    ops::Deref,
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+
+/// How many parts of a type a thread remembers; what follows each other in a list is mostly alike.
+const REMEMBERED: usize = 256;
+
+/// A list that does not change, shared by those who have equal ones.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Shared<T>(Option<Arc<[T]>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl<T> From<Vec<T>> for Shared<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self((!items.is_empty()).then(|| items.into()))
+    }
+}
+
+impl<T> From<Box<[T]>> for Shared<T> {
+    fn from(items: Box<[T]>) -> Self {
+        items.into_vec().into()
+    }
+}
+
+impl<T, const N: usize> From<[T; N]> for Shared<T> {
+    fn from(items: [T; N]) -> Self {
+        Vec::from(items).into()
+    }
+}
+
+impl<T> FromIterator<T> for Shared<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Vec::from_iter(items).into()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Shared<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// These items, shared with an equal list that this thread read lately.
+pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
+    if items.is_empty() {
+        return Shared(None);
+    }
+    let fingerprint = fingerprint(&items);
+    let known = T::recent(|recent| recent.find(fingerprint, |known| **known == *items));
+    Shared(Some(known.unwrap_or_else(|| {
+        let items: Arc<[T]> = items.into();
+        T::recent(|recent| recent.keep(fingerprint, Arc::clone(&items)));
+        items
+    })))
+}
+
+/// An item of lists that are recalled.
+pub(crate) trait Recalled: Hash + Eq + Sized + 'static {
+    /// With the lists that this thread read lately.
+    fn recent<R>(with: impl FnOnce(&mut Recent<Arc<[Self]>>) -> R) -> R;
+}
+
+/// Makes a type [`Recalled`].
+macro_rules! recalled {
+    ($type:ty) => {
+        impl $crate::shared::Recalled for $type {
+            fn recent<R>(
+                with: impl FnOnce(&mut $crate::shared::Recent<std::sync::Arc<[Self]>>) -> R,
+            ) -> R {
+                use $crate::shared::Recent;
+                thread_local! {
+                    static RECENT: std::cell::RefCell<Recent<std::sync::Arc<[$type]>>> =
+                        std::cell::RefCell::default();
+                }
+                RECENT.with_borrow_mut(with)
+            }
+        }
+    };
+}
+
+pub(crate) use recalled;
+
+/// Says alike of what is alike, and mostly differently of what is not.
+pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
+    FixedState::default().hash_one(of)
+}
+
+/// What was read lately, by fingerprint; of several with one place, the last.
+pub(crate) struct Recent<T>(Box<[Option<T>]>);
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(std::iter::repeat_with(|| None).take(REMEMBERED).collect())
+    }
+}
+
+impl<T: Clone> Recent<T> {
+    /// The one in the fingerprint's place, if it `is` what is looked for.
+    pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.0[fingerprint as usize % REMEMBERED].as_ref().filter(|known| is(known)).cloned()
+    }
+
+    /// Remembers.
+    pub(crate) fn keep(&mut self, fingerprint: u64, value: T) {
+        self.0[fingerprint as usize % REMEMBERED] = Some(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    recalled!(u8);
+
+    #[test]
+    fn equal_lists_are_held_once() {
+        let [a, b] = [(); 2].map(|()| recall(vec![1_u8, 2, 3]));
+        assert_eq!(a.as_ptr(), b.as_ptr());
+        assert_eq!(recall(vec![1_u8, 2]).len(), 2);
+        assert_ne!(a, recall(vec![3, 2, 1]));
+    }
+
+    #[test]
+    fn an_empty_list_takes_no_memory() {
+        assert_eq!(recall::<u8>(Vec::new()), Shared(None));
+        assert_eq!(Shared::<u8>::from([]), Shared::default());
+        assert_eq!(size_of::<Shared<u8>>(), size_of::<Box<[u8]>>());
+    }
+}
