@@ -1,8 +1,8 @@
 //! Things are deleted, in each manner, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SECOND, SETS, SILENCE, controller, deployment, each, is_ready,
-    running, uid, web_pods,
+    DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, is_ready,
+    running, several, uid, web_pods,
 };
 use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
 use serde_json::{Value, json};
@@ -126,12 +126,8 @@ fn with_everything_going_wrong() {
         What::LoseAnswer,
         What::BreakWatches,
     ];
-    for seed in 0..4 {
-        let faults = || Faults::drawn(seed, 4, 12, &kinds, SECOND);
-        let options = Options { seed, ..Options::default() };
-        explore::with(&options, faults(), &background);
-        explore::with(&options, faults(), &foreground);
-        explore::with(&options, faults(), &orphan);
-        explore::with(&options, faults(), &namespace);
-    }
+    several(&Options::default(), 4, (4, 12), &kinds, &background);
+    several(&Options::default(), 4, (4, 12), &kinds, &foreground);
+    several(&Options::default(), 4, (4, 12), &kinds, &orphan);
+    several(&Options::default(), 4, (4, 12), &kinds, &namespace);
 }

@@ -30,8 +30,34 @@ pub(crate) const KINDS: [What; 6] = [
 
 /// Runs the scenario with something going wrong at each write of the controllers, of which there must be more than so many.
 pub(crate) fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
-    let runs = explore::each_write(&Options::default(), Part::Controllers, what, scenario);
+    each_of(&Options::default(), Part::Controllers, what, more_than, scenario);
+}
+
+/// The same at each write of a part.
+pub(crate) fn each_of(
+    options: &Options,
+    part: Part,
+    what: What,
+    more_than: u64,
+    scenario: &impl AsyncFn(&mut World, Faults),
+) {
+    let runs = explore::each_write(options, part, what, scenario);
     assert!(runs > more_than, "the scenario has {runs} writes only");
+}
+
+/// Runs the scenario once for each of so many seeds with `n` things of `kinds` going wrong at the first `span` writes of any
+/// part, and nobody up to date.
+pub(crate) fn several(
+    options: &Options,
+    seeds: u64,
+    (n, span): (u64, u64),
+    kinds: &[What],
+    scenario: &impl AsyncFn(&mut World, Faults),
+) {
+    for seed in 0..seeds {
+        let faults = Faults::drawn(seed, n, span, kinds, SECOND);
+        explore::with(&Options { seed, ..options.clone() }, faults, scenario);
+    }
 }
 
 pub(crate) fn template(image: &str) -> Value {

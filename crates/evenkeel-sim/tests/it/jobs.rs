@@ -1,7 +1,7 @@
 //! Jobs run to their end while something goes wrong: every pod is counted, and counted once.
 
-use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, each, web_pods};
-use evenkeel_sim::{Faults, Options, What, World, explore};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, each, several, web_pods};
+use evenkeel_sim::{Faults, Options, What, World};
 use serde_json::{Value, json};
 
 pub(crate) const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -117,8 +117,5 @@ fn failure_with_a_crash_after_each_write() {
 
 #[test]
 fn completion_with_everything_going_wrong() {
-    for seed in 0..8 {
-        let faults = Faults::drawn(seed, 6, 30, &KINDS, SECOND);
-        explore::with(&Options { seed, ..Options::default() }, faults, &completes);
-    }
+    several(&Options::default(), 8, (6, 30), &KINDS, &completes);
 }

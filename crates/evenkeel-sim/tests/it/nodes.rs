@@ -1,9 +1,9 @@
 //! Nodes fall silent, come back or are gone, while something goes wrong.
 
 use crate::fixtures::{
-    KINDS, MINUTE, PODS, REST, SECOND, deployment, each, is_ready, ready, running,
+    KINDS, MINUTE, PODS, REST, deployment, each, is_ready, ready, running, several,
 };
-use evenkeel_sim::{Faults, Options, Part, What, World, explore, simulate};
+use evenkeel_sim::{Faults, Options, Part, What, World, simulate};
 use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
@@ -128,12 +128,8 @@ fn one_is_gone_with_a_crash_after_each_write() {
 
 #[test]
 fn with_everything_going_wrong() {
-    for seed in 0..3 {
-        let options = Options { seed, ..Options::default() };
-        let faults = || Faults::drawn(seed, 6, 20, &KINDS, SECOND);
-        explore::with(&options, faults(), &one_falls_silent);
-        explore::with(&options, faults(), &one_is_gone);
-    }
+    several(&Options::default(), 3, (6, 20), &KINDS, &one_falls_silent);
+    several(&Options::default(), 3, (6, 20), &KINDS, &one_is_gone);
 }
 
 /// Where all nodes fall silent it is the network that is broken, and no pod loses its node for that.

@@ -1,10 +1,10 @@
 //! A Deployment gets a new image while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, KINDS, REST, SECOND, SILENCE, check_deployment, deployment, each, image, ready,
+    DEPLOYMENTS, KINDS, REST, SILENCE, check_deployment, deployment, each, image, ready, several,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World, explore};
+use evenkeel_sim::{Faults, Options, What, World};
 
 /// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
 async fn rollout(world: &mut World, faults: Faults) {
@@ -37,8 +37,5 @@ fn with_a_crash_before_each_write() {
 #[test]
 fn with_everything_going_wrong() {
     let kinds = [&KINDS[..], &[What::Refuse(503)]].concat();
-    for seed in 0..8 {
-        let faults = Faults::drawn(seed, 8, 40, &kinds, SECOND);
-        explore::with(&Options { seed, ..Options::default() }, faults, &rollout);
-    }
+    several(&Options::default(), 8, (8, 40), &kinds, &rollout);
 }

@@ -1,10 +1,10 @@
 //! Services know the addresses of their pods, and no others, while something goes wrong.
 
 use crate::fixtures::{
-    DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SECOND, SILENCE, deployment, each, is_ready, ready,
+    DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SILENCE, deployment, each, is_ready, ready, several,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World, explore};
+use evenkeel_sim::{Faults, Options, What, World};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -153,9 +153,6 @@ fn ranges_with_a_crash_after_each_write() {
 
 #[test]
 fn services_with_everything_going_wrong() {
-    for seed in 0..8 {
-        let faults = Faults::drawn(seed, 6, 30, &KINDS, SECOND);
-        explore::with(&Options { seed, ..Options::default() }, faults.clone(), &follow);
-        explore::with(&Options { seed, ..Options::default() }, faults, &mirror);
-    }
+    several(&Options::default(), 8, (6, 30), &KINDS, &follow);
+    several(&Options::default(), 8, (6, 30), &KINDS, &mirror);
 }

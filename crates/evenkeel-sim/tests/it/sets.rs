@@ -1,10 +1,10 @@
 //! StatefulSets and DaemonSets get a new image while something goes wrong.
 
 use crate::fixtures::{
-    KINDS, PODS, REST, SECOND, SILENCE, check_pods, each, image, is_ready, ready, template, uid,
+    KINDS, PODS, REST, SILENCE, check_pods, each, image, is_ready, ready, several, template, uid,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World, explore};
+use evenkeel_sim::{Faults, Options, What, World};
 use serde_json::{Value, json};
 
 pub(crate) const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
@@ -146,12 +146,8 @@ fn with_surge_and_a_crash_after_each_write() {
 
 #[test]
 fn with_everything_going_wrong() {
-    for seed in 0..4 {
-        let options = Options { seed, ..Options::default() };
-        let faults = || Faults::drawn(seed, 6, 30, &KINDS, SECOND);
-        explore::with(&options, faults(), &in_order);
-        explore::with(&options, faults(), &all_at_once);
-        explore::with(&options, faults(), &node_by_node);
-        explore::with(&options, faults(), &with_surge);
-    }
+    several(&Options::default(), 4, (6, 30), &KINDS, &in_order);
+    several(&Options::default(), 4, (6, 30), &KINDS, &all_at_once);
+    several(&Options::default(), 4, (6, 30), &KINDS, &node_by_node);
+    several(&Options::default(), 4, (6, 30), &KINDS, &with_surge);
 }
