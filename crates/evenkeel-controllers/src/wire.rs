@@ -105,6 +105,23 @@ pub(crate) struct Kept<'a> {
     pub(crate) finalizers: &'a [Text],
 }
 
+/// Metadata of an object that is to be made; what is empty is left out.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Fresh<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) generate_name: &'a str,
+    pub(crate) namespace: &'a str,
+    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    pub(crate) labels: &'a StrMap,
+    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    pub(crate) annotations: &'a StrMap,
+    #[serde(serialize_with = "owners", skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) owner_references: &'a [OwnerReference],
+}
+
 impl<'a> Kept<'a> {
     /// The metadata as it is, but for the annotations.
     pub(crate) fn with_annotations(meta: &'a Meta, annotations: &'a StrMap) -> Self {

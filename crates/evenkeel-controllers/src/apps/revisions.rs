@@ -2,7 +2,10 @@
 //!
 //! Upstream: `pkg/controller/history`.
 
-use crate::{pods::revision_of, wire};
+use crate::{
+    pods::revision_of,
+    wire::{self, Fresh},
+};
 use evenkeel_api::{
     Meta, OwnerReference, StrMap, View,
     hash::{fnv32, safe},
@@ -83,6 +86,7 @@ impl Draft {
             kind: &kind.kind,
             metadata: Fresh {
                 name: &self.name,
+                generate_name: "",
                 namespace: &meta.namespace,
                 labels: &labels,
                 annotations: &meta.annotations,
@@ -104,19 +108,6 @@ struct Whole<'a> {
     metadata: Fresh<'a>,
     data: Box<RawValue>,
     revision: i64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fresh<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    #[serde(serialize_with = "wire::map")]
-    labels: &'a StrMap,
-    #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
-    annotations: &'a StrMap,
-    #[serde(serialize_with = "wire::owners")]
-    owner_references: &'a [OwnerReference],
 }
 
 /// Changes a revision: the body is a merge patch. The pass ends if that fails.

@@ -1,6 +1,6 @@
 //! What both controllers of EndpointSlices do alike: find a Service's slices, write them, and know their own writes again.
 
-use crate::wire::{self, Kept};
+use crate::wire::{self, Fresh, Kept};
 use bytes::Bytes;
 use evenkeel_api::{
     OwnerReference, StrMap,
@@ -8,8 +8,9 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
-    plan::{Action, Create, Delete, Key, OnError, Update},
+    plan::{Action, Create, Delete, Key, OnError, Outcomes, Update},
 };
+use prometheus::IntCounterVec;
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -175,6 +176,44 @@ pub(super) struct Write {
     pub(super) mark: u64,
 }
 
+/// What a pass tells and writes, and what its writes are known and counted by.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// What users are told; before any write, so that it is told whatever becomes of those.
+    pub(super) events: Vec<Action>,
+    actions: Vec<Action>,
+    operations: Vec<Operation>,
+    /// The numbers that the writes' events are known by.
+    pub(super) marks: Vec<u64>,
+}
+
+impl Writes {
+    pub(super) fn push(&mut self, write: Write) {
+        self.operations.push(write.operation);
+        self.marks.push(write.mark);
+        self.actions.push(write.action);
+    }
+
+    /// How many writes there are.
+    pub(super) fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// The events, and then the writes.
+    pub(super) fn all(&self) -> Vec<Action> {
+        self.events.iter().chain(&self.actions).cloned().collect()
+    }
+
+    /// Counts the writes that succeeded, by what they did.
+    pub(super) fn count(&self, outcomes: &Outcomes, counter: &IntCounterVec) {
+        let of_writes = outcomes.0.iter().skip(self.events.len());
+        for (operation, outcome) in self.operations.iter().zip(of_writes) {
+            let counter = counter.with_label_values(&[operation.name()]);
+            counter.inc_by(u64::from(outcome.succeeded));
+        }
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a, M> {
@@ -205,20 +244,9 @@ pub(super) fn create(
     annotations: &StrMap,
     content: &Content<'_>,
 ) -> Write {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct New<'a> {
-        generate_name: String,
-        namespace: &'a str,
-        #[serde(serialize_with = "wire::map")]
-        labels: &'a StrMap,
-        #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
-        annotations: &'a StrMap,
-        #[serde(serialize_with = "wire::owners")]
-        owner_references: &'a [OwnerReference],
-    }
-    let metadata = New {
-        generate_name: prefix(&key.name),
+    let metadata = Fresh {
+        name: "",
+        generate_name: &prefix(&key.name),
         namespace: &key.namespace,
         labels: content.labels,
         annotations,

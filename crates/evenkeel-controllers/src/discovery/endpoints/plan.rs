@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     pods,
-    wire::{self, Kept},
+    wire::{self, Fresh, Kept},
     words,
 };
 use evenkeel_api::{
@@ -195,18 +195,16 @@ fn annotations(present: &StrMap, seen: &Seen, is_cut: bool) -> StrMap {
 }
 
 fn make(seen: &Seen, labels: &StrMap, subsets: Box<[EndpointSubset]>, is_cut: bool) -> Create {
-    #[derive(Serialize)]
-    struct New<'a> {
-        name: &'a str,
-        namespace: &'a str,
-        #[serde(serialize_with = "wire::map")]
-        labels: &'a StrMap,
-        #[serde(serialize_with = "wire::map", skip_serializing_if = "StrMap::is_empty")]
-        annotations: &'a StrMap,
-    }
     let (Key { namespace, name }, kind) = (&seen.key, Endpoints::kind());
     let annotations = annotations(&StrMap::default(), seen, is_cut);
-    let metadata = New { name, namespace, labels, annotations: &annotations };
+    let metadata = Fresh {
+        name,
+        generate_name: "",
+        namespace,
+        labels,
+        annotations: &annotations,
+        owner_references: &[],
+    };
     let message = format!("Failed to create endpoint for service {namespace}/{name}: {{error}}");
     let about = Target::new(kind.clone(), namespace, name, "");
     Create {

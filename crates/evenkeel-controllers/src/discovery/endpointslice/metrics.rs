@@ -80,12 +80,7 @@ impl Metrics {
     pub(super) fn passed(&self, seen: &Seen, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
-        let writes = outcomes.0.iter().skip(decision.n_events());
-        for (operation, outcome) in decision.operations.iter().zip(writes) {
-            self.changes
-                .with_label_values(&[operation.name()])
-                .inc_by(u64::from(outcome.succeeded));
-        }
+        decision.writes.count(outcomes, &self.changes);
         let labels = plan::metric_labels(&seen.service);
         for [added, removed, changed] in &decision.counts {
             self.added.observe(*added as f64);

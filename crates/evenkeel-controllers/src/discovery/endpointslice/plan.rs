@@ -11,7 +11,7 @@ use super::{
 use crate::{
     discovery::{
         address::{self, Family},
-        slice::{self, Content, HEADLESS, MANAGED_BY, Operation, SERVICE_NAME, Write},
+        slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, Write, Writes},
         sums::Share,
         trigger::{Times, annotated},
     },
@@ -58,15 +58,9 @@ pub(super) struct Seen {
 /// What a pass does, and what is to be remembered and counted of it.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    /// What the user is told; before any write, so that it is told whatever becomes of those.
-    events: Vec<Action>,
-    writes: Vec<Action>,
-    /// What each write does.
-    pub(super) operations: Vec<Operation>,
+    pub(super) writes: Writes,
     /// There is more to write than one plan may.
     more: bool,
-    /// The numbers that its writes are known by.
-    pub(super) marks: Vec<u64>,
     pub(super) hinted: Hinted,
     pub(super) share: Share,
     /// For each family: endpoints added and removed, slices written.
@@ -120,7 +114,7 @@ pub(super) fn decide(seen: &Seen) -> Decision {
     }
     if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
         decision.incomplete = true;
-        decision.events.push(failure(&common, &missing));
+        decision.writes.events.push(failure(&common, &missing));
     }
     decision
 }
@@ -148,7 +142,7 @@ fn reconcile(
     writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
     decision.counts.push([family.added, family.removed, writes.len()]);
     writes.into_iter().for_each(|write| decision.add(write, common));
-    decision.events.extend(told.map(|told| event(common, told)));
+    decision.writes.events.extend(told.map(|told| event(common, told)));
 }
 
 /// The slices of one family as they will be.
@@ -319,24 +313,17 @@ impl<'a> Slices<'a> {
 
 impl Decision {
     fn add(&mut self, write: Write, common: &Common<'_>) {
-        if self.operations.len() as u64 >= BURST_LIMIT {
+        if self.writes.len() as u64 >= BURST_LIMIT {
             self.more = true;
             return;
         }
-        self.operations.push(write.operation);
-        self.marks.push(write.mark);
-        self.writes.push(told_of(write.action, common));
-    }
-
-    /// How many events come before the writes.
-    pub(super) fn n_events(&self) -> usize {
-        self.events.len()
+        let action = told_of(write.action, common);
+        self.writes.push(Write { action, ..write });
     }
 
     /// The events and writes; what is more follows at once.
     pub(super) fn plan(&self) -> Plan {
-        let actions = self.events.iter().chain(&self.writes).cloned().collect();
-        Plan { actions, requeue: self.more.then_some(Duration::from_millis(1)) }
+        Plan { actions: self.writes.all(), requeue: self.more.then_some(Duration::from_millis(1)) }
     }
 }
 

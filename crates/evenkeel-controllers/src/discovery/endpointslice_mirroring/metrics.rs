@@ -77,12 +77,7 @@ impl Metrics {
         let Some(counts) = decision.counts else {
             return self.sums.set(key, None);
         };
-        let writes = outcomes.0.iter().skip(decision.n_events());
-        for (operation, outcome) in decision.operations.iter().zip(writes) {
-            self.changes
-                .with_label_values(&[operation.name()])
-                .inc_by(u64::from(outcome.succeeded));
-        }
+        decision.writes.count(outcomes, &self.changes);
         self.added.observe(counts.added as f64);
         self.updated.observe(counts.updated as f64);
         self.removed.observe(counts.removed as f64);

@@ -157,7 +157,7 @@ impl Planner for Mirror {
         let start = Instant::now();
         let decision = plan::decide(seen);
         match decision.counts {
-            Some(_) => self.shared.own.expect(&seen.key, &decision.marks),
+            Some(_) => self.shared.own.expect(&seen.key, &decision.writes.marks),
             None => self.shared.own.forget(&seen.key),
         }
         let plan = decision.plan();

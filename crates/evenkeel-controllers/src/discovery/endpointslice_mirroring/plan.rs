@@ -8,7 +8,7 @@ use crate::{
         canonical, endpoints,
         endpointslice::pack,
         order,
-        slice::{self, Content, MANAGED_BY, Operation, SERVICE_NAME, Write},
+        slice::{self, Content, MANAGED_BY, SERVICE_NAME, Write, Writes},
         sums::Share,
         trigger::TRIGGER_TIME,
     },
@@ -46,12 +46,7 @@ pub(super) struct Seen {
 /// What a pass does, and what is to be remembered and counted of it.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    events: Vec<Action>,
-    writes: Vec<Action>,
-    /// What each write does.
-    pub(super) operations: Vec<Operation>,
-    /// The numbers that its writes are known by.
-    pub(super) marks: Vec<u64>,
+    pub(super) writes: Writes,
     /// What is counted; nothing where nothing is mirrored.
     pub(super) counts: Option<Counts>,
 }
@@ -67,20 +62,9 @@ pub(super) struct Counts {
 }
 
 impl Decision {
-    fn add(&mut self, write: Write) {
-        self.operations.push(write.operation);
-        self.marks.push(write.mark);
-        self.writes.push(write.action);
-    }
-
-    /// How many events come before the writes.
-    pub(super) fn n_events(&self) -> usize {
-        self.events.len()
-    }
-
     /// The events and writes.
     pub(super) fn plan(&self) -> Plan {
-        Plan { actions: self.events.iter().chain(&self.writes).cloned().collect(), requeue: None }
+        Plan { actions: self.writes.all(), requeue: None }
     }
 }
 
@@ -109,7 +93,7 @@ fn clear(seen: &Seen) -> Decision {
             Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
             other => other,
         };
-        decision.add(Write { operation, action, mark });
+        decision.writes.push(Write { operation, action, mark });
     }
     decision
 }
@@ -130,14 +114,14 @@ fn mirror(seen: &Seen, endpoints: &Endpoints) -> Decision {
     if invalid > 0 {
         let message =
             format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
-        decision.events.push(told("InvalidIPAddress", message));
+        decision.writes.events.push(told("InvalidIPAddress", message));
     }
     if skipped > invalid {
         let message = format!(
             "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
             seen.max
         );
-        decision.events.push(told("TooManyAddressesToMirror", message));
+        decision.writes.events.push(told("TooManyAddressesToMirror", message));
     }
     let mut counts = Counts { skipped, ..Counts::default() };
     let common = Common::of(&seen.key, endpoints);
@@ -175,10 +159,12 @@ fn mirror(seen: &Seen, endpoints: &Endpoints) -> Decision {
     deleted.append(&mut rest);
     recycle(&mut created, &mut updated, &mut deleted);
     if !endpoints.meta.deleting() {
-        created.into_iter().for_each(|group| decision.add(common.create(group)));
+        created.into_iter().for_each(|group| decision.writes.push(common.create(group)));
     }
-    updated.into_iter().for_each(|(slice, group)| decision.add(common.update(slice, group)));
-    deleted.into_iter().for_each(|slice| decision.add(slice::delete(slice)));
+    updated
+        .into_iter()
+        .for_each(|(slice, group)| decision.writes.push(common.update(slice, group)));
+    deleted.into_iter().for_each(|slice| decision.writes.push(slice::delete(slice)));
     counts.share.ideal = counts.share.ideal.max(1);
     decision.counts = Some(counts);
     decision
