@@ -2,7 +2,16 @@
 //!
 //! Upstream: `k8s.io/component-helpers/scheduling/corev1`.
 
-use crate::views::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
+use crate::views::{
+    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
+};
+
+/// Calls `key` with the name of the pod's node, once it has one: an index of pods.
+pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
+    if !pod.spec.node_name.is_empty() {
+        key(&pod.spec.node_name);
+    }
+}
 
 /// Whether the node has what `spec.nodeSelector` and the required affinity ask for.
 pub fn required(spec: &PodSpec, node: &Node) -> bool {

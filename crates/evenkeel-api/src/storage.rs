@@ -7,6 +7,7 @@ use crate::{
     quantity::Quantity,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
 };
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// On a claim: it was bound, whatever became of it.
@@ -215,11 +216,42 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     })
 }
 
-/// Calls `key` with `namespace/name` of each claim of the pod: an index of pods.
+/// A claim's key in the indexes of what refers to claims: `namespace/name`.
+pub fn claim_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// Calls `key` with the [`claim_key`] of each claim of the pod: an index of pods.
 pub fn claim_keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
     for used in claims_of(pod) {
-        key(&format!("{}/{}", pod.meta.namespace, used.claim_name(pod)));
+        key(&claim_key(&pod.meta.namespace, &used.claim_name(pod)));
     }
+}
+
+/// What a volume that is the claim's says of it: its `spec.claimRef`.
+pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.meta.namespace,
+        "name": claim.meta.name,
+        "uid": claim.meta.uid,
+        "resourceVersion": claim.meta.resource_version,
+    })
+}
+
+/// What the name that nodes have for a driver's volume begins with.
+const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
+
+/// What nodes call the volume, as in `status.volumesAttached`; `None` for one that is not a driver's.
+pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
+    let csi = volume.spec.source.csi.as_deref()?;
+    Some(format!("{ATTACHED_OF_CSI}{}^{}", csi.driver, csi.volume_handle))
+}
+
+/// The driver and the handle in an [`attached_name`].
+pub fn split_attached_name(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix(ATTACHED_OF_CSI)?.split_once('^')
 }
 
 /// Whether the claim was made for this pod.
@@ -240,7 +272,6 @@ pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), Stri
 mod tests {
     use super::*;
     use crate::{Encoding, View};
-    use serde_json::{Value, json};
 
     fn object<V: View>(value: &Value) -> V {
         V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()

@@ -32,11 +32,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
     let report = Arc::new(InUse {
         client: client.clone(),
         nodes: caches.of(),
-        by_node: pods.index("node", |pod, key| {
-            if !pod.spec.node_name.is_empty() {
-                key(&pod.spec.node_name);
-            }
-        }),
+        by_node: pods.index("node", placement::node_key),
         volumes: Volumes::new(caches, &pods),
         queue: Queue::unnamed(),
     });

@@ -81,11 +81,7 @@ impl Kubelets {
             .enumerate()
             .map(|(n, node)| (node.name.as_str().into(), n))
             .collect();
-        let by_node = pods.index("node", |pod: &Pod, add: &mut dyn FnMut(&str)| {
-            if !pod.spec.node_name.is_empty() {
-                add(&pod.spec.node_name);
-            }
-        });
+        let by_node = pods.index("node", placement::node_key);
         let state = State {
             memories: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),

@@ -27,11 +27,7 @@ impl Volumes {
             drivers: caches.of(),
             nodes: caches.of(),
             users: pods.index("claim", storage::claim_keys),
-            by_node: pods.index("node", |pod, key| {
-                if !pod.spec.node_name.is_empty() {
-                    key(&pod.spec.node_name);
-                }
-            }),
+            by_node: pods.index("node", placement::node_key),
         }
     }
 
@@ -41,7 +37,7 @@ impl Volumes {
         self.claims.subscribe(move |event| {
             let meta = &event.object().meta;
             if !matches!(event, CacheEvent::Deleted(_)) {
-                let pods = users.get(&format!("{}/{}", meta.namespace, meta.name));
+                let pods = users.get(&storage::claim_key(&meta.namespace, &meta.name));
                 pods.iter().for_each(|pod| woken(pod));
             }
         });
@@ -87,8 +83,7 @@ impl Volumes {
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let csi = volume.spec.source.csi.as_deref()?;
         let driver = self.drivers.get("", &csi.driver)?;
-        (driver.spec.attach_required != Some(false))
-            .then(|| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))
+        (driver.spec.attach_required != Some(false)).then(|| storage::attached_name(&volume))?
     }
 
     /// What nodes call the pod's volumes that drivers attach.

@@ -84,11 +84,11 @@ impl Allocator {
     /// Gives back what `service` has, but for what `but` has.
     fn release(&self, api: &Api, service: &Value, but: Option<&Value>) {
         let ((addresses, ports), owner) = (held(service), owner(service));
+        let (namespace, name) = owner.split_once('/').unwrap_or_default();
         let (kept_addresses, kept_ports) = but.map(held).unwrap_or_default();
         let mut taken = self.taken();
         for address in addresses.iter().filter(|address| !kept_addresses.contains(address)) {
             give_back(&mut taken.addresses, address, &owner);
-            let (namespace, name) = owner.split_once('/').unwrap_or_default();
             cluster_ips::hide(api, *address, namespace, name);
         }
         for port in ports.iter().filter(|port| !kept_ports.contains(port)) {

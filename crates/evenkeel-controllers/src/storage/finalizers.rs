@@ -20,7 +20,8 @@ pub(super) fn concerns(meta: &Meta, finalizer: &str) -> bool {
     holds(meta, finalizer) || is_missing(meta, finalizer)
 }
 
-fn has(meta: &Meta, finalizer: &str) -> bool {
+/// Whether the object has this finalizer.
+pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 

@@ -43,11 +43,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Pods by the node that they are on.
 pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
-    pods.index("node", |pod, key| {
-        if !pod.spec.node_name.is_empty() {
-            key(&pod.spec.node_name);
-        }
-    })
+    pods.index("node", placement::node_key)
 }
 
 /// Starts it, by itself or, without the gate SeparateTaintEvictionController, as a part of the controller of nodes' health.

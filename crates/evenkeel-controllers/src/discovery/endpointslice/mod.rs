@@ -85,11 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         metrics: Metrics::new(&context.registry),
         max: options.max_endpoints,
     };
-    let on_node = pods.index("node", |pod, key| {
-        if !pod.spec.node_name.is_empty() {
-            key(&pod.spec.node_name);
-        }
-    });
+    let on_node = pods.index("node", placement::node_key);
     let (of_pods, of_slices, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let builder = context
         .builder(&DESCRIPTOR, &services)
@@ -236,7 +232,7 @@ impl Planner for Controller {
             return Plan::nothing();
         };
         let decision = plan::decide(seen);
-        self.shared.own.expect(&looked.key, &decision.marks);
+        self.shared.own.expect(&looked.key, &decision.writes.marks);
         self.shared.remember(&looked.key, decision.hinted.clone());
         self.known.begin(&looked.key, &seen.times);
         let plan = decision.plan();

@@ -54,11 +54,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 key(volume);
             }
         }),
-        on_node: pods.index("node", |pod, key| {
-            if !pod.spec.node_name.is_empty() {
-                key(&pod.spec.node_name);
-            }
-        }),
+        on_node: pods.index("node", placement::node_key),
         users: pods.index("claim", storage::claim_keys),
         nodes: nodes.clone(),
         memory: Mutex::default(),
@@ -71,7 +67,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         ),
     };
     let (users, waiting) = (planner.users.clone(), planner.users.clone());
-    let (of_volume, claims) = (planner.by_volume.clone(), planner.claims.clone());
+    let of_volume = planner.by_volume.clone();
+    let claims = planner.claims.index("volume", |claim, key| {
+        if !claim.spec.volume_name.is_empty() {
+            key(&claim.spec.volume_name);
+        }
+    });
     let builder = context
         .builder_watching(&DESCRIPTOR, &nodes, |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
@@ -108,7 +109,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             if let CacheEvent::Updated { old, new } = event
                 && old.status.phase != new.status.phase
             {
-                let pods = users.get(&format!("{}/{}", new.meta.namespace, new.meta.name));
+                let pods = users.get(&storage::claim_key(&new.meta.namespace, &new.meta.name));
                 for pod in pods.iter().filter(|pod| !pod.spec.node_name.is_empty()) {
                     enqueue.add(Key::new("", &pod.spec.node_name));
                 }
@@ -127,12 +128,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 /// Nodes of the pods that use a volume.
 fn nodes_of_users(
     volume: &str,
-    claims: &Cache<PersistentVolumeClaim>,
+    claims: &Index<PersistentVolumeClaim>,
     users: &Index<Pod>,
 ) -> Vec<Key> {
-    let bound = claims.list().into_iter().filter(|claim| *claim.spec.volume_name == *volume);
-    let pods =
-        bound.flat_map(|claim| users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name)));
+    let pods = claims
+        .get(volume)
+        .into_iter()
+        .flat_map(|claim| users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name)));
     pods.filter(|pod| !pod.spec.node_name.is_empty())
         .map(|pod| Key::new("", &pod.spec.node_name))
         .collect()
@@ -161,7 +163,7 @@ impl Attachments {
                 continue;
             }
             for volume in storage::claims_of(&pod).filter_map(|used| self.volume(&pod, &used)) {
-                let Some(name) = plan::unique_name(&volume) else { continue };
+                let Some(name) = storage::attached_name(&volume).map(Text::from) else { continue };
                 if let Some(one) = wanted.iter_mut().find(|one| one.name == name) {
                     one.pods.push(Arc::clone(&pod));
                     continue;
@@ -205,7 +207,7 @@ impl Attachments {
     /// Pods at other nodes that use the volume.
     fn others(&self, pod: &Pod, volume: &PersistentVolume) -> Vec<Arc<Pod>> {
         let Some(claim) = volume.spec.claim_ref.as_deref() else { return Vec::new() };
-        let users = self.users.get(&format!("{}/{}", claim.namespace, claim.name));
+        let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));
         let mut others: Vec<Arc<Pod>> = users
             .into_iter()
             .filter(|other| {
@@ -231,7 +233,10 @@ impl Planner for Attachments {
             .filter_map(|attachment| {
                 let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
                 let volume = self.volumes.get("", volume);
-                Some(Held { name: volume.as_deref().and_then(plan::unique_name), attachment })
+                Some(Held {
+                    name: volume.as_deref().and_then(storage::attached_name).map(Text::from),
+                    attachment,
+                })
             })
             .collect();
         held.sort_by(|a, b| a.attachment.meta.name.cmp(&b.attachment.meta.name));

@@ -19,8 +19,6 @@ use std::{
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const KEEPS_ENDED: &str = "volumes.kubernetes.io/keep-terminated-pod-volumes";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// What the name that nodes have for a driver's volume begins with.
-const NAME_OF_CSI: &str = "kubernetes.io/csi/";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
 
@@ -103,12 +101,6 @@ pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
     keeps_ended || !claim_protection::is_terminated(pod)
 }
 
-/// What nodes call the volume; `None` for one that is not a driver's.
-pub(super) fn unique_name(volume: &PersistentVolume) -> Option<Text> {
-    let csi = volume.spec.source.csi.as_deref()?;
-    Some(format!("{NAME_OF_CSI}{}^{}", csi.driver, csi.volume_handle).into())
-}
-
 /// Whether the volume is another node's, and can only be one's.
 pub(super) fn is_taken(wanted: &Wanted) -> bool {
     let shared = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
@@ -140,8 +132,7 @@ fn is_own(held: &Held) -> bool {
         // Of a volume that is gone the name cannot be worked out anew.
         return is_attachment_name(&attachment.meta.name);
     };
-    let handle = name.strip_prefix(NAME_OF_CSI).and_then(|name| name.split_once('^'));
-    handle.is_some_and(|(driver, handle)| {
+    storage::split_attached_name(name).is_some_and(|(driver, handle)| {
         attachment_name(handle, driver, &attachment.spec.node_name) == *attachment.meta.name
     })
 }

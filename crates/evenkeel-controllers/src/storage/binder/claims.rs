@@ -60,7 +60,7 @@ impl Binder {
         let unbound = !claim.meta.annotations.contains(storage::BIND_COMPLETED);
         let mut candidates = Vec::new();
         if unbound && claim.spec.volume_name.is_empty() {
-            candidates = self.promised.get(&format!("{}/{}", key.namespace, key.name));
+            candidates = self.promised.get(&storage::claim_key(&key.namespace, &key.name));
             candidates.extend(self.free.get(class));
         }
         let nameless = unbound && !storage::names_class(&claim);
@@ -78,7 +78,7 @@ impl Binder {
 
     /// Pods that want the claim and have no node.
     fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
-        let users = self.users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name));
+        let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {
             pod.spec.node_name.is_empty() && !pods::is_terminal(pod) && !pod.meta.deleting()
         };

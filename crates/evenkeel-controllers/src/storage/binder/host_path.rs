@@ -6,22 +6,21 @@ use super::{
     Options,
     plan::{
         claim::{HOST_PATH, Seen},
+        migration::IN_TREE,
         reclaim,
     },
 };
-use crate::wire;
+use crate::{storage::finalizers, wire};
 use evenkeel_api::{
     View, storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
 use evenkeel_runtime::{
     controller::{Context, Error},
-    plan::{Create, Delete, Key, Note, OnError, PatchForm, Plan, Rewrite},
+    plan::{Create, Delete, Key, Note, OnError, Plan, Rewrite},
 };
 use serde_json::{Value, json};
 use std::{io, path::Path};
-
-const FINALIZER: &str = "kubernetes.io/pv-controller";
 
 /// Makes a folder for the claim, and the volume that it is behind.
 pub(super) async fn provision(
@@ -93,18 +92,11 @@ fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) 
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": class,
             "hostPath": {"path": path},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": claim.meta.namespace,
-                "name": claim.meta.name,
-                "uid": claim.meta.uid,
-                "resourceVersion": claim.meta.resource_version,
-            },
+            "claimRef": storage::claim_reference(claim),
         },
     });
     if policy == "Delete" {
-        volume["metadata"]["finalizers"] = json!([FINALIZER]);
+        volume["metadata"]["finalizers"] = json!([IN_TREE]);
     }
     volume
 }
@@ -122,20 +114,8 @@ pub(super) async fn delete(
         return Err(Error::message(why));
     }
     let mut plan = Plan::nothing();
-    if volume.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER) {
-        let others: Vec<&str> = volume
-            .meta
-            .finalizers
-            .iter()
-            .map(|finalizer| &**finalizer)
-            .filter(|finalizer| *finalizer != FINALIZER)
-            .collect();
-        let body = json!({"metadata": {"finalizers": others}}).to_string();
-        let version = &volume.meta.resource_version;
-        plan.push(Rewrite {
-            on_error: OnError::SkipRest,
-            ..Rewrite::new(wire::target(volume), version, PatchForm::Merge, body)
-        });
+    if finalizers::has(&volume.meta, IN_TREE) {
+        plan.push(Rewrite { on_error: OnError::SkipRest, ..finalizers::without(volume, IN_TREE) });
     }
     plan.push(Delete::new(wire::target(volume)));
     context.act(key, &plan).await?;

@@ -77,7 +77,7 @@ impl Binder {
             }),
             promised: volumes.index("promised", |volume, key| {
                 if let Some(claim) = volume.spec.claim_ref.as_deref() {
-                    key(&format!("{}/{}", claim.namespace, claim.name));
+                    key(&storage::claim_key(&claim.namespace, &claim.name));
                 }
             }),
             unbound: claims.index("unbound", |claim, key| {

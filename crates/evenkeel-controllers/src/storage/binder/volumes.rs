@@ -90,7 +90,7 @@ impl Binder {
 
     /// Pods that use a claim of this name and have not ended.
     fn users_of(&self, claim: &ObjectReference) -> Vec<String> {
-        let users = self.users.get(&format!("{}/{}", claim.namespace, claim.name));
+        let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));
         let alive = users.iter().filter(|pod| !pods::is_terminal(pod));
         let mut names: Vec<String> =
             alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();

@@ -125,7 +125,7 @@ impl Protection {
     }
 
     fn users(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
-        self.users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name))
+        self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name))
     }
 
     /// All claims of a namespace that wait; they wait again if one of them fails.

@@ -76,7 +76,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(context.options.ephemeral_volume.concurrent_syncs)
         .watches(&claims, move |event, enqueue| {
             if let CacheEvent::Deleted(claim) = event {
-                let pods = users.get(&format!("{}/{}", claim.meta.namespace, claim.meta.name));
+                let pods = users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
                 let concerned = pods.iter().filter(|pod| plan::concerns(pod));
                 concerned.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
             }

@@ -91,14 +91,7 @@ async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64
 
 /// Makes the volume the claim's.
 fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
-    let mut change = json!({"spec": {"claimRef": {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": claim.meta.namespace,
-        "name": claim.meta.name,
-        "uid": claim.meta.uid,
-        "resourceVersion": claim.meta.resource_version,
-    }}});
+    let mut change = json!({"spec": {"claimRef": storage::claim_reference(claim)}});
     if !storage::is_for_claim(volume, claim) {
         change["metadata"] = json!({"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}});
     }

@@ -6,7 +6,7 @@ use evenkeel_api::{
 };
 use serde_json::{Value, json};
 
-const IN_TREE: &str = "kubernetes.io/pv-controller";
+pub(in crate::storage::binder) const IN_TREE: &str = "kubernetes.io/pv-controller";
 const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 pub(super) use storage::driver_of as driver;

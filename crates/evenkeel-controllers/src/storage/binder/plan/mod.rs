@@ -81,15 +81,9 @@ fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option
             && known.uid == claim.meta.uid
     });
     if !complete {
-        body["spec"]["claimRef"] = json!({
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": claim.meta.namespace,
-            "name": claim.meta.name,
-            "uid": claim.meta.uid,
-            "resourceVersion": claim.meta.resource_version,
-            "fieldPath": null,
-        });
+        let mut reference = storage::claim_reference(claim);
+        reference["fieldPath"] = Value::Null;
+        body["spec"]["claimRef"] = reference;
     }
     let chosen = !storage::is_for_claim(volume, claim);
     if chosen && !volume.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
