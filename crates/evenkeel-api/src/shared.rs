@@ -117,23 +117,23 @@ pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
 }
 
 /// What was read lately, by fingerprint; of several with one place, the last.
-pub(crate) struct Recent<T>(Box<[Option<T>]>);
+pub(crate) struct Recent<T, const N: usize = REMEMBERED>(Box<[Option<T>]>);
 
-impl<T> Default for Recent<T> {
+impl<T, const N: usize> Default for Recent<T, N> {
     fn default() -> Self {
-        Self(std::iter::repeat_with(|| None).take(REMEMBERED).collect())
+        Self(std::iter::repeat_with(|| None).take(N).collect())
     }
 }
 
-impl<T: Clone> Recent<T> {
+impl<T: Clone, const N: usize> Recent<T, N> {
     /// The one in the fingerprint's place, if it `is` what is looked for.
     pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
-        self.0[fingerprint as usize % REMEMBERED].as_ref().filter(|known| is(known)).cloned()
+        self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
     }
 
     /// Remembers.
     pub(crate) fn keep(&mut self, fingerprint: u64, value: T) {
-        self.0[fingerprint as usize % REMEMBERED] = Some(value);
+        self.0[fingerprint as usize % N] = Some(value);
     }
 }
 

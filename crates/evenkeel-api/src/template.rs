@@ -257,6 +257,9 @@ impl JobTemplate {
     }
 }
 
+/// A message's bytes and what was read from them.
+type Read<T> = std::sync::Arc<(Box<[u8]>, T)>;
+
 /// What is kept of a message that is passed on as JSON: how the type reads an object's JSON (`from_json_value`) and the JSON that
 /// its protobuf gives, where that is read otherwise.
 macro_rules! kept_as_json {
@@ -294,8 +297,23 @@ macro_rules! kept_as_json {
                 if bytes.is_empty() {
                     return Ok(earlier);
                 }
-                let template = crate::protobuf::to_json($message, &bytes)?;
-                Ok($from_wire(&template))
+                use $crate::shared::{Recent, fingerprint};
+                use $crate::template::Read;
+                // An object changes more often than its template.
+                thread_local! {
+                    static RECENT: std::cell::RefCell<Recent<Read<$type>, 64>> =
+                        std::cell::RefCell::default();
+                }
+                let fingerprint = fingerprint(&bytes);
+                let known = RECENT
+                    .with_borrow(|recent| recent.find(fingerprint, |known| *known.0 == *bytes));
+                if let Some(known) = known {
+                    return Ok(known.1.clone());
+                }
+                let read = $from_wire(&crate::protobuf::to_json($message, &bytes)?);
+                let now = std::sync::Arc::new((bytes.into_boxed_slice(), read.clone()));
+                RECENT.with_borrow_mut(|recent| recent.keep(fingerprint, now));
+                Ok(read)
             }
         }
     };

@@ -97,7 +97,7 @@ impl Process {
         let client = connection.client((1.0, 1));
         let caches =
             Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
-        let mut builder = Manager::builder(connection.kube.clone())
+        let mut builder = Manager::builder(connection.transport.clone())
             .component(parts.name)
             .client(client)
             .caches(caches)

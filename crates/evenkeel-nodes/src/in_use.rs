@@ -1,7 +1,7 @@
 //! Reports which volumes that drivers attach are in use on a node (`status.volumesInUse`): they are not detached before.
 
 use evenkeel_api::{
-    Text, View, storage,
+    Text, View, placement, storage,
     views::{Node, Pod},
 };
 use evenkeel_runtime::{

@@ -1,7 +1,7 @@
 //! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
 
 use evenkeel_api::{
-    Text, View,
+    Text, View, placement,
     views::{Node, Pod, PodProgram},
 };
 use evenkeel_runtime::{

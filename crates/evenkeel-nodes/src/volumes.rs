@@ -1,7 +1,7 @@
 //! Whether a pod's volumes can be mounted on its node.
 
 use evenkeel_api::{
-    storage,
+    placement, storage,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};

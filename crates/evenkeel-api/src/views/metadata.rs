@@ -1,7 +1,9 @@
 //! The metadata of any object.
 
 use crate::Meta;
-use crate::decode::{message, view};
+use crate::decode::{decode_message, message, view};
+use crate::text::Text;
+use crate::{DecodeError, Encoding};
 
 message! {
     /// An object of any kind, with only its metadata. Which kind it is of is known to whoever asked for it.
@@ -12,3 +14,35 @@ message! {
 }
 
 view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", true);
+
+message! {
+    /// Which object it is, and in which version: what is read of one that is known otherwise.
+    pub struct Identity("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
+        /// Metadata.
+        meta: IdentityMeta = 1 "metadata",
+    }
+}
+
+message! {
+    /// The part of the metadata that identifies.
+    pub struct IdentityMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
+        /// Name.
+        name: Text = 1 "name",
+        /// Namespace, empty for cluster-scoped objects.
+        namespace: Text = 3 "namespace",
+        /// Uid.
+        uid: Text = 5 "uid",
+        /// Version.
+        resource_version: Text = 6 "resourceVersion",
+    }
+}
+
+impl Identity {
+    /// Reads it from an object of any kind.
+    ///
+    /// # Errors
+    /// When that is no object.
+    pub fn decode(object: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
+        decode_message("PartialObjectMetadata", object, encoding)
+    }
+}

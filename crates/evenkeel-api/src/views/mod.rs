@@ -80,7 +80,7 @@ pub use job::{
     PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
 };
 pub use lease::{Lease, LeaseSpec};
-pub use metadata::Metadata;
+pub use metadata::{Identity, IdentityMeta, Metadata};
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
 pub use node::{
     AttachedVolume, ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus,

@@ -6,11 +6,11 @@ use crate::options::ClientOptions;
 use anyhow::{Context as _, Result};
 use credentials::Credentials;
 use evenkeel_runtime::{
-    client::{self, Client, ConnectOptions, Gate, Reload, RestMetrics},
+    client::{self, Client, ConnectOptions, Gate, Reload, RestMetrics, Transport},
     clock::Clock,
     tasks::Tasks,
 };
-use kube::config::AuthInfo;
+use kube::{Config, config::AuthInfo};
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
@@ -41,9 +41,9 @@ impl Default for Shares {
 #[derive(Clone)]
 pub struct Connection {
     /// The transport, for what makes clients of its own.
-    pub kube: kube::Client,
+    pub transport: Transport,
     /// The same without credentials, where each controller has its own.
-    anonymous: Option<kube::Client>,
+    anonymous: Option<Transport>,
     options: ClientOptions,
     agent: Arc<str>,
     host: Arc<str>,
@@ -67,9 +67,10 @@ impl Connection {
         let config = client::config(&connect).await?;
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         let mut reload = Reload::new(connect, clock.clone());
-        let kube = reload.transport(|_| {}).await?;
+        let transport = reload.transport(|_| {}).await?;
         let anonymous = if options.own_credentials {
-            Some(reload.transport(|config| config.auth_info = AuthInfo::default()).await?)
+            let anonymous = |config: &mut Config| config.auth_info = AuthInfo::default();
+            Some(reload.transport(anonymous).await?)
         } else {
             None
         };
@@ -78,9 +79,12 @@ impl Connection {
             metrics.without_exec_plugin(registry);
         }
         // The transports made here; each client shares one of them.
-        [Some(&kube), anonymous.as_ref()].iter().flatten().for_each(|_| metrics.connected(false));
+        [Some(&transport), anonymous.as_ref()]
+            .iter()
+            .flatten()
+            .for_each(|_| metrics.connected(false));
         let connection = Self {
-            kube,
+            transport,
             anonymous,
             options: options.clone(),
             agent: agent(program).into(),
@@ -93,28 +97,28 @@ impl Connection {
 
     /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
     pub fn client(&self, share: (f32, u32)) -> Client {
-        self.client_over(self.kube.clone(), share)
+        self.client_over(self.transport.clone(), share)
     }
 
     /// Makes the clients of controllers, which write while `gate` is open: with one credential for all, or each with its own,
     /// which are asked for in `tasks`.
     pub fn clients(&self, gate: &Gate, tasks: &Tasks, shares: Shares) -> Clients {
         let root = self.client((1.0, 1)).with_user_agent("token-requests").gated(gate);
-        let own = self
-            .anonymous
-            .clone()
-            .map(|anonymous| Credentials::new(root, anonymous, self.clock.clone(), tasks.clone()));
+        let own = self.anonymous.clone().map(|anonymous| {
+            Credentials::new(root, anonymous.into(), self.clock.clone(), tasks.clone())
+        });
         let (this, gate) = (self.clone(), gate.clone());
         Arc::new(move |name: &str| {
             let own = own.as_ref().filter(|_| !(shares.with_programs)(name));
-            let kube = own.map_or_else(|| this.kube.clone(), |own| own.connect(name));
-            this.client_over(kube, (shares.of)(name)).gated(&gate)
+            let transport =
+                own.map_or_else(|| this.transport.clone(), |own| own.connect(name).into());
+            this.client_over(transport, (shares.of)(name)).gated(&gate)
         })
     }
 
-    fn client_over(&self, kube: kube::Client, (qps, burst): (f32, u32)) -> Client {
+    fn client_over(&self, transport: Transport, (qps, burst): (f32, u32)) -> Client {
         self.metrics.connected(true);
-        Client::builder(kube, self.clock.clone())
+        Client::builder(transport, self.clock.clone())
             .qps(self.options.qps * qps)
             .burst(self.options.burst.saturating_mul(burst))
             .user_agent(&self.agent)

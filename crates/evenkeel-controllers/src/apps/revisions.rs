@@ -7,7 +7,7 @@ use crate::{
     wire::{self, Fresh},
 };
 use evenkeel_api::{
-    Meta, OwnerReference, StrMap, View,
+    Meta, StrMap, View,
     hash::{fnv32, safe},
     template::Template,
     views::{ControllerRevision, Pod},

@@ -12,6 +12,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{
     DecodeError, Encoding, Text, View, status,
+    views::Identity,
     watch::{self, EventType},
 };
 use futures::FutureExt as _;
@@ -69,6 +70,8 @@ impl From<ApiError> for End {
 enum Event<V> {
     Present(V),
     Gone(V),
+    /// One that is held is gone: what is held is its last state, since every change before was seen.
+    Left(Identity),
     Bookmark(Metadata),
     Error(Status),
     /// An object that cannot be read; its metadata, as far as that can be.
@@ -177,7 +180,8 @@ impl<V: View> Reflector<V> {
                 );
                 return Ok(None);
             };
-            match decode::<V>(opened.watch.encoding(), &frame)? {
+            match decode::<V>(opened.watch.encoding(), &frame, |_| false)? {
+                Event::Left(_) => {}
                 Event::Present(object) => {
                     now.insert(self.held_or(object));
                     self.shared.queued(now.len());
@@ -241,7 +245,13 @@ impl<V: View> Reflector<V> {
     /// Applies changes until the watch ends.
     async fn follow(&mut self, opened: &mut Opened) -> Result<(), End> {
         while let Some(frame) = opened.next().await? {
-            let version = match decode::<V>(opened.watch.encoding(), &frame)? {
+            let is_held = |object: &Identity| self.shared.holds(&object.meta);
+            let version = match decode::<V>(opened.watch.encoding(), &frame, is_held)? {
+                Event::Left(Identity { meta }) => {
+                    let version = meta.resource_version.parse().unwrap_or(0);
+                    self.shared.delete_named(&meta.namespace, &meta.name, version);
+                    meta.resource_version
+                }
                 Event::Present(object) => {
                     let version = object.meta().resource_version.clone();
                     self.shared.upsert(Arc::new(object));
@@ -317,7 +327,12 @@ fn cannot_watch(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-fn decode<V: View>(encoding: Encoding, frame: &[u8]) -> Result<Event<V>, End> {
+/// Reads an event. Of an object that is gone no more is read than which it is, if that `is_held`.
+fn decode<V: View>(
+    encoding: Encoding,
+    frame: &[u8],
+    is_held: impl FnOnce(&Identity) -> bool,
+) -> Result<Event<V>, End> {
     let broken = |error| End::from(WatchBroken::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
     let gone = match type_ {
@@ -331,6 +346,12 @@ fn decode<V: View>(encoding: Encoding, frame: &[u8]) -> Result<Event<V>, End> {
             return Ok(Event::Error(status.into()));
         }
     };
+    if gone
+        && let Ok(identity) = Identity::decode(object, encoding)
+        && is_held(&identity)
+    {
+        return Ok(Event::Left(identity));
+    }
     Ok(match V::decode(object, encoding) {
         Ok(object) if gone => Event::Gone(object),
         Ok(object) => Event::Present(object),

@@ -6,7 +6,7 @@ use super::{
     store::{Events, Store, Table, same_version},
 };
 use crate::{client::Metadata, introspect::CacheState, latch::Latch, tasks::panic_text};
-use evenkeel_api::View;
+use evenkeel_api::{View, views::IdentityMeta};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
@@ -118,7 +118,14 @@ impl<V: View> Shared<V> {
         });
     }
 
-    /// Takes out an object of which only the name could be read.
+    /// Whether this object is held, in whatever version.
+    pub(crate) fn holds(&self, object: &IdentityMeta) -> bool {
+        let store = self.read();
+        let held = store.get(&object.namespace, &object.name);
+        held.is_some_and(|held| held.meta().uid == object.uid)
+    }
+
+    /// Takes out an object of which only the name was read.
     pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
         self.change(version, |store| store.delete(namespace, name, None));
     }

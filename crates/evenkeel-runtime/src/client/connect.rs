@@ -1,6 +1,9 @@
 //! From a kubeconfig, or from inside a cluster, to a client.
 
-use super::Client;
+use super::{
+    Client,
+    transport::{Current, Stack, Transport},
+};
 use crate::clock::Clock;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
@@ -110,10 +113,8 @@ pub enum ConnectError {
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let mut builder = Client::builder(transport(config)?, clock)
-        .qps(options.qps)
-        .burst(options.burst)
-        .host(&host);
+    let mut builder =
+        Client::builder(over(&config)?, clock).qps(options.qps).burst(options.burst).host(&host);
     if !options.user_agent.is_empty() {
         builder = builder.user_agent(&options.user_agent);
     }
@@ -140,7 +141,7 @@ pub fn connect_in_pod(
         }
     };
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let builder = Client::builder(transport(config)?, clock)
+    let builder = Client::builder(over(&config)?, clock)
         .qps(options.qps)
         .burst(options.burst)
         .user_agent(&options.user_agent)
@@ -226,6 +227,15 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 /// # Errors
 /// When certificates or credentials cannot be used.
 pub fn transport(config: Config) -> Result<kube::Client, ConnectError> {
+    over(&config).map(Into::into)
+}
+
+fn over(config: &Config) -> Result<Transport, ConnectError> {
+    Ok(Transport::over(Current::new(stack(config)?), &config.default_namespace))
+}
+
+/// The layers of a [`transport`].
+pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     if let Some(proxy) = &config.proxy_url {
         return Err(ConnectError::Proxy(proxy.to_string()));
     }
@@ -258,7 +268,7 @@ pub fn transport(config: Config) -> Result<kube::Client, ConnectError> {
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
         .service(client);
-    Ok(kube::Client::new(service, config.default_namespace))
+    Ok(Stack::new(service))
 }
 
 #[cfg(test)]

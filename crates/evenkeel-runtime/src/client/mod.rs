@@ -15,6 +15,7 @@ mod reload;
 mod send;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod verbs;
 pub(crate) mod watch;
 pub(crate) mod wire;
@@ -26,6 +27,7 @@ pub use gate::Gate;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
 pub use reload::Reload;
+pub use transport::Transport;
 
 pub use evenkeel_api::{list::List, views::Metadata};
 
@@ -64,7 +66,7 @@ pub struct Client {
 }
 
 pub(crate) struct Shared {
-    kube: kube::Client,
+    transport: Transport,
     clock: Clock,
     metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
@@ -74,14 +76,14 @@ pub(crate) struct Shared {
 
 impl Client {
     /// A client without a rate limit and without metrics.
-    pub fn new(kube: kube::Client, clock: Clock) -> Self {
-        Self::builder(kube, clock).build()
+    pub fn new(transport: impl Into<Transport>, clock: Clock) -> Self {
+        Self::builder(transport, clock).build()
     }
 
     /// A client with more to say about it.
-    pub fn builder(kube: kube::Client, clock: Clock) -> ClientBuilder {
+    pub fn builder(transport: impl Into<Transport>, clock: Clock) -> ClientBuilder {
         ClientBuilder {
-            kube,
+            transport: transport.into(),
             clock,
             qps: -1.0,
             burst: 0,
@@ -120,7 +122,7 @@ impl Client {
 
     /// The transport below, for what this client does not do.
     pub fn kube(&self) -> &kube::Client {
-        &self.shared.kube
+        self.shared.transport.kube()
     }
 }
 
@@ -137,7 +139,7 @@ impl std::fmt::Debug for Client {
 /// What [`Client::builder`] collects.
 #[must_use = "a builder does nothing until built"]
 pub struct ClientBuilder {
-    kube: kube::Client,
+    transport: Transport,
     clock: Clock,
     qps: f32,
     burst: u32,
@@ -186,12 +188,12 @@ impl ClientBuilder {
 
     /// The client. To be called inside the tokio runtime that it will run in.
     pub fn build(self) -> Client {
-        let Self { kube, clock, qps, burst, agent, metrics, host } = self;
+        let Self { transport, clock, qps, burst, agent, metrics, host } = self;
         Client {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: Limiter::new(qps, burst).map(Arc::new),
             shared: Arc::new(Shared {
-                kube,
+                transport,
                 clock,
                 metrics: metrics.map(|metrics| metrics.of(&host)),
                 host,

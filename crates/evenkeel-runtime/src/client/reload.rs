@@ -5,23 +5,20 @@
 
 use super::{
     ConnectError, ConnectOptions,
-    connect::{config, transport},
+    connect::{config, stack},
     full_text,
+    transport::{Current, Stack, Transport},
 };
 use crate::clock::Clock;
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use kube::{Config, client::Body, config::Kubeconfig};
+use kube::{Config, config::Kubeconfig};
 use std::{
     collections::BTreeMap,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
-    task::{Context, Poll},
+    sync::Arc,
     time::Duration,
 };
-use tower::{BoxError, Service};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -57,13 +54,13 @@ impl Reload {
     pub async fn transport(
         &mut self,
         change: impl Fn(&mut Config) + Send + Sync + 'static,
-    ) -> Result<kube::Client, ConnectError> {
+    ) -> Result<Transport, ConnectError> {
         let mut config = config(&self.options).await?;
         change(&mut config);
         let namespace = config.default_namespace.clone();
-        let current = Current(Arc::new(RwLock::new(transport(config)?)));
+        let current = Current::new(stack(&config)?);
         self.transports.push((Arc::new(change), current.clone()));
-        Ok(kube::Client::new(current, namespace))
+        Ok(Transport::over(current, &namespace))
     }
 
     /// Follows the files until it is dropped. What cannot be used is told, and leaves the transports as they are.
@@ -97,39 +94,14 @@ impl Reload {
         }
     }
 
-    async fn renewed(&self) -> Result<Vec<kube::Client>, ConnectError> {
+    async fn renewed(&self) -> Result<Vec<Stack>, ConnectError> {
         let read = config(&self.options).await?;
         let renewed = self.transports.iter().map(|(change, _)| {
             let mut config = read.clone();
             change(&mut config);
-            transport(config)
+            stack(&config)
         });
         renewed.collect()
-    }
-}
-
-/// Sends over whichever transport is current.
-#[derive(Clone)]
-struct Current(Arc<RwLock<kube::Client>>);
-
-impl Current {
-    fn set(&self, client: kube::Client) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = client;
-    }
-}
-
-impl Service<Request<Body>> for Current {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Box::pin(async move { Ok(client.send(request).await?) })
     }
 }
 
@@ -198,7 +170,7 @@ mod tests {
     }
 
     async fn asked(client: &kube::Client) -> String {
-        let request = Request::get("/").body(Vec::new()).unwrap();
+        let request = http::Request::get("/").body(Vec::new()).unwrap();
         client.request_text(request).await.unwrap()
     }
 
@@ -211,13 +183,13 @@ mod tests {
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
         let mut reload = Reload::new(options, Clock::system());
         let client = reload.transport(|_| {}).await.unwrap();
-        assert_eq!(asked(&client).await, "one");
+        assert_eq!(asked(client.kube()).await, "one");
         fs::write(&path, "not: a: kubeconfig").unwrap();
         reload.look().await;
-        assert_eq!(asked(&client).await, "one");
+        assert_eq!(asked(client.kube()).await, "one");
         fs::write(&path, kubeconfig(&two, "")).unwrap();
         reload.look().await;
-        assert_eq!(asked(&client).await, "two");
+        assert_eq!(asked(client.kube()).await, "two");
         tasks.shut_down(LOOK).await;
     }
 

@@ -1,12 +1,13 @@
 //! One request: limited, sent, counted, and sent again while the server asks for it.
 
-use super::{ApiError, Client, Status, gate::guarded, wire};
+use super::{ApiError, Client, Status, gate::guarded, transport::Answer, wire};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use std::{error::Error, io, time::Duration};
 use tokio::time::Instant;
+use tower::BoxError;
 
 /// How often a request is sent again (client-go's `maxRetries`).
 const RETRIES: u32 = 10;
@@ -108,7 +109,7 @@ impl Client {
     }
 
     /// Sends, again while the server (or a lost connection, for reads) asks for it. The body of a good answer is unread.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Response<Body>, ApiError> {
+    pub(crate) async fn send(&self, call: &Call) -> Result<Response<Answer>, ApiError> {
         let mut attempt = 0;
         loop {
             self.throttle(call).await;
@@ -133,8 +134,8 @@ impl Client {
     }
 
     /// Sends once, if this process may: that is asked last, after every wait.
-    async fn transmit(&self, call: &Call) -> Result<Result<Response<Body>, kube::Error>, ApiError> {
-        let sent = self.shared.kube.send(call.request(&self.agent)?);
+    async fn transmit(&self, call: &Call) -> Result<Result<Response<Answer>, BoxError>, ApiError> {
+        let sent = self.shared.transport.send(call.request(&self.agent)?);
         match self.gate.as_ref().filter(|_| call.writes()) {
             None => Ok(sent.await),
             Some(gate) => guarded(gate, sent).await.ok_or_else(|| ApiError::Gated {
@@ -152,7 +153,7 @@ impl Client {
         }
     }
 
-    fn count(&self, call: &Call, result: &Result<Response<Body>, kube::Error>, again: bool) {
+    fn count(&self, call: &Call, result: &Result<Response<Answer>, BoxError>, again: bool) {
         let Some(metrics) = &self.shared.metrics else { return };
         let code = result.as_ref().ok().map(Response::status);
         metrics.attempt(code, &call.method, again);
@@ -161,7 +162,7 @@ impl Client {
 }
 
 /// The error in an answer that is not a success.
-async fn refusal(response: Response<Body>) -> ApiError {
+async fn refusal(response: Response<Answer>) -> ApiError {
     let (parts, body) = response.into_parts();
     match body.collect().await {
         Ok(body) => ApiError::Status(Box::new(wire::status(
@@ -176,7 +177,7 @@ async fn refusal(response: Response<Body>) -> ApiError {
 }
 
 /// How long to wait before sending again; none when this was the last word.
-fn pause(call: &Call, result: &Result<Response<Body>, kube::Error>) -> Option<Duration> {
+fn pause(call: &Call, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
     match result {
         Ok(response) => {
             let status = response.status();
@@ -189,8 +190,8 @@ fn pause(call: &Call, result: &Result<Response<Body>, kube::Error>) -> Option<Du
 }
 
 /// The connection broke while the request was under way, as when a server restarts.
-fn is_lost_connection(error: &kube::Error) -> bool {
-    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+fn is_lost_connection(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
     while let Some(cause) = next {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};

@@ -1,15 +1,14 @@
 //! A watch: the byte stream as it arrives, frame by frame.
 
-use super::{ApiError, Client, send::Call, wire};
+use super::{ApiError, Client, send::Call, transport::Answer, wire};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, View, watch::Frames};
 use http::Method;
 use http_body_util::BodyExt as _;
-use kube::client::Body;
 
 /// The byte stream of a watch, cut into frames.
 pub(crate) struct Watch {
-    body: Body,
+    body: Answer,
     frames: Frames,
 }
 
@@ -57,7 +56,7 @@ impl Watch {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(WatchBroken::Transport(super::full_text(&error).into()));
+                    return Err(WatchBroken::Transport(super::full_text(&*error).into()));
                 }
                 // A frame without its end is what a dying server leaves; the watch goes on from the last whole one.
                 None => return Ok(None),

@@ -3,7 +3,7 @@
 use super::Manager;
 use crate::{
     cache::Caches,
-    client::Client,
+    client::{Client, Transport},
     clock::Clock,
     controller::Env,
     events::Recorder,
@@ -27,7 +27,7 @@ pub enum BuildError {
 /// What [`Manager::builder`] collects.
 #[must_use = "a builder does nothing until built"]
 pub struct ManagerBuilder {
-    kube: kube::Client,
+    transport: Transport,
     client: Option<Client>,
     caches: Option<Caches>,
     clock: Clock,
@@ -38,9 +38,9 @@ pub struct ManagerBuilder {
 }
 
 impl ManagerBuilder {
-    pub(super) fn new(kube: kube::Client) -> Self {
+    pub(super) fn new(transport: Transport) -> Self {
         Self {
-            kube,
+            transport,
             client: None,
             caches: None,
             clock: Clock::system(),
@@ -103,9 +103,12 @@ impl ManagerBuilder {
     /// # Errors
     /// When the election's times cannot work together.
     pub fn build(self) -> Result<Manager, BuildError> {
-        let Self { kube, client, caches, clock, registry, component, grace, election } = self;
+        let Self { transport, client, caches, clock, registry, component, grace, election } = self;
         let client = client.unwrap_or_else(|| {
-            Client::builder(kube, clock.clone()).user_agent(&component).registry(&registry).build()
+            Client::builder(transport, clock.clone())
+                .user_agent(&component)
+                .registry(&registry)
+                .build()
         });
         let caches =
             caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));

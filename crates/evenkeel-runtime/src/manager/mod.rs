@@ -47,7 +47,7 @@ pub use runnable::{Group, ManagerError, Running};
 pub use signal::shutdown_signal;
 
 use crate::{
-    client::{Client, Gate},
+    client::{Client, Gate, Transport},
     controller::{Controller, Env},
     events::Recorder,
     health::{Health, LEADER_TOLERANCE},
@@ -78,8 +78,8 @@ pub struct Manager {
 
 impl Manager {
     /// A manager over this connection.
-    pub fn builder(client: kube::Client) -> ManagerBuilder {
-        ManagerBuilder::new(client)
+    pub fn builder(transport: impl Into<Transport>) -> ManagerBuilder {
+        ManagerBuilder::new(transport.into())
     }
 
     /// Client, caches, clock and metrics that all parts share. Where there is an election, the client writes only while

@@ -6,6 +6,7 @@ mod plan;
 
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
+    placement,
     time::Timestamp,
     views::{Node, Pod, Taint},
 };

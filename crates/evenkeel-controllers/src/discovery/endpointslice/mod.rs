@@ -24,6 +24,7 @@ use super::{
 };
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
+    placement,
     time::Timestamp,
     views::{EndpointSlice, Node, Pod, Service},
 };

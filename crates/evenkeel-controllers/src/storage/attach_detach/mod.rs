@@ -13,7 +13,7 @@ pub use options::Options;
 
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    Text, storage,
+    Text, placement, storage,
     time::Timestamp,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
 };

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::{storage::claim_protection, wire};
 use evenkeel_api::{
-    Text, View,
+    Text, View, storage,
     time::{SignedDuration, Timestamp},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };

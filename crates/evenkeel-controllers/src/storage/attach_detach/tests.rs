@@ -2,10 +2,13 @@
 
 use super::{
     Options,
-    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, plan, unique_name},
+    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, plan},
 };
 use crate::fixtures::{T0, at, object, pod};
-use evenkeel_api::views::{Node, PersistentVolume, VolumeAttachment};
+use evenkeel_api::{
+    storage,
+    views::{Node, PersistentVolume, VolumeAttachment},
+};
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -28,7 +31,7 @@ fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
 fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
     let volume = volume(mode);
     Wanted {
-        name: unique_name(&volume).unwrap(),
+        name: storage::attached_name(&volume).unwrap().into(),
         volume,
         pods: vec![Arc::new(pod("p", None))],
         elsewhere: elsewhere.iter().map(|node| (*node).into()).collect(),
@@ -42,7 +45,10 @@ fn held(attached: bool, going: bool) -> Held {
         "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}),
     );
     attachment.meta.deletion = going.then_some(T0);
-    Held { name: unique_name(&volume("ReadWriteOnce")), attachment: Arc::new(attachment) }
+    Held {
+        name: storage::attached_name(&volume("ReadWriteOnce")).map(Into::into),
+        attachment: Arc::new(attachment),
+    }
 }
 
 fn seen(node: Option<Arc<Node>>, wanted: Vec<Wanted>, held: Vec<Held>, memory: Memory) -> Seen {

@@ -8,7 +8,10 @@ use super::{
     },
 };
 use crate::{descriptor::ControllerContext, pods};
-use evenkeel_api::views::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use evenkeel_api::{
+    storage,
+    views::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
+};
 use evenkeel_runtime::{
     cache::CacheEvent,
     controller::{Context, Error, Outcome},

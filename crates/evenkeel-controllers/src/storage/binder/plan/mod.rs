@@ -4,7 +4,7 @@
 //! the next look at either finishes it.
 
 pub(super) mod claim;
-mod migration;
+pub(super) mod migration;
 pub(super) mod reclaim;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,89 @@
+//! What requests are sent over.
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Either;
+use hyper::body::Incoming;
+use kube::client::Body;
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+};
+use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
+
+/// A stack that sends requests; each uses a clone of its own.
+pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+
+/// The body of an answer.
+pub(crate) type Answer = Either<Incoming, Body>;
+
+/// What requests are sent over: kube's client, or the stack below it, which spares the queue in between.
+#[derive(Clone)]
+pub struct Transport {
+    kube: kube::Client,
+    stack: Option<Current>,
+}
+
+impl Transport {
+    /// Over the stack that is current. To be called inside a tokio runtime.
+    pub(super) fn over(current: Current, namespace: &str) -> Self {
+        Self { kube: kube::Client::new(current.clone(), namespace), stack: Some(current) }
+    }
+
+    /// For what takes kube's client.
+    pub fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+
+    /// Sends one request.
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+        match &self.stack {
+            Some(current) => Ok(current.get().oneshot(request).await?.map(Either::Left)),
+            None => Ok(self.kube.send(request).await?.map(Either::Right)),
+        }
+    }
+}
+
+impl From<kube::Client> for Transport {
+    fn from(kube: kube::Client) -> Self {
+        Self { kube, stack: None }
+    }
+}
+
+impl From<Transport> for kube::Client {
+    fn from(transport: Transport) -> Self {
+        transport.kube
+    }
+}
+
+/// Sends over whichever stack is current.
+#[derive(Clone)]
+pub(super) struct Current(Arc<RwLock<Stack>>);
+
+impl Current {
+    pub(super) fn new(stack: Stack) -> Self {
+        Self(Arc::new(RwLock::new(stack)))
+    }
+
+    pub(super) fn set(&self, stack: Stack) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = stack;
+    }
+
+    fn get(&self) -> Stack {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Service<Request<Body>> for Current {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.get().oneshot(request))
+    }
+}
