@@ -2,6 +2,7 @@
 //!
 //! Upstream: `k8s.io/csi-translation-lib`.
 
+use crate::text::Text;
 use crate::views::{
     AwsElasticBlockStoreVolumeSource, CsiNode, GcePersistentDiskVolumeSource, Node, NodeSelector,
     NodeSelectorRequirement, PersistentVolume, VolumeSource,
@@ -184,7 +185,7 @@ fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
 
 fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
     let zones = label.split(ZONES_APART).map(str::trim).filter(|zone| !zone.is_empty());
-    let values: Box<[Box<str>]> = zones.map(Box::from).collect();
+    let values: Box<[Text]> = zones.map(Text::from).collect();
     if values.is_empty() {
         return;
     }

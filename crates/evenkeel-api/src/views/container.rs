@@ -5,8 +5,8 @@ use serde::de::Deserializer;
 use crate::decode::{Field, Reader, Shape, Wire, WireError, message};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
-use crate::time::Timestamp;
 use crate::text::Text;
+use crate::time::Timestamp;
 
 message! {
     /// A container of a pod.

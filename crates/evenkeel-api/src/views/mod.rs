@@ -54,9 +54,9 @@ pub use autoscaler::{
 pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
-    BindMountOptions, Container, ContainerPort, ContainerRestartRule,
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, Probe, ResourceRequirements, VolumeMountOptions,
+    BindMountOptions, Container, ContainerPort, ContainerRestartRule, ContainerState,
+    ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe,
+    ResourceRequirements, VolumeMountOptions,
 };
 pub use controller_revision::ControllerRevision;
 pub use cron_job::{CronJob, CronJobSpec, CronJobStatus};

@@ -6,8 +6,8 @@ use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::{Map, RawJson, Unread};
 use crate::quantity::Quantity;
-use crate::time::Timestamp;
 use crate::text::Text;
+use crate::time::Timestamp;
 
 message! {
     /// A claim to devices.
