@@ -1,7 +1,7 @@
 //! The columns, and how they are kept.
 
-use evenkeel_api::{Text, 
-    StrMap,
+use evenkeel_api::{
+    StrMap, Text,
     views::{Node, Taint},
 };
 use hashbrown::HashMap;

@@ -11,7 +11,7 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_api::{StrMap, views::Pod};
+use evenkeel_api::{StrMap, Text, views::Pod};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -36,7 +36,7 @@ pub(crate) struct Census {
     scopes: Slab<Known>,
     scope_ids: HashTable<ScopeId>,
     /// Labels of namespaces.
-    namespaces: HashMap<Box<str>, StrMap>,
+    namespaces: HashMap<Text, StrMap>,
     hasher: DefaultHashBuilder,
     /// How many classes have pods.
     occupied: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Class {
 pub(crate) struct Rule {
     pub(crate) kind: RuleKind,
     /// Node label whose value says what is near.
-    pub(crate) key: Box<str>,
+    pub(crate) key: Text,
     pub(crate) scope: ScopeId,
 }
 

@@ -1,7 +1,7 @@
 //! Which pods a selector is about, and what pods ask of others.
 
 use evenkeel_api::{
-    StrMap,
+    StrMap, Text,
     selector::Selector,
     views::{Affinity, Pod, PodAffinityTerm},
 };
@@ -10,7 +10,7 @@ use evenkeel_api::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// By name, sorted.
-    namespaces: Box<[Box<str>]>,
+    namespaces: Box<[Text]>,
     /// And by their labels.
     by_label: Selector,
     pods: Selector,

@@ -1,6 +1,7 @@
 //! A constraint, as the pod has it and as the table is asked about it.
 
 use evenkeel_api::{
+    Text,
     placement::forbidding,
     selector::{Operator, Requirement, Selector},
     views::{Pod, TopologySpreadConstraint},
@@ -17,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) max_skew: i32,
-    pub(super) topology_key: Box<str>,
+    pub(super) topology_key: Text,
     pub(super) selector: Selector,
     pub(super) min_domains: i32,
     /// Nodes that the pod's node affinity rules out do not count.
@@ -41,7 +42,7 @@ impl Wanted {
     pub(super) fn default_of(default: &DefaultConstraint, selector: Selector) -> Self {
         Self {
             max_skew: default.max_skew,
-            topology_key: default.topology_key.clone(),
+            topology_key: default.topology_key.clone().into(),
             selector,
             min_domains: 1,
             honors_affinity: true,
@@ -51,7 +52,7 @@ impl Wanted {
 }
 
 /// The selector with the pod's own values of some labels (KEP-3243).
-fn narrowed(selector: &Selector, keys: &[Box<str>], pod: &Pod) -> Selector {
+fn narrowed(selector: &Selector, keys: &[Text], pod: &Pod) -> Selector {
     let own = keys.iter().filter_map(|key| {
         let value = pod.meta.labels.get(key)?;
         Requirement::new(key, Operator::In, [value.into()].into()).ok()
