@@ -9,7 +9,7 @@ use crate::{
     run::Prepared,
     schedule::{Cycle, Rejected, View},
 };
-use evenkeel_api::views::Pod;
+use evenkeel_api::{Text, views::Pod};
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
 use serde::Serialize;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Looker {
         }
         self.prepared.forget(&pod.meta.uid);
         let mut free = Pod::clone(pod);
-        free.spec.node_name = Box::default();
+        free.spec.node_name = Text::new();
         let explained = self.look(&PodInfo::new(Arc::new(free)));
         self.prepared.see(pod);
         explained
