@@ -55,34 +55,23 @@ impl PodInfo {
     /// Works out what the pod asks for.
     pub fn new(pod: Arc<Pod>) -> Self {
         let requests = Resources::from_amounts(&requests::of_pod(&pod, &[]));
-        let defaults = [
-            ("cpu", Quantity::from_millis(DEFAULT_CPU_MILLIS)),
-            ("memory", Quantity::from_bytes(DEFAULT_MEMORY)),
-        ];
-        let scored = Resources::from_amounts(&requests::of_pod(&pod, &defaults));
-        let asks = Asks {
-            requests,
-            scored: (scored.cpu, scored.memory),
-            ports: host_ports(&pod),
-            claims: claims(&pod),
-        };
+        let scored = scored(&pod, &requests);
+        let asks = Asks { requests, scored, ports: host_ports(&pod), claims: claims(&pod) };
         Self { pod, asks: Arc::new(asks) }
     }
 
     /// The same for a newer version of the pod; nothing is worked out again when the spec is the same.
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
-        let resized = |pod: &Pod| {
-            pod.status
-                .container_statuses
-                .iter()
-                .any(|status| status.resources.is_some() || !status.allocated_resources.is_empty())
-        };
         let same = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
-        if same && !resized(&pod) && !resized(&self.pod) {
+        if same && !requests::depends_on_status(&pod) && !requests::depends_on_status(&self.pod) {
             return Self { pod, asks: Arc::clone(&self.asks) };
         }
-        Self::new(pod)
+        let updated = Self::new(pod);
+        if updated.asks == self.asks {
+            return Self { pod: updated.pod, asks: Arc::clone(&self.asks) };
+        }
+        updated
     }
 
     /// Uid.
@@ -105,6 +94,35 @@ fn claims(pod: &Pod) -> Box<[Box<str>]> {
     sources
         .map(|source| format!("{}/{}", pod.meta.namespace, source.claim_name).into_boxed_str())
         .collect()
+}
+
+/// What a container is taken to use that does not say.
+pub(crate) fn floor() -> [(&'static str, Quantity); 2] {
+    [
+        ("cpu", Quantity::from_millis(DEFAULT_CPU_MILLIS)),
+        ("memory", Quantity::from_bytes(DEFAULT_MEMORY)),
+    ]
+}
+
+/// CPU and memory with that floor. Where requests are set for the pod as a whole, there is one only for what is neither set
+/// there nor for a container.
+fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
+    let says = |name: &str| {
+        let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
+        !requests::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
+    };
+    let whole = requests::sets_pod_level(pod);
+    let asked = if whole { requests::of_pod(pod, &[]) } else { Vec::new() };
+    let has = |name: &str| match whole {
+        true => asked.iter().any(|(own, _)| *own == name),
+        false => says(name),
+    };
+    let floor: Vec<_> = floor().into_iter().filter(|(name, _)| !has(name)).collect();
+    if floor.is_empty() {
+        return (requests.cpu, requests.memory);
+    }
+    let scored = Resources::from_amounts(&requests::of_pod(pod, &floor));
+    (scored.cpu, scored.memory)
 }
 
 fn host_ports(pod: &Pod) -> Box<[HostPort]> {

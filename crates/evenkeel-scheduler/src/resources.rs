@@ -57,8 +57,13 @@ impl Resources {
 }
 
 /// Whether a resource is counted in whole pieces beside CPU, memory and storage.
-fn is_scalar(name: &str) -> bool {
+pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
+}
+
+/// Whether a resource is somebody's own rather than Kubernetes'.
+pub(crate) fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 pub(crate) fn scalar(scalars: &Scalars, name: &str) -> i64 {

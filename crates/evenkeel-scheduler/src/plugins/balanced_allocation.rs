@@ -1,14 +1,59 @@
-//! NodeResourcesBalancedAllocation: rather nodes on which CPU and memory run out together.
+//! NodeResourcesBalancedAllocation: rather nodes on which resources run out together.
+//!
+//! Upstream: `plugins/noderesources/balanced_allocation.go`.
 
+use smallvec::SmallVec;
+
+pub use super::amounts::ResourceWeight;
+use super::amounts::{Amount, Asked, Counted};
 use crate::{
     framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
 
-/// Scores how much more (or less) even a node's use of CPU and memory would become.
-#[derive(Debug, Clone, Copy)]
-pub struct BalancedAllocation;
+/// Scores how much more (or less) even a node's use of resources would become.
+#[derive(Debug, Clone)]
+pub struct BalancedAllocation {
+    counted: Counted,
+}
+
+/// Arguments of [`BalancedAllocation`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Args {
+    /// What is to run out together; each counts alike.
+    pub resources: Vec<ResourceWeight>,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { resources: ResourceWeight::standard() }
+    }
+}
+
+impl Default for BalancedAllocation {
+    fn default() -> Self {
+        Self::new(&Args::default())
+    }
+}
+
+impl BalancedAllocation {
+    /// With arguments.
+    pub fn new(args: &Args) -> Self {
+        Self { counted: Counted::new(&args.resources) }
+    }
+
+    fn of(&self, node: NodeRef<'_>, asked: &[i64]) -> i64 {
+        let amounts: SmallVec<[Amount; 2]> = self.counted.on(node, asked, false).collect();
+        let with = evenness(&amounts, |one| one.after);
+        let without = evenness(&amounts, |one| one.before);
+        let half = MAX_NODE_SCORE / 2;
+        half + (half + with - without) / 2
+    }
+}
+
+/// What the pod asks for, of each resource that counts.
+struct Asks(Asked);
 
 impl Plugin for BalancedAllocation {
     fn name(&self) -> &'static str {
@@ -31,34 +76,80 @@ impl PreScore for BalancedAllocation {
     /// A pod that asks for nothing is left out, or all of them would go to one node.
     fn pre_score(
         &self,
-        _: &mut CycleState,
+        state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScored {
-        let asks = &pod.asks.requests;
-        if asks.cpu == 0 && asks.memory == 0 { PreScored::Skip } else { PreScored::All }
+        let asked = self.counted.asked(pod);
+        if asked.iter().all(|asked| *asked == 0) {
+            return PreScored::Skip;
+        }
+        state.put(Asks(asked));
+        PreScored::All
     }
 }
 
 impl Score for BalancedAllocation {
-    fn score(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let asks = &pod.asks.requests;
-        let (cpu, memory) = (node.requested_cpu(), node.requested_memory());
-        let with = evenness((cpu + asks.cpu, node.cpu()), (memory + asks.memory, node.memory()));
-        let without = evenness((cpu, node.cpu()), (memory, node.memory()));
-        let half = MAX_NODE_SCORE / 2;
-        half + (half + with - without) / 2
+    fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
+        state.get::<Asks>().map_or(0, |Asks(asked)| self.of(node, asked))
+    }
+
+    fn score_all(
+        &self,
+        state: &CycleState,
+        _: &PodInfo,
+        nodes: &[NodeRef<'_>],
+        scores: &mut Vec<i64>,
+    ) {
+        let Some(Asks(asked)) = state.get::<Asks>() else { return scores.resize(nodes.len(), 0) };
+        scores.extend(nodes.iter().map(|node| self.of(*node, asked)));
     }
 }
 
-/// 100 when both are used to the same share, 50 when one is full and the other empty.
-fn evenness(cpu: (i64, i64), memory: (i64, i64)) -> i64 {
-    let share =
-        |(used, most): (i64, i64)| (most != 0).then(|| (used as f64 / most as f64).min(1.0));
-    let deviation = match (share(cpu), share(memory)) {
-        (Some(cpu), Some(memory)) => ((cpu - memory) / 2.0).abs(),
-        _ => 0.0,
+/// 100 when all are used to the same share, less the more the shares differ (by their standard deviation).
+fn evenness(amounts: &[Amount], used: impl Fn(&Amount) -> i64) -> i64 {
+    let share = |one: &Amount| (used(one) as f64 / one.allocatable as f64).min(1.0);
+    let deviation = match amounts {
+        [] | [_] => 0.0,
+        [one, other] => ((share(one) - share(other)) / 2.0).abs(),
+        several => {
+            let n = several.len() as f64;
+            let mean = several.iter().fold(0.0, |sum, one| sum + share(one)) / n;
+            let squares = several.iter().map(|one| (share(one) - mean) * (share(one) - mean));
+            (squares.fold(0.0, |sum, square| sum + square) / n).sqrt()
+        }
     };
     ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{asking, info, node, table},
+        plugins::world::scores,
+    };
+    use serde_json::json;
+
+    #[test]
+    fn what_makes_a_node_even_is_best() {
+        let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
+        nodes.place(info("first", &asking("1m", "4Gi")), "b");
+        let check = |resources: &[&str], pod, want: Option<[i64; 2]>| {
+            let one = |name: &&str| ResourceWeight { name: (*name).into(), weight: 1 };
+            let args = Args { resources: resources.iter().map(one).collect() };
+            let scores = scores(&BalancedAllocation::new(&args), &nodes, &info("p", &pod));
+            assert_eq!(
+                scores.map(|scores| scores.into_values().collect::<Vec<_>>()),
+                want.map(Vec::from)
+            );
+        };
+        let both = &["cpu", "memory"];
+        // a: 100 -> 75; b: 75 -> 99.
+        check(both, asking("2", "1Mi"), Some([62, 87]));
+        check(both, json!({}), None);
+        check(&["cpu"], asking("2", "1Mi"), Some([75, 75]));
+        check(&["cpu", "memory", "ephemeral-storage"], asking("2", "1Mi"), Some([63, 75]));
+    }
 }

@@ -1,5 +1,6 @@
 //! The plugins, one file each, with the names and weights that upstream has.
 
+mod amounts;
 pub mod balanced_allocation;
 mod default_binder;
 pub mod default_preemption;
@@ -63,7 +64,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(TaintToleration), 3),
         (Arc::new(NodeAffinity::default()), 2),
         (Arc::new(NodePorts), 0),
-        (Arc::new(NodeResourcesFit), 1),
+        (Arc::new(NodeResourcesFit::default()), 1),
         (Arc::new(VolumeRestrictions::default()), 0),
         (Arc::new(NodeVolumeLimits::default()), 0),
         (Arc::new(VolumeBinding::default()), 1),
@@ -71,7 +72,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
         (Arc::new(DefaultPreemption::default()), 0),
-        (Arc::new(BalancedAllocation), 1),
+        (Arc::new(BalancedAllocation::default()), 1),
         (Arc::new(ImageLocality), 1),
         (Arc::new(DefaultBinder), 0),
         (Arc::new(NodeDeclaredFeatures), 0),

@@ -1,15 +1,19 @@
 //! How each plugin that comes with Evenkeel is made of its arguments.
 
 use super::{
-    config::{Fit, InterPod, NodeAffinityWire, Preemption, Several, Spread, Volumes, Wire as _},
+    config::{
+        Balanced, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Several, Spread, Volumes,
+        Wire as _,
+    },
     registry::{Made, Making},
 };
 use crate::plugins::{
     BalancedAllocation, DefaultBinder, DefaultPreemption, ImageLocality, InterPodAffinity,
     NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable,
     NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates, TaintToleration,
-    VolumeBinding, VolumeRestrictions, VolumeZone, default_preemption, inter_pod_affinity,
-    node_affinity,
+    VolumeBinding, VolumeRestrictions, VolumeZone, balanced_allocation, default_preemption,
+    inter_pod_affinity, node_affinity,
+    node_resources_fit::{self, ResourceWeight, Strategy},
     pod_topology_spread::{self, DefaultConstraint, DefaultingType, WhenUnsatisfiable},
     shape::Shape,
     volume_binding,
@@ -31,7 +35,7 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
     ("NodeName", |_| Ok(Arc::new(NodeName))),
     ("NodePorts", |_| Ok(Arc::new(NodePorts))),
-    ("NodeResourcesBalancedAllocation", |_| Ok(Arc::new(BalancedAllocation))),
+    ("NodeResourcesBalancedAllocation", balanced),
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
     ("NodeVolumeLimits", |_| Ok(Arc::new(NodeVolumeLimits::default()))),
@@ -54,7 +58,32 @@ fn fit(making: &Making<'_>) -> Made {
     if !wrong.is_empty() {
         return Err(Several(wrong.iter().map(ToString::to_string).collect()).into());
     }
-    Ok(Arc::new(NodeResourcesFit))
+    let strategy = args.scoring_strategy.unwrap_or_default();
+    let points = strategy.requested_to_capacity_ratio.unwrap_or_default().shape;
+    let points: Vec<(i64, i64)> =
+        points.iter().map(|point| (point.utilization.into(), point.score.into())).collect();
+    let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
+    Ok(Arc::new(NodeResourcesFit::new(node_resources_fit::Args {
+        ignored_resources: boxed(args.ignored_resources),
+        ignored_resource_groups: boxed(args.ignored_resource_groups),
+        strategy: match &*strategy.kind {
+            "MostAllocated" => Strategy::MostAllocated,
+            "RequestedToCapacityRatio" => Strategy::RequestedToCapacityRatio(Shape::new(&points)),
+            _ => Strategy::LeastAllocated,
+        },
+        resources: weights(strategy.resources),
+    })))
+}
+
+fn balanced(making: &Making<'_>) -> Made {
+    let args: Balanced = making.wire();
+    let args = balanced_allocation::Args { resources: weights(args.resources) };
+    Ok(Arc::new(BalancedAllocation::new(&args)))
+}
+
+fn weights(resources: Vec<Resources>) -> Vec<ResourceWeight> {
+    let weight = |one: Resources| ResourceWeight { name: one.name.into(), weight: one.weight };
+    resources.into_iter().map(weight).collect()
 }
 
 fn default_preemption(making: &Making<'_>) -> Made {

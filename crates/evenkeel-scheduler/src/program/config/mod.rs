@@ -12,7 +12,9 @@ mod tests;
 mod write;
 
 pub use args::Shape;
-pub(crate) use args::{Fit, InterPod, NodeAffinityWire, Preemption, Spread, Volumes, Wire, typed};
+pub(crate) use args::{
+    Balanced, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Spread, Volumes, Wire, typed,
+};
 pub use check::Invalid;
 pub(crate) use check::Several;
 pub use read::ReadError;

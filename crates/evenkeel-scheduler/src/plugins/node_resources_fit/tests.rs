@@ -1,0 +1,152 @@
+//! Scores by strategy, what is ignored, and hints.
+
+use serde_json::{Value, json};
+
+use super::{Args, NodeResourcesFit, ResourceWeight, Strategy};
+use crate::{
+    fixtures::{asking, info, merge, node, table},
+    framework::{Change, Edit, Hint, Plugin},
+    nodes::NodeTable,
+    plugins::{
+        shape::Shape,
+        world::{scores, verdicts},
+    },
+};
+
+fn weights(resources: &[(&str, i64)]) -> Vec<ResourceWeight> {
+    let one =
+        |(name, weight): &(&str, i64)| ResourceWeight { name: (*name).into(), weight: *weight };
+    resources.iter().map(one).collect()
+}
+
+/// Two nodes of 4 CPUs and 8 GiB; on the first, 2 CPUs and 2 GiB are taken.
+fn nodes() -> NodeTable {
+    let gpus = json!({ "status": { "allocatable": { "example.com/gpu": "4" } } });
+    let mut nodes = table(&[node("a", &gpus), node("b", &json!({}))]);
+    nodes.place(info("first", &asking("2", "2Gi")), "a");
+    nodes
+}
+
+fn gpu(mut pod: Value, n: &str) -> Value {
+    pod["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = json!(n);
+    pod
+}
+
+#[test]
+fn scores_by_strategy() {
+    let args = |strategy, resources: &[(&str, i64)]| Args {
+        strategy,
+        resources: weights(resources),
+        ..Args::default()
+    };
+    let even: &[(&str, i64)] = &[("cpu", 1), ("memory", 1)];
+    let ratio = |points| Strategy::RequestedToCapacityRatio(Shape::new(points));
+    for (name, args, pod, want) in [
+        // (4-3)/4 and (8-4)/8; (4-1)/4 and (8-2)/8.
+        ("least", args(Strategy::LeastAllocated, even), asking("1", "2Gi"), [37, 75]),
+        (
+            "least, cpu thrice",
+            args(Strategy::LeastAllocated, &[("cpu", 3), ("memory", 1)]),
+            asking("1", "2Gi"),
+            [31, 75],
+        ),
+        ("most", args(Strategy::MostAllocated, even), asking("1", "2Gi"), [62, 25]),
+        ("more than there is", args(Strategy::MostAllocated, even), asking("9", "2Gi"), [75, 62]),
+        ("ratio up", args(ratio(&[(0, 0), (100, 10)]), even), asking("1", "2Gi"), [63, 25]),
+        (
+            "ratio, nothing for one",
+            args(ratio(&[(0, 0), (30, 0), (100, 10)]), even),
+            asking("1", "2Gi"),
+            [46, 0],
+        ),
+        // Containers that do not say count as 100m and 200 MB.
+        ("floor", args(Strategy::LeastAllocated, &[("cpu", 1)]), json!({}), [47, 97]),
+        (
+            "not asked for",
+            args(Strategy::LeastAllocated, &[("example.com/gpu", 1)]),
+            asking("1", "2Gi"),
+            [0, 0],
+        ),
+        (
+            "asked for",
+            args(Strategy::LeastAllocated, &[("example.com/gpu", 1)]),
+            gpu(asking("1", "2Gi"), "1"),
+            [75, 0],
+        ),
+    ] {
+        let scores = scores(&NodeResourcesFit::new(args), &nodes(), &info("p", &pod)).unwrap();
+        assert_eq!(scores.into_values().collect::<Vec<_>>(), want, "{name}");
+    }
+}
+
+#[test]
+fn what_is_set_for_the_whole_pod_counts_for_room_and_not_for_the_score() {
+    let mut pod = asking("1", "2Gi");
+    merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
+    let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
+    let refused: Vec<String> = verdicts(&plugin, &nodes(), &pod).into_values().collect();
+    assert_eq!(refused, ["Insufficient cpu", ""]);
+    let scores = scores(&plugin, &nodes(), &pod).unwrap();
+    assert_eq!(scores.into_values().collect::<Vec<_>>(), [37, 75]);
+}
+
+#[test]
+fn ignored_resources_are_not_looked_at() {
+    let pod = info("p", &gpu(asking("1", "1Gi"), "9"));
+    let check = |resources: &[&str], groups: &[&str], want: &str| {
+        let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
+        let plugin = NodeResourcesFit::new(Args {
+            ignored_resources: boxed(resources),
+            ignored_resource_groups: boxed(groups),
+            ..Args::default()
+        });
+        assert_eq!(verdicts(&plugin, &nodes(), &pod)["a"], want, "{resources:?} {groups:?}");
+    };
+    check(&[], &[], "Insufficient example.com/gpu");
+    check(&["example.com/gpu"], &[], "");
+    check(&[], &["example.com"], "");
+    check(&["cpu"], &["example"], "Insufficient example.com/gpu");
+}
+
+#[test]
+fn hints_as_upstream() {
+    let plugin = NodeResourcesFit::default();
+    let waiting = info("p", &asking("2", "1Gi"));
+    let sized = |cpu: &str, pods: &str, memory: &str| {
+        node(
+            "a",
+            &json!({ "status": { "allocatable": { "cpu": cpu, "pods": pods, "memory": memory } } }),
+        )
+    };
+    let grown = |old, new| Edit::Updated { old, new };
+    for (n, (edit, want)) in [
+        (Edit::Added(sized("2", "1", "1Gi")), Hint::Queue),
+        (Edit::Added(sized("1", "1", "1Gi")), Hint::Skip),
+        (Edit::Added(sized("2", "0", "1Gi")), Hint::Skip),
+        (grown(sized("1", "1", "1Gi"), sized("2", "1", "1Gi")), Hint::Queue),
+        (grown(sized("3", "1", "1Gi"), sized("2", "1", "1Gi")), Hint::Skip),
+        (grown(sized("2", "1", "1Gi"), sized("2", "2", "1Gi")), Hint::Queue),
+        (grown(sized("2", "1", "1Gi"), sized("2", "1", "2Gi")), Hint::Queue),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(plugin.hint(&waiting, &Change::Node(edit)), want, "{n}");
+    }
+    let shrunk =
+        |old: &Value, new: &Value| Edit::Updated { old: info("o", old), new: info("o", new) };
+    let only_cpu = info(
+        "p",
+        &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } }),
+    );
+    for (n, (edit, want)) in [
+        (Edit::Deleted(info("o", &asking("1m", "1"))), Hint::Queue),
+        (shrunk(&asking("2", "1Gi"), &asking("1", "1Gi")), Hint::Queue),
+        (shrunk(&asking("2", "2Gi"), &asking("2", "1Gi")), Hint::Skip),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(plugin.hint(&only_cpu, &Change::AssignedPod(edit)), want, "{n}");
+    }
+}
