@@ -22,7 +22,8 @@ use crate::{
 pub(crate) struct Binder {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
-    pub(crate) profile: Profile,
+    pub(crate) profiles: Arc<[Profile]>,
+    pub(crate) profile: usize,
     pub(crate) extenders: Arc<[Arc<dyn Extender>]>,
     pub(crate) way: OnTheWay,
     pub(crate) commands: UnboundedSender<Command>,
@@ -59,9 +60,13 @@ impl Binder {
         Answer { assigned, began, result, nominated }
     }
 
+    fn profile(&self) -> &Profile {
+        &self.profiles[self.profile]
+    }
+
     fn actors(&self, assigned: &Assigned) -> Vec<Actor<'_>> {
         let mut actors = Vec::new();
-        for (_, plugin) in self.profile.at(Point::PreBind) {
+        for (_, plugin) in self.profile().at(Point::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             match plugin.pre_flight(&assigned.popped.info, &assigned.node) {
                 PreFlight::Skip => {}
@@ -111,7 +116,7 @@ impl Binder {
 
     fn ran(&self, point: Point, began: Instant, well: bool) {
         let status = if well { "Success" } else { "Error" };
-        self.metrics.ran(point.as_str(), status, self.profile.name(), began.elapsed());
+        self.metrics.ran(point.as_str(), status, self.profile().name(), began.elapsed());
     }
 
     async fn permission(&self, assigned: &Assigned) -> Result<(), NotBound> {
@@ -126,7 +131,7 @@ impl Binder {
                 ("Success", Ok(()))
             }
             framework::Answer::Rejected(plugin, why) => {
-                let n = self.profile.plugins().find(|(_, known)| known.name() == plugin);
+                let n = self.profile().plugins().find(|(_, known)| known.name() == plugin);
                 let why = Rejection::unschedulable(why);
                 ("Unschedulable", Err(NotBound::Rejected(n.map_or(0, |(n, _)| n), why)))
             }
@@ -178,7 +183,7 @@ impl Binder {
                 answer => return answer.map_err(|error| error.to_string()),
             }
         }
-        for (_, plugin) in self.profile.at(Point::Bind) {
+        for (_, plugin) in self.profile().at(Point::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
             match plugin.bind(&self.client, info, node).await {
                 Ok(true) => return Ok(()),

@@ -30,6 +30,9 @@ use crate::{
     schedule::View,
 };
 
+/// While attempts follow each other, metrics of how much waits are brought up to date after so many.
+const SHOWN_EVERY: u32 = 128;
+
 /// Schedules pods until `shutdown` is cancelled; bindings that are on their way then are abandoned, and taken up by the next run
 /// as the API server has them. The caches are started by their owner, before or after.
 pub async fn run(
@@ -93,6 +96,7 @@ impl Prepared {
             core,
             metrics,
             max_bindings: options.max_bindings.max(1),
+            attempts: 0,
             client,
             clock,
             recorders,
@@ -246,6 +250,8 @@ struct Scheduler {
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,
+    /// Since the metrics were last brought up to date.
+    attempts: u32,
     bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
     /// Writes of conditions; nobody waits for them.
     patches: FuturesUnordered<BoxFuture<'static, ()>>,
@@ -261,16 +267,25 @@ impl Scheduler {
                 self.answered(answer);
             }
             while let Some(Some(())) = self.patches.next().now_or_never() {}
+            if self.attempts >= SHOWN_EVERY {
+                self.show();
+            }
             if self.has_room() && self.attempt().await {
                 // The next attempt should know what this one's neighbours have done meanwhile.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.metrics.sizes(&mut self.core, self.bindings.len());
+            self.show();
             if !self.wait(events).await {
                 return;
             }
         }
+    }
+
+    /// Shows in the metrics how much waits.
+    fn show(&mut self) {
+        self.attempts = 0;
+        self.metrics.sizes(&mut self.core, self.bindings.len());
     }
 
     /// Whether another binding can be on its way. Pods that wait for permission do not count: what they wait for may be others.
@@ -334,6 +349,7 @@ impl Scheduler {
         let Some(Attempted { step, trace, profile }) = self.core.attempt(now).await else {
             return false;
         };
+        self.attempts += 1;
         self.metrics.searched(began.elapsed());
         self.metrics.traced(&trace, self.core.profile(profile));
         match step {
@@ -352,7 +368,8 @@ impl Scheduler {
         Binder {
             client: self.client.clone(),
             clock: self.clock.clone(),
-            profile: self.core.profile(profile).clone(),
+            profiles: Arc::clone(self.core.profiles()),
+            profile,
             extenders: Arc::clone(self.core.extenders()),
             way: self.core.way().clone(),
             commands: self.commands.clone(),

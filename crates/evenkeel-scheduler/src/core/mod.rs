@@ -80,6 +80,10 @@ impl Core {
         &self.way
     }
 
+    pub(crate) fn profiles(&self) -> &Arc<[Profile]> {
+        &self.profiles
+    }
+
     pub(crate) fn extenders(&self) -> &Arc<[Arc<dyn Extender>]> {
         &self.extenders
     }

@@ -32,7 +32,7 @@ use crate::{
     pod::PodInfo,
     schedule::{Cycle, Unfit},
 };
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
     cache::{Cache, Caches},
     client::{ApiError, Client},
@@ -85,6 +85,11 @@ impl Handle {
     /// [`Plugin::hint`].
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
+    }
+
+    /// The objects of a kind. They are all there before the first pod is tried; no plugin is asked about their changes.
+    pub fn filled<V: View>(&self) -> Cache<V> {
+        self.watches.filled(&self.caches)
     }
 
     /// The pods that wait for permission to be bound.

@@ -90,6 +90,15 @@ impl Watches {
         cache
     }
 
+    /// The cache of a kind that is filled before the first pod is tried.
+    pub(crate) fn filled<V: View>(&self, caches: &Caches) -> Cache<V> {
+        let cache = caches.of::<V>();
+        let waits = cache.clone();
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.1.push(Box::pin(async move { waits.synced().await }));
+        cache
+    }
+
     /// What to wait for before the first pod is tried.
     pub(crate) fn syncs(&self) -> Vec<Pending<'static, ()>> {
         std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).1)

@@ -51,6 +51,11 @@ impl Nominated {
         self.on_node.get(node).map_or(&[], Vec::as_slice)
     }
 
+    /// The nodes for which pods wait.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.on_node.keys()
+    }
+
     /// The node that is named for a pod.
     pub fn node_of(&self, uid: &str) -> Option<&Arc<str>> {
         self.nodes.get(uid)

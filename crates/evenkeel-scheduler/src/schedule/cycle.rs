@@ -1,5 +1,6 @@
 //! What one attempt works with: plugins, nodes, and the pods that were promised room on some of them.
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub struct Cycle<'a> {
     pub(super) profile: &'a Profile,
     pub(super) nodes: &'a mut NodeTable,
     nominated: &'a Nominated,
+    /// Nodes on which pods were promised room.
+    promised: HashSet<Slot>,
     pub(super) pod: &'a PodInfo,
     pub(super) start: usize,
     pub(super) seed: u64,
@@ -42,7 +45,9 @@ impl<'a> Cycle<'a> {
         extenders: &'a [Arc<dyn Extender>],
     ) -> Self {
         let View { profile, nodes, nominated, start } = view;
+        let promised = nominated.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
         Self {
+            promised: promised.collect(),
             profile,
             nodes,
             nominated,
@@ -126,7 +131,7 @@ impl<'a> Cycle<'a> {
     }
 
     pub(crate) fn ask(&mut self, state: &CycleState, slot: Slot) -> Asked {
-        if !self.nominated.is_empty() {
+        if !self.promised.is_empty() && self.promised.contains(&slot) {
             self.ask_with_nominated(state, slot)?;
         }
         self.filter(state, slot)

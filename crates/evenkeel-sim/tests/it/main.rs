@@ -17,6 +17,7 @@ mod replicas;
 mod rest;
 mod rollout;
 mod schedules;
+mod scheduling;
 mod services;
 mod sets;
 mod volumes;

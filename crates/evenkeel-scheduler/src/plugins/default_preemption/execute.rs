@@ -43,7 +43,7 @@ impl Executor {
     pub(super) fn new(handle: &Handle) -> Self {
         Self {
             pods: handle.caches.of(),
-            budgets: handle.caches.of(),
+            budgets: handle.filled(),
             handle: handle.clone(),
             running: Mutex::default(),
         }
