@@ -55,8 +55,67 @@ impl Filter for Weekdays {
     }
 }
 
+/// The plugins that come with Evenkeel, and ours.
+fn plugins() -> Registry {
+    Registry::builtin().with("Weekdays", |making| Ok(Arc::new(making.parse::<Weekdays>()?)))
+}
+
 fn main() -> ExitCode {
-    let plugins =
-        Registry::builtin().with("Weekdays", |making| Ok(Arc::new(making.parse::<Weekdays>()?)));
-    program::main(std::env::args().skip(1), &plugins)
+    program::main(std::env::args().skip(1), &plugins())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
+    use evenkeel_scheduler::{SchedulerOptions, explain::Looker, simulate::Dump};
+
+    const CONFIG: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: Weekdays}]}}
+  pluginConfig: [{name: Weekdays, args: {label: example.com/closed, today: sunday}}]
+";
+
+    const CLUSTER: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: open}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: closed, labels: {example.com/closed: sunday}}
+  status: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: n}, spec: {containers: [{name: c}]}}
+";
+
+    #[tokio::test]
+    async fn closed_nodes_take_no_pods() {
+        let mut dump = Dump::default();
+        dump.add(CLUSTER).unwrap();
+        let profiles = program::profiles(CONFIG, &plugins()).unwrap();
+        let options = SchedulerOptions { profiles, ..SchedulerOptions::default() };
+        let (clock, tasks) = (Clock::system(), Tasks::new());
+        let client = Client::new(dump.connection(), clock.clone());
+        let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
+        let mut looker = Looker::new(client, caches.clone(), clock, &options);
+        caches.start(&tasks);
+        looker.ready().await;
+        let told = looker.explain("n", "p").unwrap();
+        assert_eq!(told.feasible(), ["open"]);
+        let refused = told.nodes.last().and_then(|node| node.refused.clone()).unwrap();
+        assert_eq!(
+            (refused.plugin, refused.reasons),
+            ("Weekdays", vec!["node(s) were closed".to_owned()])
+        );
+        tasks.token().cancel();
+    }
+
+    #[test]
+    fn arguments_that_it_does_not_know_are_refused() {
+        let error =
+            program::profiles(&CONFIG.replace("today", "tomorrow"), &plugins()).err().unwrap();
+        assert!(format!("{error:#}").contains("tomorrow"), "{error:#}");
+    }
 }

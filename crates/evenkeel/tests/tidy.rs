@@ -19,7 +19,10 @@ const ARROWS: [(&str, &[&str]); 12] = [
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
     ),
     ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
-    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime"]),
+    (
+        "evenkeel-scheduler",
+        &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
+    ),
     ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (
