@@ -74,6 +74,9 @@ impl Dump {
         }
         let root = if version.contains('/') { "/apis" } else { "/api" };
         let place = format!("{root}/{version}/{}", plural(&kind));
+        if kind == "Pod" {
+            as_stored(&mut object);
+        }
         object["apiVersion"] = version.into();
         object["kind"] = kind.into();
         self.objects.entry(place).or_default().push(object);
@@ -89,6 +92,21 @@ impl Dump {
             async move { Ok::<_, Infallible>(answer(&objects, &request)) }
         });
         kube::Client::new(service, "default")
+    }
+}
+
+/// What a server would have added to a pod that was written by hand, as far as scheduling goes.
+fn as_stored(pod: &mut Value) {
+    let absent = |value: &Value| value.as_str().is_none_or(str::is_empty);
+    if absent(&pod["metadata"]["namespace"]) {
+        pod["metadata"]["namespace"] = "default".into();
+    }
+    if absent(&pod["metadata"]["uid"]) {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        pod["metadata"]["uid"] = format!("{}/{}", text("namespace"), text("name")).into();
+    }
+    if absent(&pod["spec"]["schedulerName"]) {
+        pod["spec"]["schedulerName"] = crate::DEFAULT_SCHEDULER.into();
     }
 }
 
