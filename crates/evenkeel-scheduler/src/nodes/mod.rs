@@ -4,12 +4,15 @@
 //! forgetting are placing and removing, so that there is one kind of arithmetic.
 
 mod census;
+mod images;
 mod labels;
 mod order;
 mod table;
+mod taints;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use census::{PerNode, RuleKind, Scope, ScopeId, terms};
+pub use images::Image;
 pub use labels::LabelColumn;
 pub use table::{NodeRef, NodeTable, Slot};

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
     census::{Census, ClassId},
+    images::{Image, Images},
     labels::{LabelColumn, Labels},
     order::{self, Order},
+    taints::TaintSets,
 };
 use crate::{
     pod::{HostPort, PodInfo},
@@ -32,9 +34,11 @@ pub struct NodeTable {
     census: Mutex<Census>,
     labels: Labels,
     /// Distinct taint lists; nodes mostly share a few.
-    taint_sets: Vec<Arc<[Taint]>>,
-    /// On how many nodes each image is.
-    images: HashMap<Text, u32>,
+    taint_sets: TaintSets,
+    /// Which images are where.
+    images: Images,
+    /// How many nodes are cordoned.
+    unschedulable: usize,
     /// How often each claim, by `namespace/name`, is named by pods.
     claims: HashMap<Text, u32>,
     // Columns, one entry a slot.
@@ -104,8 +108,14 @@ impl NodeTable {
         self.allocatable.set(at, allocatable);
         let pods = node.status.allocatable.get("pods").map_or(0, |amount| amount.value());
         self.pods_allowed[at] = u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
-        self.taints[at] = self.taint_set(&node.spec.taints);
-        self.count_images(before.as_deref(), Some(&node));
+        if before.is_some() {
+            self.taint_sets.leave(self.taints[at]);
+        }
+        self.taints[at] = self.taint_sets.enter(&node.spec.taints);
+        let cordoned = before.as_ref().is_some_and(|before| before.spec.unschedulable);
+        self.unschedulable -= usize::from(cordoned);
+        self.unschedulable += usize::from(node.spec.unschedulable);
+        self.images.set(slot, before.as_deref(), Some(&node));
         if before.as_ref().is_none_or(|before| before.meta.labels != node.meta.labels) {
             self.labels.set(slot, Some(&node.meta.labels));
         }
@@ -120,10 +130,12 @@ impl NodeTable {
     /// Forgets a node. Pods on it stay counted until they are removed.
     pub fn remove_node(&mut self, name: &str) {
         let Some(slot) = self.by_name.get(name).copied() else { return };
-        let before = self.nodes[slot as usize].take();
-        self.count_images(before.as_deref(), None);
+        let Some(before) = self.nodes[slot as usize].take() else { return };
+        self.taint_sets.leave(self.taints[slot as usize]);
+        self.unschedulable -= usize::from(before.spec.unschedulable);
+        self.images.set(slot, Some(&before), None);
         self.labels.set(slot, None);
-        before.iter().for_each(|before| self.order.remove(before));
+        self.order.remove(&before);
         self.release_if_empty(slot);
     }
 
@@ -254,12 +266,17 @@ impl NodeTable {
 
     /// Distinct lists of taints; [`NodeRef::taint_set`] is an index into it.
     pub fn taint_sets(&self) -> &[Arc<[Taint]>] {
-        &self.taint_sets
+        self.taint_sets.all()
     }
 
-    /// On how many nodes an image is.
-    pub fn nodes_with_image(&self, image: &str) -> u32 {
-        self.images.get(image).copied().unwrap_or(0)
+    /// An image, if it is on some node.
+    pub fn image(&self, name: &str) -> Option<&Image> {
+        self.images.get(name)
+    }
+
+    /// How many nodes are cordoned.
+    pub fn n_unschedulable(&self) -> usize {
+        self.unschedulable
     }
 
     /// Whether a pod that is on a node or assumed to be names the claim.
@@ -333,43 +350,6 @@ impl NodeTable {
             if *count == 0 {
                 self.claims.remove(claim);
             }
-        }
-    }
-
-    fn taint_set(&mut self, taints: &[Taint]) -> u32 {
-        let same = |known: &Taint, new: &Taint| {
-            known.key == new.key && known.value == new.value && known.effect == new.effect
-        };
-        let found = self.taint_sets.iter().position(|known| {
-            known.len() == taints.len()
-                && known.iter().zip(taints).all(|(known, new)| same(known, new))
-        });
-        let at = found.unwrap_or_else(|| {
-            self.taint_sets.push(taints.to_vec().into());
-            self.taint_sets.len() - 1
-        });
-        u32::try_from(at).unwrap_or(u32::MAX)
-    }
-
-    fn count_images(&mut self, before: Option<&Node>, after: Option<&Node>) {
-        let names = |node: &'_ Node| -> Vec<Text> {
-            node.status.images.iter().flat_map(|image| image.names.iter().cloned()).collect()
-        };
-        if let (Some(before), Some(after)) = (before, after)
-            && before.status.images == after.status.images
-        {
-            return;
-        }
-        for name in before.map(names).unwrap_or_default() {
-            if let Some(count) = self.images.get_mut(&name) {
-                *count -= 1;
-                if *count == 0 {
-                    self.images.remove(&name);
-                }
-            }
-        }
-        for name in after.map(names).unwrap_or_default() {
-            *self.images.entry(name).or_insert(0) += 1;
         }
     }
 }
@@ -480,6 +460,6 @@ impl<'a> NodeRef<'a> {
 
     /// Its taints.
     pub fn taints(self) -> &'a [Taint] {
-        &self.table.taint_sets[self.taint_set()]
+        &self.table.taint_sets.all()[self.taint_set()]
     }
 }

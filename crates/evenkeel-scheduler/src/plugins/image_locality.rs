@@ -4,7 +4,7 @@ use evenkeel_api::views::{Container, Pod};
 
 use crate::{
     framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
-    nodes::{NodeRef, NodeTable},
+    nodes::{Image, NodeRef, NodeTable},
     pod::PodInfo,
 };
 
@@ -17,8 +17,8 @@ const MOST: i64 = 1000 * MIB;
 #[derive(Debug, Clone, Copy)]
 pub struct ImageLocality;
 
-/// The images that are on some node, each with the share of nodes.
-struct Known(Vec<(String, f64)>);
+/// The pod's images that are on some node, each with what it is worth.
+struct Known(Vec<(Image, i64)>);
 
 impl Plugin for ImageLocality {
     fn name(&self) -> &'static str {
@@ -45,27 +45,27 @@ impl PreScore for ImageLocality {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScored {
-        let share = |image: String| {
-            let on = nodes.nodes_with_image(&image);
-            (on > 0).then(|| (image, f64::from(on) / nodes.len().max(1) as f64))
+        let worth = |image: &Image| {
+            let share = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
+            (image.size() as f64 * share) as i64
         };
-        let known: Vec<(String, f64)> =
-            containers(&pod.pod).map(|c| full_name(&c.image)).filter_map(share).collect();
-        let any = !known.is_empty();
+        let known: Vec<(Image, i64)> = containers(&pod.pod)
+            .filter_map(|one| nodes.image(&full_name(&one.image)))
+            .map(|image| (image.clone(), worth(image)))
+            .collect();
+        if known.is_empty() {
+            return PreScored::Skip;
+        }
         state.put(Known(known));
-        if any { PreScored::All } else { PreScored::Skip }
+        PreScored::All
     }
 }
 
 impl Score for ImageLocality {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
         let Some(Known(known)) = state.get::<Known>() else { return 0 };
-        let size = |name: &str| {
-            let images = &node.node().status.images;
-            let image = images.iter().find(|image| image.names.iter().any(|own| **own == *name));
-            image.map_or(0, |image| image.size_bytes)
-        };
-        let sum: i64 = known.iter().map(|(name, share)| (size(name) as f64 * share) as i64).sum();
+        let there = known.iter().filter(|(image, _)| image.is_on(node.slot()));
+        let sum: i64 = there.map(|(_, worth)| worth).sum();
         let most = MOST * containers(&pod.pod).count() as i64;
         MAX_NODE_SCORE * (sum.clamp(LEAST, most.max(LEAST)) - LEAST) / (most - LEAST).max(1)
     }

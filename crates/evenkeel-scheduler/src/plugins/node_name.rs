@@ -1,8 +1,11 @@
 //! NodeName: a pod that names its node runs there or nowhere.
 
 use crate::{
-    framework::{Action, Change, Filter, Filtered, Hint, Interest, Plugin, Rejection, Resource},
-    nodes::NodeRef,
+    framework::{
+        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        PreFiltered, Rejection, Resource,
+    },
+    nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
 
@@ -27,18 +30,32 @@ impl Plugin for NodeName {
         Hint::when(node.is_some_and(|node| node.meta.name == pod.pod.spec.node_name))
     }
 
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
     fn as_filter(&self) -> Option<&dyn Filter> {
         Some(self)
     }
 }
 
-impl Filter for NodeName {
-    fn filter(
+impl PreFilter for NodeName {
+    fn pre_filter(
         &self,
-        _: &crate::framework::CycleState,
+        _: &mut CycleState,
         pod: &PodInfo,
-        node: NodeRef<'_>,
-    ) -> Filtered {
+        _: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let wanted = &*pod.pod.spec.node_name;
+        Ok(if wanted.is_empty() {
+            PreFiltered::Skip
+        } else {
+            PreFiltered::Only(vec![wanted.into()])
+        })
+    }
+}
+
+impl Filter for NodeName {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
         let wanted = &*pod.pod.spec.node_name;
         if wanted.is_empty() || wanted == &**node.name() {
             return Ok(());

@@ -7,10 +7,10 @@ use evenkeel_api::{
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, Rejection,
-        Resource,
+        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        PreFiltered, Rejection, Resource,
     },
-    nodes::NodeRef,
+    nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
 
@@ -41,8 +41,23 @@ impl Plugin for NodeUnschedulable {
         }
     }
 
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
     fn as_filter(&self) -> Option<&dyn Filter> {
         Some(self)
+    }
+}
+
+impl PreFilter for NodeUnschedulable {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        let idle = nodes.n_unschedulable() == 0 || tolerated(pod);
+        Ok(if idle { PreFiltered::Skip } else { PreFiltered::All })
     }
 }
 

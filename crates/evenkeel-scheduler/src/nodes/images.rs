@@ -1,0 +1,85 @@
+//! Which images are on which nodes.
+
+use evenkeel_api::{Text, views::Node};
+use hashbrown::HashMap;
+
+use super::Slot;
+
+/// All images by name.
+#[derive(Debug, Default)]
+pub(super) struct Images(HashMap<Text, Image>);
+
+/// An image that is on some node.
+#[derive(Debug, Clone)]
+pub struct Image {
+    size: i64,
+    n_nodes: u32,
+    /// A bit for each slot.
+    nodes: Vec<u64>,
+}
+
+impl Image {
+    /// Its size in bytes, as the first of its nodes has it.
+    pub fn size(&self) -> i64 {
+        self.size
+    }
+
+    /// On how many nodes it is.
+    pub fn n_nodes(&self) -> u32 {
+        self.n_nodes
+    }
+
+    /// Whether a node has it.
+    pub fn is_on(&self, slot: Slot) -> bool {
+        self.nodes.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
+    }
+
+    fn add(&mut self, slot: Slot) {
+        if !self.is_on(slot) {
+            let at = slot as usize / 64;
+            self.nodes.resize(self.nodes.len().max(at + 1), 0);
+            self.nodes[at] |= bit(slot);
+            self.n_nodes += 1;
+        }
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        if self.is_on(slot) {
+            self.nodes[slot as usize / 64] &= !bit(slot);
+            self.n_nodes -= 1;
+        }
+    }
+}
+
+fn bit(slot: Slot) -> u64 {
+    1 << (slot % 64)
+}
+
+impl Images {
+    pub(super) fn get(&self, name: &str) -> Option<&Image> {
+        self.0.get(name)
+    }
+
+    /// Takes over what images a node has, in place of those that it had.
+    pub(super) fn set(&mut self, slot: Slot, before: Option<&Node>, after: Option<&Node>) {
+        if let (Some(before), Some(after)) = (before, after)
+            && before.status.images == after.status.images
+        {
+            return;
+        }
+        for name in before.iter().flat_map(|node| &*node.status.images).flat_map(|one| &*one.names)
+        {
+            let Some(image) = self.0.get_mut(&**name) else { continue };
+            image.remove(slot);
+            if image.n_nodes == 0 {
+                self.0.remove(&**name);
+            }
+        }
+        for one in after.iter().flat_map(|node| &*node.status.images) {
+            for name in &*one.names {
+                let new = || Image { size: one.size_bytes, n_nodes: 0, nodes: Vec::new() };
+                self.0.entry(name.clone()).or_insert_with(new).add(slot);
+            }
+        }
+    }
+}
