@@ -74,10 +74,12 @@ impl Prepared {
         let core = Core::new(options);
         let metrics = Metrics::register(registry);
         let mut recorders = Vec::new();
+        // Events do not take away from what bindings may use.
+        let telling = client.with_user_agent("events");
         for profile in &options.profiles {
             let (client, instance) = (client.clone(), &options.instance);
             let recorder =
-                SeriesRecorder::new(client.clone(), profile.name(), instance, clock.clone());
+                SeriesRecorder::new(telling.clone(), profile.name(), instance, clock.clone());
             profile.connect(&Handle {
                 caches: caches.clone(),
                 clock: clock.clone(),

@@ -1,4 +1,4 @@
-//! The recorder of events.k8s.io/v1 Events: a bounded queue and one writer.
+//! The recorder of events.k8s.io/v1 Events: a bounded queue, and one task that has several on their way.
 
 use super::{
     record::next,
@@ -13,6 +13,7 @@ use crate::{
     tasks::Tasks,
 };
 use evenkeel_api::time::Timestamp;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -27,6 +28,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const QUEUE: usize = 1000;
+/// So many events are on their way at a time: a scheduler tells of each pod, and places several hundred a second.
+const AT_ONCE: usize = 32;
 const FINISH_EVERY: Duration = Duration::from_secs(6 * 60);
 const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
 
@@ -104,23 +107,31 @@ impl Shared {
         let mut book = Book::default();
         let mut finish = every(FINISH_EVERY);
         let mut refresh = every(REFRESH_EVERY);
+        let mut writes = FuturesUnordered::new();
         loop {
-            let due = tokio::select! {
+            let due: Vec<Series> = tokio::select! {
                 biased;
-                recorded = next(&mut receiver, stop) => {
-                    let Some(Recorded { note, action, related, at }) = recorded else { return };
+                Some(()) = writes.next(), if !writes.is_empty() => continue,
+                recorded = next(&mut receiver, stop), if writes.len() < AT_ONCE => {
+                    let Some(Recorded { note, action, related, at }) = recorded else { break };
                     book.record(note, action, related, at).into_iter().collect()
                 }
                 _ = finish.tick() => book.finish(self.clock.now()),
                 _ = refresh.tick() => book.refresh(),
             };
             for event in due {
-                self.write(&event, stop).await;
+                // What an event has become must not overtake it.
+                if event.series.is_some() {
+                    while writes.next().await.is_some() {}
+                }
+                writes.push(self.write(event, stop));
             }
         }
+        while writes.next().await.is_some() {}
     }
 
-    async fn write(&self, event: &Series, stop: &CancellationToken) {
+    async fn write(&self, event: Series, stop: &CancellationToken) {
+        let event = &event;
         let wire = Write {
             kind: &wire::EVENTS,
             regarding: &event.note.regarding,
