@@ -3,10 +3,16 @@
 use evenkeel_api::{View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
 
+use std::time::Duration;
+
 use crate::{
     framework::{Bind, Interest, Pending, Plugin},
     pod::PodInfo,
 };
+
+/// After a trouble of the API server's own the binding is tried again, after so long each.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Binds through the API server, to the very pod that was scheduled (by uid).
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +49,19 @@ impl Bind for DefaultBinder {
         .to_string();
         Box::pin(async move {
             let (kind, namespace, name) = (Pod::kind(), &meta.namespace, &meta.name);
-            let answer = client.create_subresource::<Metadata>(
-                &kind,
-                namespace,
-                name,
-                "binding",
-                body.into(),
-            );
-            answer.await.map(|_| true)
+            let post = async || {
+                let body = body.clone().into();
+                client.create_subresource::<Metadata>(&kind, namespace, name, "binding", body).await
+            };
+            for wait in WAITS {
+                match post().await {
+                    Err(error) if matches!(error.code(), 500 | 503) => {
+                        client.clock().sleep(wait).await;
+                    }
+                    answer => return answer.map(|_| true),
+                }
+            }
+            post().await.map(|_| true)
         })
     }
 }

@@ -112,8 +112,8 @@ impl Work {
         }
         let evicted = self.evict_all().await;
         executor.running().remove(pod.uid());
-        let in_memory = match evicted {
-            Ok(in_memory) => in_memory,
+        let unseen = match evicted {
+            Ok(unseen) => unseen,
             Err(error) => {
                 let meta = &pod.pod.meta;
                 tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
@@ -121,14 +121,14 @@ impl Work {
                 false
             }
         };
-        if !well || in_memory {
+        if !well || unseen {
             // No deletion will be seen that would have it tried again.
             executor.handle.activate(pod.uid());
         }
         executor.handle.metrics.preemption_ran(well, began.elapsed());
     }
 
-    /// Whether the last victim was called back rather than deleted.
+    /// Whether no deletion of the last victim will be seen.
     async fn evict_all(&self) -> Result<bool, ApiError> {
         for group in self.others.chunks(AT_ONCE) {
             let evictions: Vec<_> = group.iter().map(|victim| self.evict(victim)).collect();
@@ -139,14 +139,15 @@ impl Work {
         self.evict(&self.last).await
     }
 
-    /// Whether the victim was called back rather than deleted.
+    /// Whether no deletion of the victim will be seen: it was called back instead, or is gone.
     async fn evict(&self, victim: &Pod) -> Result<bool, ApiError> {
         let handle = &self.executor.handle;
         let in_memory = handle.preempt(&victim.meta.uid, NAME);
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
-                Err(error) if error.is_not_found() || error.is_other_uid() => return Ok(false),
+                // Gone already; that may have been seen while the pod was still held back.
+                Err(error) if error.is_not_found() || error.is_other_uid() => return Ok(true),
                 Err(error) => return Err(error),
             }
         }

@@ -50,7 +50,7 @@ pub(super) fn candidates(
     unfit: &Unfit,
     budgets: &[Arc<PodDisruptionBudget>],
     args: &Args,
-) -> Result<Vec<Victims>, Unfit> {
+) -> Result<Vec<Victims>, Box<Unfit>> {
     let potential = potential(cycle, unfit);
     let enough = enough(potential.len(), args);
     let offset = match potential.len() {
@@ -71,7 +71,7 @@ pub(super) fn candidates(
     }
     broken.truncate(enough);
     kept.extend(broken);
-    if kept.is_empty() { Err(helpless(unfit.n_nodes, rejected)) } else { Ok(kept) }
+    if kept.is_empty() { Err(Box::new(helpless(unfit.n_nodes, rejected))) } else { Ok(kept) }
 }
 
 /// How many candidates are enough.
