@@ -130,7 +130,7 @@ impl Core {
                 let popped = self.give_up(assigned);
                 // It was never more than an assumption of this attempt: nobody was kept out by it.
                 self.nodes.remove(&popped.uid);
-                Step::Failed(self.rejected(&popped, plugin, why, now))
+                Step::Failed(self.rejected(&popped, plugin, &why, now))
             }
             Ok(waits) if waits.is_empty() => {
                 // From here on it is tried again whatever happens.
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// A plugin rejected the one node that was left.
-    fn rejected(&mut self, popped: &Popped, n: usize, why: Rejection, now: Timestamp) -> Failure {
+    fn rejected(&mut self, popped: &Popped, n: usize, why: &Rejection, now: Timestamp) -> Failure {
         let reasons = why.reasons.join(", ");
         let set: PluginSet = [n].into_iter().collect();
         let none = PluginSet::default();
@@ -239,7 +239,7 @@ impl Core {
         match cause {
             NotBound::Rejected(plugin, why) => {
                 // First it comes back, and then others hear of the room: that it left is no reason to try it again.
-                let failure = waits.then(|| self.rejected(&popped, plugin, why, now));
+                let failure = waits.then(|| self.rejected(&popped, plugin, &why, now));
                 if let Some(left) = left {
                     let uid = Arc::clone(&popped.uid);
                     self.left(left, now, |other| *other.uid() != *uid);

@@ -9,6 +9,9 @@ use evenkeel_api::views::Pod;
 /// Why an extender did not answer.
 pub type ExtenderError = Box<dyn Error + Send + Sync>;
 
+/// What an extender adds to nodes' scores, by name.
+pub type ExtenderScores = Vec<(Box<str>, i64)>;
+
 /// Something outside of the scheduler that filters and scores nodes, looks over preemptions, or binds. While it is asked in an
 /// attempt no other pod is tried, as upstream has it.
 pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
@@ -46,7 +49,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> Pending<'a, Result<Vec<(Box<str>, i64)>, ExtenderError>>;
+    ) -> Pending<'a, Result<ExtenderScores, ExtenderError>>;
 
     /// Whether it looks over preemptions.
     fn preempts(&self) -> bool {

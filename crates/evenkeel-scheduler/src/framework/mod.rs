@@ -14,7 +14,9 @@ mod watch;
 
 pub use change::{AnyObject, Change, Edit, Hint, ObjectChange};
 pub use event::{Action, Interest, Resource};
-pub use extender::{Extender, ExtenderError, ExtenderFiltered, LeftVictims, Victims};
+pub use extender::{
+    Extender, ExtenderError, ExtenderFiltered, ExtenderScores, LeftVictims, Victims,
+};
 pub use on_the_way::WaitingPod;
 pub(crate) use on_the_way::{Answer, OnTheWay};
 pub(crate) use profile::Point;

@@ -7,7 +7,7 @@ const WIDTH: usize = Resource::ALL.len() * Action::COUNT;
 
 /// For each profile and change, the plugins that registered for it.
 #[derive(Debug)]
-pub(super) struct Interests(Vec<Box<[PluginSet; WIDTH]>>);
+pub(super) struct Interests(Vec<[PluginSet; WIDTH]>);
 
 impl Interests {
     pub(super) fn new(profiles: &[Profile]) -> Self {
@@ -29,8 +29,8 @@ fn at(resource: Resource, action: Action) -> usize {
     resource as usize * Action::COUNT + action as usize
 }
 
-fn of_profile(profile: &Profile) -> Box<[PluginSet; WIDTH]> {
-    let mut sets = Box::new([PluginSet::default(); WIDTH]);
+fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
+    let mut sets = [PluginSet::default(); WIDTH];
     for (n, plugin) in profile.plugins() {
         let interests = plugin.events();
         for (at, set) in sets.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 use super::{Found, Rejected, choice::Extra, cycle::Cycle};
 use crate::{
     framework::{Extender, Rejection},
-    nodes::Slot,
+    nodes::{NodeRef, Slot},
     queue::PluginSet,
 };
 use futures::future::join_all;
@@ -46,7 +46,7 @@ pub(super) async fn filter(cycle: &Cycle<'_>, found: &mut Found) {
             .into_iter()
             .map(|(node, reason)| (node, Rejection::unschedulable(reason)));
         for (name, why) in unresolvable.chain(failed) {
-            let Some(slot) = cycle.nodes().get(&name).map(|node| node.slot()) else { continue };
+            let Some(slot) = cycle.nodes().get(&name).map(NodeRef::slot) else { continue };
             if !found.rejected.iter().any(|rejected| rejected.slot == slot) {
                 found.rejected.push(Rejected { slot, plugin: PluginSet::EXTENDERS, why });
             }

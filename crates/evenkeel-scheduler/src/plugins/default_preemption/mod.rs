@@ -127,11 +127,11 @@ async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec
 
 fn victims(cycle: &Cycle<'_>, left: &LeftVictims) -> Option<Victims> {
     let node = cycle.nodes().get(&left.node)?;
-    let on_node = |uid: &Box<str>| {
-        let found = NodeRef::pods(node).iter().find(|pod| *pod.uid() == **uid);
+    let on_node = |uid: &str| {
+        let found = NodeRef::pods(node).iter().find(|pod| pod.uid() == uid);
         found.map(|pod| Arc::clone(&pod.pod))
     };
-    let pods: Vec<_> = left.pods.iter().filter_map(on_node).collect();
+    let pods: Vec<_> = left.pods.iter().filter_map(|uid| on_node(uid)).collect();
     let victims = Victims { node: Arc::clone(node.name()), pods, violations: left.violations };
     (!victims.pods.is_empty()).then_some(victims)
 }

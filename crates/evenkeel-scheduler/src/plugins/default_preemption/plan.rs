@@ -9,7 +9,7 @@ use std::{cmp::Reverse, sync::Arc};
 use super::Args;
 use crate::{
     framework::{CycleState, Rejection, Severity, Victims},
-    nodes::Slot,
+    nodes::{NodeRef, Slot},
     pod::PodInfo,
     schedule::{Cycle, Rejected, Unfit, mix},
 };
@@ -84,9 +84,7 @@ fn enough(n_nodes: usize, args: &Args) -> usize {
 fn potential(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
     let helps = |why: &Rejection| why.severity == Severity::Unschedulable;
     match &unfit.overall {
-        Some(overall) if helps(&overall.why) => {
-            cycle.nodes().iter().map(|node| node.slot()).collect()
-        }
+        Some(overall) if helps(&overall.why) => cycle.nodes().iter().map(NodeRef::slot).collect(),
         Some(_) => Vec::new(),
         None => {
             let rejected = unfit.rejected.iter().filter(|rejected| helps(&rejected.why));
