@@ -5,8 +5,8 @@ use std::{any::Any, sync::Arc};
 use super::{Action, Resource};
 use crate::pod::PodInfo;
 use evenkeel_api::views::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim,
-    StorageClass, VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, DeviceTaintRule, Node, PersistentVolume,
+    PersistentVolumeClaim, ResourceClaim, ResourceSlice, StorageClass, VolumeAttachment,
 };
 
 /// Something changed. It can be kept: a pod that is on its way when it happens is asked about it when it comes back.
@@ -45,6 +45,14 @@ pub enum ObjectChange {
     CsiStorageCapacity(Edit<Arc<CsiStorageCapacity>>),
     /// A volume's being attached.
     VolumeAttachment(Edit<Arc<VolumeAttachment>>),
+    /// A claim to devices.
+    ResourceClaim(Edit<Arc<ResourceClaim>>),
+    /// Devices that a driver offers.
+    ResourceSlice(Edit<Arc<ResourceSlice>>),
+    /// A class of devices.
+    DeviceClass(Edit<Arc<DeviceClass>>),
+    /// A taint on devices; registered for with what offers them.
+    DeviceTaintRule(Edit<Arc<DeviceTaintRule>>),
     /// Of a kind that a plugin of one's own watches.
     Other(Edit<Arc<dyn AnyObject>>),
 }
@@ -113,6 +121,11 @@ impl ObjectChange {
             Self::CsiDriver(edit) => (Resource::CsiDriver, edit.action()),
             Self::CsiStorageCapacity(edit) => (Resource::CsiStorageCapacity, edit.action()),
             Self::VolumeAttachment(edit) => (Resource::VolumeAttachment, edit.action()),
+            Self::ResourceClaim(edit) => (Resource::ResourceClaim, edit.action()),
+            Self::ResourceSlice(edit) => (Resource::ResourceSlice, edit.action()),
+            Self::DeviceClass(edit) => (Resource::DeviceClass, edit.action()),
+            // What devices bear is part of them.
+            Self::DeviceTaintRule(_) => (Resource::ResourceSlice, Action::Update),
             Self::Other(edit) => (Resource::Other, edit.action()),
         }
     }

@@ -35,6 +35,12 @@ impl CycleState {
         }
         Arc::get_mut(value).and_then(|value| value.downcast_mut())
     }
+
+    /// Drops the value of this type.
+    pub fn remove<T: Any>(&mut self) {
+        let id = TypeId::of::<T>();
+        self.values.retain(|(own, _)| *own != id);
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use evenkeel_api::{
     View,
     views::{
-        CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim,
-        StorageClass, VolumeAttachment,
+        CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, DeviceTaintRule, PersistentVolume,
+        PersistentVolumeClaim, ResourceClaim, ResourceSlice, StorageClass, VolumeAttachment,
     },
 };
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches};
@@ -33,7 +33,16 @@ macro_rules! watched {
     };
 }
 
-watched!(CsiNode, CsiDriver, CsiStorageCapacity, VolumeAttachment);
+watched!(
+    CsiNode,
+    CsiDriver,
+    CsiStorageCapacity,
+    VolumeAttachment,
+    ResourceClaim,
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule
+);
 
 impl Watched for PersistentVolumeClaim {
     fn change(edit: Edit<Arc<Self>>) -> ObjectChange {

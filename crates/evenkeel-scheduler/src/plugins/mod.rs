@@ -4,6 +4,7 @@ mod amounts;
 pub mod balanced_allocation;
 mod default_binder;
 pub mod default_preemption;
+pub mod dynamic_resources;
 mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -32,6 +33,7 @@ mod world;
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;
 pub use default_preemption::DefaultPreemption;
+pub use dynamic_resources::DynamicResources;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
@@ -71,6 +73,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(VolumeZone::default()), 0),
         (Arc::new(PodTopologySpread::default()), 2),
         (Arc::new(InterPodAffinity::default()), 2),
+        (Arc::new(DynamicResources::default()), 2),
         (Arc::new(DefaultPreemption::default()), 0),
         (Arc::new(BalancedAllocation::default()), 1),
         (Arc::new(ImageLocality), 1),

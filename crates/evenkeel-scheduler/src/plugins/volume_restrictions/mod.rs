@@ -132,6 +132,18 @@ impl PreFilter for VolumeRestrictions {
         state.put(found);
         Ok(PreFiltered::All)
     }
+
+    fn add_pod(&self, state: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
+        if let Some(found) = state.get_mut::<Restricted>() {
+            found.count(&other.pod, 1);
+        }
+    }
+
+    fn remove_pod(&self, state: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
+        if let Some(found) = state.get_mut::<Restricted>() {
+            found.count(&other.pod, -1);
+        }
+    }
 }
 
 impl Filter for VolumeRestrictions {

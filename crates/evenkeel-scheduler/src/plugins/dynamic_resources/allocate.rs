@@ -1,0 +1,622 @@
+//! Devices for claims on one node. Pure: a search over all ways, the first that works is taken.
+//!
+//! Claim after claim, request after request, device after device is chosen; what leads nowhere is undone. Within a request
+//! only combinations are tried, not orders of them. Upstream: `structured/internal/incubating`.
+
+use evenkeel_api::{
+    quantity::Quantity,
+    views::{Device, DeviceTaint, DeviceToleration, Node, ResourceClaim},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+};
+
+use super::{
+    capacity::{self, Amounts},
+    constraint::Constraint,
+    in_use::InUse,
+    inventory::{Inventory, Offer},
+    pools::{self, Pool, PoolState},
+    requests::{Choice, MOST_DEVICES, Wanted, claim_name},
+    selectors::Unsaid,
+};
+
+/// Why there is no allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Not on this node.
+    None,
+    /// Not on this node, since what a driver says makes no sense.
+    Invalid,
+    /// On no node: something is wrong with claim or class.
+    Fatal(String),
+    /// The search took too long.
+    TimedOut,
+}
+
+/// A device for a request.
+#[derive(Debug, Clone)]
+pub(super) struct Picked<'a> {
+    /// Which of the claim's requests, and which of its choices.
+    pub(super) request: usize,
+    pub(super) choice: usize,
+    pub(super) offer: &'a Offer,
+    pub(super) device: &'a Device,
+    /// A share of it, of this size.
+    pub(super) share: Option<Amounts>,
+}
+
+/// Devices for one claim.
+#[derive(Debug)]
+pub(super) struct Allocated<'a> {
+    pub(super) devices: Vec<Picked<'a>>,
+    /// The choice taken, for each request.
+    pub(super) choices: Vec<usize>,
+}
+
+impl std::fmt::Debug for Offer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.slice.meta.name)
+    }
+}
+
+/// Finds devices for all claims, or none at all. `over` says that it takes too long.
+pub(super) fn allocate<'a>(
+    inventory: &'a Inventory,
+    in_use: &'a InUse,
+    node: &'a Node,
+    claims: &'a [Wanted],
+    over: &'a (dyn Fn() -> bool + 'a),
+) -> Result<Vec<Allocated<'a>>, Failure> {
+    let mut search = Search::new(inventory, in_use, node, claims, over)?;
+    match search.next(At::default(), false, Place::default())? {
+        Step::Done => Ok(search.results()),
+        Step::None | Step::TooMany => {
+            let invalid = search.pools.iter().any(|pool| pool.state == PoolState::Invalid);
+            Err(if invalid { Failure::Invalid } else { Failure::None })
+        }
+    }
+}
+
+/// What is looked for next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct At {
+    claim: usize,
+    request: usize,
+    choice: usize,
+    device: usize,
+}
+
+/// Where a device is among the pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Place {
+    pool: usize,
+    offer: usize,
+    device: usize,
+}
+
+/// How a part of the search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Done,
+    None,
+    /// The claim would have more devices than it can; other devices would not help.
+    TooMany,
+}
+
+/// What was done for one device, to be undone.
+struct Undo<'a> {
+    counted: bool,
+    marked: bool,
+    /// The share, and whether there was one before.
+    share: Option<(Amounts, bool)>,
+    at: At,
+    place: Place,
+    device: &'a Device,
+}
+
+struct Search<'a> {
+    inventory: &'a Inventory,
+    in_use: &'a InUse,
+    node: &'a Node,
+    claims: &'a [Wanted],
+    over: &'a (dyn Fn() -> bool + 'a),
+    pools: Vec<Pool<'a>>,
+    constraints: Vec<Vec<Constraint<'a>>>,
+    /// The devices of choices that want all there are, by claim, request and choice.
+    all: HashMap<(usize, usize, usize), Vec<Place>>,
+    /// Chosen devices, and for which claims.
+    chosen: HashMap<&'a str, Vec<usize>>,
+    /// How much of shared devices was chosen; being there says that some was.
+    shares: HashMap<&'a str, Amounts>,
+    /// What of a pool's counters is left beside what is in use, and what was chosen of it.
+    left: HashMap<usize, Counters<'a>>,
+    spent: HashMap<usize, Counters<'a>>,
+    picked: Vec<Vec<Picked<'a>>>,
+    choices: Vec<Vec<usize>>,
+    steps: u32,
+}
+
+type Counters<'a> = BTreeMap<(&'a str, &'a str), Quantity>;
+
+impl<'a> Search<'a> {
+    fn new(
+        inventory: &'a Inventory,
+        in_use: &'a InUse,
+        node: &'a Node,
+        claims: &'a [Wanted],
+        over: &'a (dyn Fn() -> bool + 'a),
+    ) -> Result<Self, Failure> {
+        let mut search = Self {
+            inventory,
+            in_use,
+            node,
+            claims,
+            over,
+            pools: pools::gather(inventory, node),
+            constraints: Vec::with_capacity(claims.len()),
+            all: HashMap::new(),
+            chosen: HashMap::new(),
+            shares: HashMap::new(),
+            left: HashMap::new(),
+            spent: HashMap::new(),
+            picked: vec![Vec::new(); claims.len()],
+            choices: claims.iter().map(|wanted| vec![0; wanted.requests.len()]).collect(),
+            steps: 0,
+        };
+        for (claim, wanted) in claims.iter().enumerate() {
+            search.constraints.push(constraints(&wanted.claim)?);
+            for (request, choices) in wanted.requests.iter().enumerate() {
+                for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none()) {
+                    let places = search.all_of(&wanted.claim, choice)?;
+                    search.all.insert((claim, request, n), places);
+                }
+                search.check_limit(claim, request)?;
+            }
+        }
+        Ok(search)
+    }
+
+    /// All devices that the choice can mean.
+    fn all_of(&self, claim: &ResourceClaim, choice: &Choice) -> Result<Vec<Place>, Failure> {
+        let mut places = Vec::new();
+        for (pool_at, pool) in self.pools.iter().enumerate() {
+            let why = match pool.state {
+                PoolState::Usable => None,
+                PoolState::Incomplete => Some("being updated"),
+                PoolState::Invalid => Some("invalid"),
+            };
+            if let Some(why) = why {
+                return Err(Failure::Fatal(format!(
+                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {why}",
+                    claim_name(claim),
+                    choice.name(),
+                    pool.driver,
+                    pool.name
+                )));
+            }
+            for (offer_at, offer) in pool.offers.iter().enumerate() {
+                for device_at in 0..offer.devices().len() {
+                    let place = Place { pool: pool_at, offer: offer_at, device: device_at };
+                    if self.selects(claim, choice, offer, device_at)?
+                        && self.suffices(claim, choice, offer, device_at, [None, None])?
+                    {
+                        places.push(place);
+                    }
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Whether the claim can have as many devices as it asks for at least.
+    fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
+        let least = |request: usize| {
+            let choices = self.claims[claim].requests[request].iter().enumerate();
+            choices.map(|(n, _)| self.count(At { claim, request, choice: n, device: 0 })).min()
+        };
+        let before: usize = (0..request).filter_map(least).sum();
+        let more = least(request).unwrap_or(0);
+        if more <= MOST_DEVICES.saturating_sub(before) {
+            return Ok(());
+        }
+        let of = &self.claims[claim].claim;
+        Err(Failure::Fatal(format!(
+            "claim {}, request {}: adding {more} devices exceeds the claim limit of {MOST_DEVICES}, with {before} already accounted for",
+            claim_name(of),
+            of.spec.devices.requests[request].name
+        )))
+    }
+
+    fn choice(&self, at: At) -> &'a Choice {
+        &self.claims[at.claim].requests[at.request][at.choice]
+    }
+
+    /// How many devices the choice takes.
+    fn count(&self, at: At) -> usize {
+        let all = || self.all.get(&(at.claim, at.request, at.choice)).map_or(0, Vec::len);
+        self.choice(at).count.unwrap_or_else(all)
+    }
+
+    /// Looks for what is next. `chosen` says that the choice was made; of the request's devices those from `start` on are
+    /// tried.
+    fn next(&mut self, at: At, chosen: bool, start: Place) -> Result<Step, Failure> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(64) && (self.over)() {
+            return Err(Failure::TimedOut);
+        }
+        let Some(wanted) = self.claims.get(at.claim) else { return Ok(Step::Done) };
+        let Some(choices) = wanted.requests.get(at.request) else {
+            let step = self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
+            // Another claim's limit says nothing of this one's devices.
+            return Ok(if step == Step::TooMany { Step::None } else { step });
+        };
+        let several = choices.first().is_some_and(|choice| choice.choice.is_some());
+        if several && !chosen {
+            return self.choose(at, choices.len());
+        }
+        if choices.is_empty() {
+            return Ok(Step::None);
+        }
+        let n_wanted = self.count(at);
+        let all = self.choice(at).count.is_none();
+        if all && n_wanted == 0 {
+            return Ok(Step::None);
+        }
+        if at.device >= n_wanted {
+            let next = At { claim: at.claim, request: at.request + 1, ..At::default() };
+            return self.next(next, false, Place::default());
+        }
+        if n_wanted - at.device > MOST_DEVICES.saturating_sub(self.picked[at.claim].len()) {
+            return Ok(Step::TooMany);
+        }
+        if all { self.take_all(at) } else { self.take_one(at, start) }
+    }
+
+    /// The first of a request's choices with which all the rest can be had.
+    fn choose(&mut self, at: At, n_choices: usize) -> Result<Step, Failure> {
+        let mut always_too_many = true;
+        for choice in 0..n_choices {
+            match self.next(At { choice, ..at }, true, Place::default())? {
+                Step::TooMany => {}
+                Step::None => always_too_many = false,
+                Step::Done => {
+                    self.choices[at.claim][at.request] = choice;
+                    return Ok(Step::Done);
+                }
+            }
+        }
+        Ok(if always_too_many { Step::TooMany } else { Step::None })
+    }
+
+    /// The next of the devices that are all wanted.
+    fn take_all(&mut self, at: At) -> Result<Step, Failure> {
+        let places = self.all.get(&(at.claim, at.request, at.choice));
+        let Some(place) = places.and_then(|places| places.get(at.device)).copied() else {
+            return Ok(Step::None);
+        };
+        let Some(undo) = self.take(at, place, true)? else { return Ok(Step::None) };
+        let step = self.next(At { device: at.device + 1, ..at }, true, Place::default());
+        if step != Ok(Step::Done) {
+            self.undo(&undo);
+        }
+        step
+    }
+
+    /// Some device, and then the rest.
+    fn take_one(&mut self, at: At, start: Place) -> Result<Step, Failure> {
+        for pool in start.pool..self.pools.len() {
+            if self.pools[pool].state != PoolState::Usable {
+                continue;
+            }
+            let first_offer = if pool == start.pool { start.offer } else { 0 };
+            for offer in first_offer..self.pools[pool].offers.len() {
+                let here = self.pools[pool].offers[offer];
+                let begins = pool == start.pool && offer == start.offer;
+                for device in if begins { start.device } else { 0 }..here.devices().len() {
+                    let place = Place { pool, offer, device };
+                    if !self.may_take(at, here, device)? {
+                        continue;
+                    }
+                    let Some(undo) = self.take(at, place, false)? else { continue };
+                    let rest = Place { device: device + 1, ..place };
+                    let step = self.next(At { device: at.device + 1, ..at }, true, rest);
+                    if step == Ok(Step::Done) {
+                        return step;
+                    }
+                    self.undo(&undo);
+                    if step != Ok(Step::None) {
+                        return step;
+                    }
+                }
+            }
+        }
+        Ok(Step::None)
+    }
+
+    fn may_take(&self, at: At, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
+        let (choice, claim) = (self.choice(at), &self.claims[at.claim].claim);
+        let id = &*offer.ids[device];
+        if self.is_taken(choice, id, at.claim) || !self.selects(claim, choice, offer, device)? {
+            return Ok(false);
+        }
+        let already = [self.in_use.shared(id), self.shares.get(id)];
+        self.suffices(claim, choice, offer, device, already)
+    }
+
+    fn is_taken(&self, choice: &Choice, id: &str, claim: usize) -> bool {
+        let chosen = self.chosen.get(id);
+        if choice.admin {
+            // Who looks after a device does not take it from others, but no claim has it twice.
+            return chosen.is_some_and(|claims| claims.contains(&claim));
+        }
+        self.in_use.is_taken(id) || chosen.is_some_and(|claims| !claims.is_empty())
+    }
+
+    /// Whether class and request select the device, and it can be used from the node.
+    fn selects(
+        &self,
+        claim: &ResourceClaim,
+        choice: &Choice,
+        offer: &Offer,
+        device: usize,
+    ) -> Result<bool, Failure> {
+        for (class, n, selector) in choice.selectors() {
+            let of = || match class {
+                Some(class) => format!("class {class}: selector #{n}"),
+                None => format!("claim {}: selector #{n}", claim_name(claim)),
+            };
+            match offer.selects(selector, device) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(Unsaid::Compile(why)) => {
+                    return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", of())));
+                }
+                Err(Unsaid::Run(why)) => {
+                    let id = &offer.ids[device];
+                    return Err(Failure::Fatal(format!(
+                        "{} on device {id}: CEL runtime error: {why}",
+                        of()
+                    )));
+                }
+            }
+        }
+        let own = offer.slice.spec.per_device_node_selection;
+        Ok(!own || pools::device_reaches(&offer.devices()[device], self.node))
+    }
+
+    /// Whether the device has as much as is asked for.
+    fn suffices(
+        &self,
+        claim: &ResourceClaim,
+        choice: &Choice,
+        offer: &Offer,
+        device: usize,
+        already: [Option<&Amounts>; 2],
+    ) -> Result<bool, Failure> {
+        let has = &offer.devices()[device].capacity;
+        capacity::suffices(choice.capacity.as_ref(), has, already).map_err(|why| {
+            Failure::Fatal(format!(
+                "claim {}, request {}: checking capacity for device {}: {why}",
+                claim_name(claim),
+                choice.name(),
+                offer.ids[device]
+            ))
+        })
+    }
+
+    /// Takes the device, if it can be had; `must` says that no other would do.
+    fn take(&mut self, at: At, place: Place, must: bool) -> Result<Option<Undo<'a>>, Failure> {
+        let choice = self.choice(at);
+        let offer: &'a Offer = self.pools[place.pool].offers[place.offer];
+        let device = &offer.devices()[place.device];
+        let id: &'a str = &offer.ids[place.device];
+        let shares = device.allow_multiple_allocations;
+        let own = self.chosen.get(id).is_some_and(|claims| claims.contains(&at.claim));
+        if (choice.admin && !shares && own)
+            || (!choice.admin && self.is_taken(choice, id, at.claim))
+        {
+            return Ok(None);
+        }
+        let mut undo =
+            Undo { counted: false, marked: false, share: None, at, place, device };
+        let counted_before = shares && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
+        if !counted_before && !device.consumes_counters.is_empty() {
+            if !self.spend(place.pool, device) {
+                return Ok(None);
+            }
+            undo.counted = true;
+        }
+        let mut taints = device.taints.iter().chain(self.inventory.taints_of(offer, device));
+        if taints.any(|taint| forbids(taint, &choice.tolerations)) {
+            self.undo_counters(&undo);
+            return Ok(None);
+        }
+        if !self.constrain(at, choice, offer.driver(), device) {
+            self.undo_counters(&undo);
+            if must {
+                return Err(Failure::Fatal(format!(
+                    "claim {}, request {}: cannot add device {id} because a claim constraint would not be satisfied",
+                    claim_name(&self.claims[at.claim].claim),
+                    choice.name()
+                )));
+            }
+            return Ok(None);
+        }
+        let already = [self.in_use.shared(id), self.shares.get(id)];
+        if !self.suffices(&self.claims[at.claim].claim, choice, offer, place.device, already)? {
+            self.release(at, choice);
+            self.undo_counters(&undo);
+            return Ok(None);
+        }
+        if shares {
+            let taken = capacity::taken(choice.capacity.as_ref(), &device.capacity).map_err(Failure::Fatal)?;
+            let before = self.shares.contains_key(id);
+            let sums = self.shares.entry(id).or_default();
+            for (name, amount) in &taken {
+                *sums.entry(name.clone()).or_insert(Quantity::ZERO) += *amount;
+            }
+            undo.share = Some((taken, before));
+        } else {
+            self.chosen.entry(id).or_default().push(at.claim);
+            undo.marked = true;
+        }
+        let share = undo.share.as_ref().map(|(taken, _)| taken.clone());
+        let (request, choice) = (at.request, at.choice);
+        self.picked[at.claim].push(Picked { request, choice, offer, device, share });
+        Ok(Some(undo))
+    }
+
+    fn undo(&mut self, undo: &Undo<'a>) {
+        let at = undo.at;
+        self.picked[at.claim].pop();
+        let id: &'a str = {
+            let offer: &'a Offer = self.pools[undo.place.pool].offers[undo.place.offer];
+            &offer.ids[undo.place.device]
+        };
+        if let Some((taken, before)) = &undo.share {
+            if *before {
+                let sums = self.shares.entry(id).or_default();
+                for (name, amount) in taken {
+                    *sums.entry(name.clone()).or_insert(Quantity::ZERO) -= *amount;
+                }
+            } else {
+                self.shares.remove(id);
+            }
+        }
+        if undo.marked
+            && let Some(claims) = self.chosen.get_mut(id)
+        {
+            claims.pop();
+        }
+        self.release(at, self.choice(at));
+        self.undo_counters(undo);
+    }
+
+    fn undo_counters(&mut self, undo: &Undo<'a>) {
+        if undo.counted {
+            let spent = self.spent.entry(undo.place.pool).or_default();
+            for_each_counter(undo.device, |key, amount| {
+                *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
+            });
+        }
+    }
+
+    /// The device joins the claim's constraints; if one refuses, it is in none.
+    fn constrain(&mut self, at: At, choice: &Choice, driver: &str, device: &'a Device) -> bool {
+        let constraints = &mut self.constraints[at.claim];
+        let refuses = constraints
+            .iter_mut()
+            .position(|one| !one.add(&choice.request, choice.choice.as_deref(), driver, device));
+        if let Some(n) = refuses {
+            for one in constraints[..n].iter_mut().rev() {
+                one.remove(&choice.request, choice.choice.as_deref());
+            }
+        }
+        refuses.is_none()
+    }
+
+    fn release(&mut self, at: At, choice: &Choice) {
+        for one in self.constraints[at.claim].iter_mut().rev() {
+            one.remove(&choice.request, choice.choice.as_deref());
+        }
+    }
+
+    /// Spends what the device takes up of its pool's counters, if there is so much.
+    fn spend(&mut self, pool: usize, device: &'a Device) -> bool {
+        if !self.left.contains_key(&pool) {
+            let left = self.left_in(pool);
+            self.left.insert(pool, left);
+        }
+        let spent = self.spent.entry(pool).or_default();
+        for_each_counter(device, |key, amount| {
+            *spent.entry(key).or_insert(Quantity::ZERO) += amount;
+        });
+        let enough = self.left[&pool].iter().all(|(key, left)| {
+            spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *left
+        });
+        if !enough {
+            for_each_counter(device, |key, amount| {
+                *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
+            });
+        }
+        enough
+    }
+
+    /// What devices in use leave of the pool's counters.
+    fn left_in(&self, pool: usize) -> Counters<'a> {
+        let pool = &self.pools[pool];
+        let mut left = Counters::new();
+        for (set, counters) in &pool.counters {
+            for (name, counter) in counters.counters.iter() {
+                left.insert((*set, name), counter.value);
+            }
+        }
+        for offer in pool.offers.iter().chain(&pool.elsewhere) {
+            let offer: &'a Offer = offer;
+            for (device, id) in offer.devices().iter().zip(&offer.ids) {
+                if !device.consumes_counters.is_empty() && self.in_use.has(id) {
+                    for_each_counter(device, |key, amount| {
+                        if let Some(value) = left.get_mut(&key) {
+                            *value -= amount;
+                        }
+                    });
+                }
+            }
+        }
+        left
+    }
+
+    fn results(self) -> Vec<Allocated<'a>> {
+        let both = self.picked.into_iter().zip(self.choices);
+        both.map(|(devices, choices)| Allocated { devices, choices }).collect()
+    }
+}
+
+fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
+    let one = |(n, constraint)| {
+        Constraint::new(constraint).ok_or_else(|| {
+            Failure::Fatal(format!(
+                "claim {}, constraint #{n}: empty constraint (unsupported constraint type?)",
+                claim_name(claim)
+            ))
+        })
+    };
+    claim.spec.devices.constraints.iter().enumerate().map(one).collect()
+}
+
+fn for_each_counter<'a>(device: &'a Device, mut each: impl FnMut((&'a str, &'a str), Quantity)) {
+    for consumed in &device.consumes_counters {
+        for (name, counter) in consumed.counters.iter() {
+            each((&consumed.counter_set, name), counter.value);
+        }
+    }
+}
+
+fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
+    let bears = |toleration: &DeviceToleration| {
+        (toleration.effect.is_empty() || toleration.effect == taint.effect)
+            && (toleration.key.is_empty() || toleration.key == taint.key)
+            && match &*toleration.operator {
+                "" | "Equal" => toleration.value == taint.value,
+                "Exists" => true,
+                _ => false,
+            }
+    };
+    matches!(&*taint.effect, "NoSchedule" | "NoExecute") && !tolerations.iter().any(bears)
+}
+
+/// For tests and messages: the devices of an allocation by name.
+#[cfg(test)]
+pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Wanted]) -> Vec<String> {
+    let mut names = Vec::new();
+    for (one, wanted) in allocated.iter().zip(claims) {
+        for picked in &one.devices {
+            let choice = &wanted.requests[picked.request][picked.choice];
+            let (pool, device) = (picked.offer.pool(), &picked.device.name);
+            names.push(format!("{}={pool}/{device}", choice.full_name()));
+        }
+    }
+    names
+}
+

@@ -1,0 +1,163 @@
+//! How much of a device a request takes, and whether there is so much.
+//!
+//! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`.
+
+use evenkeel_api::{
+    Map,
+    quantity::Quantity,
+    views::{
+        CapacityRequestPolicy, CapacityRequestPolicyRange, CapacityRequirements, DeviceCapacity,
+    },
+};
+use std::collections::BTreeMap;
+
+/// Amounts by name.
+pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
+
+/// What the request takes of each thing that the device has.
+///
+/// # Errors
+/// Says which amount cannot be: no other device could help then.
+pub(super) fn taken(
+    asked: Option<&CapacityRequirements>,
+    has: &Map<DeviceCapacity>,
+) -> Result<Amounts, String> {
+    let mut taken = Amounts::new();
+    for (name, capacity) in has.iter() {
+        let asked = asked.and_then(|asked| asked.requests.get(name)).copied();
+        let amount = rounded(asked, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
+        if amount.sign() < 0 {
+            return Err(format!("capacity \"{name}\": capacity value is negative"));
+        }
+        taken.insert(name.into(), amount);
+    }
+    Ok(taken)
+}
+
+/// Whether the device has what is asked for beside what is taken of it already.
+///
+/// # Errors
+/// As [`taken`].
+pub(super) fn suffices(
+    asked: Option<&CapacityRequirements>,
+    has: &Map<DeviceCapacity>,
+    already: [Option<&Amounts>; 2],
+) -> Result<bool, String> {
+    if asked.is_some_and(|asked| asked.requests.iter().any(|(name, _)| !has.contains(name))) {
+        return Ok(false);
+    }
+    let taken = taken(asked, has)?;
+    Ok(has.iter().all(|(name, capacity)| {
+        let amount = taken.get(name).copied().unwrap_or(Quantity::ZERO);
+        let before = already.iter().flatten().filter_map(|amounts| amounts.get(name));
+        let sum = before.fold(amount, |sum, more| sum.plus(*more));
+        is_allowed(amount, capacity.request_policy.as_deref()) && sum <= capacity.value
+    }))
+}
+
+/// The amount that is given for one that is asked for.
+fn rounded(asked: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
+    let policy = capacity.request_policy.as_deref();
+    let Some(asked) = asked else {
+        return Ok(policy.and_then(|policy| policy.default).unwrap_or(capacity.value));
+    };
+    let Some(policy) = policy else { return Ok(asked) };
+    if let Some((range, min)) = policy.valid_range.as_deref().and_then(|r| Some((r, r.min?))) {
+        return stepped(asked, range, min);
+    }
+    let enough = policy.valid_values.iter().find(|value| asked <= **value);
+    Ok(enough.copied().unwrap_or(asked))
+}
+
+fn stepped(
+    asked: Quantity,
+    range: &CapacityRequestPolicyRange,
+    min: Quantity,
+) -> Result<Quantity, String> {
+    const NOT: &str = "capacity request cannot be represented in the device's range arithmetic";
+    if asked < min {
+        return Ok(min);
+    }
+    let Some(step) = range.step.map(Quantity::value).filter(|step| *step > 0) else {
+        return Ok(asked);
+    };
+    if asked > Quantity::from_units(i64::MAX) {
+        return Err(format!("{NOT}: request {asked} exceeds MaxInt64"));
+    }
+    let (asked_units, min) = (i128::from(asked.value()), i128::from(min.value()));
+    let steps = (asked_units - min + i128::from(step) - 1).div_euclid(i128::from(step));
+    let amount = min + steps * i128::from(step);
+    i64::try_from(amount).map(Quantity::from_units).map_err(|_| {
+        format!("{NOT}: rounding request {asked} up to the next step passes MaxInt64")
+    })
+}
+
+/// Whether the amount is one of those in which it is given.
+fn is_allowed(amount: Quantity, policy: Option<&CapacityRequestPolicy>) -> bool {
+    let Some(policy) = policy else { return true };
+    if policy.default == Some(amount) {
+        return true;
+    }
+    if let Some(range) = policy.valid_range.as_deref() {
+        let min = range.min.map_or(0, Quantity::value);
+        let step = range.step.map(Quantity::value).filter(|step| *step != 0);
+        return range.max.is_none_or(|max| amount <= max)
+            && step.is_none_or(|step| (amount.value() - min) % step == 0);
+    }
+    policy.valid_values.is_empty() || policy.valid_values.contains(&amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View, views::ResourceSlice};
+    use serde_json::{Value, json};
+
+    fn device(capacity: &Value) -> Map<DeviceCapacity> {
+        let slice = json!({"spec": {"devices": [{"name": "d", "capacity": {"memory": capacity}}]}});
+        let slice = ResourceSlice::decode(slice.to_string().as_bytes(), Encoding::Json).unwrap();
+        slice.spec.devices[0].capacity.clone()
+    }
+
+    fn asking(amount: Option<&str>) -> Option<CapacityRequirements> {
+        let amount = amount.map(|text| ("memory", Quantity::parse(text).unwrap()));
+        amount.map(|amount| CapacityRequirements { requests: [amount].into_iter().collect() })
+    }
+
+    #[test]
+    fn amounts_are_rounded_as_the_device_says() {
+        let range = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi",
+            "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
+        let values =
+            json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
+        let plain = json!({"value": "10Gi"});
+        for (capacity, asked, want) in [
+            (&plain, None, Some("10Gi")),
+            (&plain, Some("3Gi"), Some("3Gi")),
+            (&plain, Some("11Gi"), None),
+            (&range, None, Some("1Gi")),
+            (&range, Some("1Gi"), Some("2Gi")),
+            (&range, Some("3Gi"), Some("4Gi")),
+            (&range, Some("8Gi"), Some("8Gi")),
+            (&range, Some("9Gi"), None),
+            (&values, Some("2Gi"), Some("4Gi")),
+            (&values, Some("5Gi"), None),
+        ] {
+            let (has, asked) = (device(capacity), asking(asked));
+            let fits = suffices(asked.as_ref(), &has, [None, None]).unwrap();
+            let amount = taken(asked.as_ref(), &has).unwrap()["memory"];
+            assert_eq!(fits.then_some(amount), want.map(|text| Quantity::parse(text).unwrap()));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_already_counts() {
+        let has = device(&json!({"value": "4Gi"}));
+        let taken: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
+        let asked = asking(Some("2Gi"));
+        assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), None]), Ok(true));
+        assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), Some(&taken)]), Ok(false));
+        let other = CapacityRequirements { requests: [("x", Quantity::ZERO)].into_iter().collect() };
+        assert_eq!(suffices(Some(&other), &has, [None, None]), Ok(false), "it has no x");
+    }
+}

@@ -1,0 +1,131 @@
+//! A pod's claims, and how they stand.
+
+use evenkeel_api::{
+    time::Timestamp,
+    views::{
+        AllocatedDeviceStatus, AllocationResult, DeviceRequestAllocationResult, Pod, ResourceClaim,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// Names of the pod's claims that there are to be, each with whether it was made for the pod.
+///
+/// # Errors
+/// Says which has not been made yet.
+pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
+    let mut names = Vec::new();
+    for claim in &pod.spec.resource_claims {
+        let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
+        if !claim.resource_claim_name.is_empty() {
+            names.push((&*claim.resource_claim_name, false));
+        } else if claim.resource_claim_template_name.is_empty() {
+            return Err(format!(
+                "pod \"{namespace}/{name}\", spec.resourceClaim \"{}\": none of the supported fields are set",
+                claim.name
+            ));
+        } else {
+            let made = pod.status.resource_claim_statuses.iter().find(|one| one.name == claim.name);
+            let made = made.ok_or_else(|| {
+                format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")
+            })?;
+            // Where none is needed none is made.
+            names.extend(made.resource_claim_name.as_deref().map(|made| (made, true)));
+        }
+    }
+    Ok(names)
+}
+
+/// The pod's claims.
+///
+/// # Errors
+/// Says which cannot be used.
+pub(super) fn of_pod(
+    pod: &Pod,
+    get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
+) -> Result<Vec<Arc<ResourceClaim>>, String> {
+    let mut claims = Vec::new();
+    for (name, made) in names(pod)? {
+        let key = format!("{}/{name}", pod.meta.namespace);
+        let claim =
+            get(name).ok_or_else(|| format!("resourceclaims.resource.k8s.io \"{key}\" not found"))?;
+        if claim.meta.deleting() {
+            return Err(format!("resourceclaim \"{name}\" is being deleted"));
+        }
+        if made && !claim.meta.controlled_by(&pod.meta.uid) {
+            return Err(format!(
+                "ResourceClaim {key} was not created for Pod {}/{} (Pod is not owner)",
+                pod.meta.namespace, pod.meta.name
+            ));
+        }
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
+/// Whether the pod may use the claim's devices.
+pub(super) fn is_reserved(claim: &ResourceClaim, pod: &Pod) -> bool {
+    claim.status.reserved_for.iter().any(|one| one.uid == pod.meta.uid)
+}
+
+/// How the devices of a claim are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// All can be used.
+    Ready,
+    /// Not all, yet.
+    Waits,
+    /// One never will; why.
+    Failed(String),
+}
+
+fn status<'a>(
+    claim: &'a ResourceClaim,
+    device: &DeviceRequestAllocationResult,
+) -> Option<&'a AllocatedDeviceStatus> {
+    claim.status.devices.iter().find(|status| {
+        status.device == device.device
+            && status.driver == device.driver
+            && status.pool == device.pool
+    })
+}
+
+/// Whether all devices of the claim meet the conditions that they name.
+pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
+    let Some(allocation) = claim.status.allocation.as_deref() else { return Readiness::Waits };
+    for device in &allocation.devices.results {
+        if device.binding_conditions.is_empty() {
+            continue;
+        }
+        let Some(status) = status(claim, device) else { return Readiness::Waits };
+        let condition = |name: &str| {
+            status.conditions.iter().find(|one| *one.type_ == *name && &*one.status == "True")
+        };
+        let failed = device.binding_failure_conditions.iter().find_map(|name| condition(name));
+        if let Some(failed) = failed {
+            return Readiness::Failed(format!(
+                "device binding failed: claim={}, reason={}, message={:?}",
+                claim.meta.name, failed.reason, &*failed.message
+            ));
+        }
+        if device.binding_conditions.iter().any(|name| condition(name).is_none()) {
+            return Readiness::Waits;
+        }
+    }
+    Readiness::Ready
+}
+
+/// Whether some device must be made ready before a pod can use it.
+pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
+    allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
+}
+
+/// Whether the claim's devices have been waited for too long.
+pub(super) fn is_overdue(claim: &ResourceClaim, patience: Duration, now: Timestamp) -> bool {
+    claim.status.allocation.as_deref().is_some_and(|allocation| {
+        let since = allocation.allocation_timestamp;
+        must_be_awaited(allocation)
+            && since.is_some_and(|since| {
+                since.saturating_add(patience).is_ok_and(|limit| limit < now)
+            })
+    })
+}

@@ -1,0 +1,85 @@
+//! What must hold between the devices of a claim.
+
+use evenkeel_api::views::{Device, DeviceAttribute, DeviceConstraint};
+
+/// A constraint, with the devices that it covers so far. Once it refuses, more devices cannot help.
+#[derive(Debug)]
+pub(super) struct Constraint<'a> {
+    requests: &'a [Box<str>],
+    attribute: &'a str,
+    distinct: bool,
+    /// The attribute's value of each device, in the order in which they came.
+    values: Vec<&'a DeviceAttribute>,
+}
+
+impl<'a> Constraint<'a> {
+    /// As a claim has it; `None` for one of a kind that is not known.
+    pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
+        let same = constraint.match_attribute.as_deref().map(|attribute| (attribute, false));
+        let other = constraint.distinct_attribute.as_deref().map(|attribute| (attribute, true));
+        let (attribute, distinct) = same.or(other)?;
+        Some(Self { requests: &constraint.requests, attribute, distinct, values: Vec::new() })
+    }
+
+    fn covers(&self, request: &str, choice: Option<&str>) -> bool {
+        let named = |wanted: &str| {
+            wanted == request
+                || choice.is_some_and(|choice| {
+                    wanted.strip_prefix(request).and_then(|rest| rest.strip_prefix('/'))
+                        == Some(choice)
+                })
+        };
+        self.requests.is_empty() || self.requests.iter().any(|wanted| named(wanted))
+    }
+
+    /// A device joins; whether it may.
+    pub(super) fn add(
+        &mut self,
+        request: &str,
+        choice: Option<&str>,
+        driver: &str,
+        device: &'a Device,
+    ) -> bool {
+        if !self.covers(request, choice) {
+            return true;
+        }
+        let Some(value) = attribute(driver, device, self.attribute) else { return false };
+        let fits = if self.distinct {
+            !self.values.iter().any(|other| same(value, other))
+        } else {
+            self.values.first().is_none_or(|first| same(value, first))
+        };
+        if fits {
+            self.values.push(value);
+        }
+        fits
+    }
+
+    /// The device that joined last for this request leaves.
+    pub(super) fn remove(&mut self, request: &str, choice: Option<&str>) {
+        if self.covers(request, choice) {
+            self.values.pop();
+        }
+    }
+}
+
+/// The attribute of this full name. A device need not repeat its driver's domain.
+fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a DeviceAttribute> {
+    device.attributes.get(name).or_else(|| {
+        let (domain, id) = name.split_once('/')?;
+        if domain == driver { device.attributes.get(id) } else { None }
+    })
+}
+
+/// Whether both are of one type and equal.
+fn same(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+    fn one<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+        a.is_some() && a == b
+    }
+    match (&a.string, &a.int, &a.bool) {
+        (Some(_), ..) => one(a.string.as_ref(), b.string.as_ref()),
+        (_, Some(_), _) => one(a.int.as_ref(), b.int.as_ref()),
+        (.., Some(_)) => one(a.bool.as_ref(), b.bool.as_ref()),
+        _ => one(a.version.as_ref(), b.version.as_ref()),
+    }
+}

@@ -1,0 +1,135 @@
+//! The devices that drivers offer, by where they can be used. Kept from attempt to attempt, and with it what expressions said
+//! of each device.
+
+use evenkeel_api::views::{Device, DeviceTaint, DeviceTaintRule, ResourceSlice};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::selectors::{Selector, Unsaid};
+
+/// Names a device: `driver/pool/device`.
+pub(super) fn device_id(driver: &str, pool: &str, device: &str) -> Arc<str> {
+    format!("{driver}/{pool}/{device}").into()
+}
+
+/// A slice, with what was found out about its devices.
+pub(super) struct Offer {
+    pub(super) slice: Arc<ResourceSlice>,
+    /// What each of its devices is called.
+    pub(super) ids: Box<[Arc<str>]>,
+    /// What expressions said of its devices.
+    said: Mutex<HashMap<Box<str>, Box<[Option<Said>]>>>,
+}
+
+type Said = Result<bool, Unsaid>;
+
+/// More expressions than these are not remembered for a slice.
+const MOST: usize = 64;
+
+impl Offer {
+    fn new(slice: Arc<ResourceSlice>) -> Self {
+        let spec = &slice.spec;
+        let ids = spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
+        Self { ids: ids.collect(), said: Mutex::default(), slice }
+    }
+
+    pub(super) fn driver(&self) -> &str {
+        &self.slice.spec.driver
+    }
+
+    pub(super) fn pool(&self) -> &str {
+        &self.slice.spec.pool.name
+    }
+
+    pub(super) fn devices(&self) -> &[Device] {
+        &self.slice.spec.devices
+    }
+
+    /// Whether the expression selects the device. It is asked once.
+    pub(super) fn selects(&self, selector: &Selector, device: usize) -> Said {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= MOST && !said.contains_key(selector.text()) {
+            said.clear();
+        }
+        let answers = said
+            .entry(selector.text().into())
+            .or_insert_with(|| vec![None; self.devices().len()].into());
+        answers[device]
+            .get_or_insert_with(|| selector.selects(self.driver(), &self.devices()[device]))
+            .clone()
+    }
+
+    /// Whether it is of no use: its devices can be had beside some others only, which is not known here.
+    pub(super) fn is_unknown(&self) -> bool {
+        let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
+        consumed.any(|one| !one.compatibility_groups.is_empty())
+    }
+}
+
+/// All slices.
+#[derive(Default)]
+pub(super) struct Inventory {
+    offers: Vec<Arc<Offer>>,
+    on_node: HashMap<Box<str>, Vec<usize>>,
+    shared: Vec<usize>,
+    by_pool: HashMap<(Box<str>, Box<str>), Vec<usize>>,
+    rules: Vec<Arc<DeviceTaintRule>>,
+}
+
+impl Inventory {
+    /// From what there is; what was found out before about slices that are still the same is kept.
+    pub(super) fn new(
+        mut slices: Vec<Arc<ResourceSlice>>,
+        rules: Vec<Arc<DeviceTaintRule>>,
+        before: Option<&Self>,
+    ) -> Self {
+        slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        let known: HashMap<*const ResourceSlice, &Arc<Offer>> = before
+            .iter()
+            .flat_map(|before| &before.offers)
+            .map(|offer| (Arc::as_ptr(&offer.slice), offer))
+            .collect();
+        let mut inventory = Self { rules, ..Self::default() };
+        for (at, slice) in slices.into_iter().enumerate() {
+            let spec = &slice.spec;
+            if spec.node_name.is_empty() {
+                inventory.shared.push(at);
+            } else {
+                inventory.on_node.entry(spec.node_name.clone()).or_default().push(at);
+            }
+            let pool = (spec.driver.clone(), spec.pool.name.clone());
+            inventory.by_pool.entry(pool).or_default().push(at);
+            let same = known.get(&Arc::as_ptr(&slice)).map(|offer| Arc::clone(offer));
+            inventory.offers.push(same.unwrap_or_else(|| Arc::new(Offer::new(slice))));
+        }
+        inventory
+    }
+
+    /// The slices that may be of use on a node.
+    pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Arc<Offer>> {
+        let own = self.on_node.get(node).into_iter().flatten();
+        own.chain(&self.shared).map(|at| &self.offers[*at])
+    }
+
+    /// The slices of a pool, of whatever generation.
+    pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Arc<Offer>> {
+        let at = self.by_pool.get(&(driver.into(), pool.into()));
+        at.into_iter().flatten().map(|at| &self.offers[*at])
+    }
+
+    /// Taints that administrators put on the device.
+    pub(super) fn taints_of(&self, offer: &Offer, device: &Device) -> impl Iterator<Item = &DeviceTaint> {
+        let applies = move |rule: &&Arc<DeviceTaintRule>| {
+            let Some(wanted) = rule.spec.device_selector.as_deref() else { return false };
+            let fits = |wanted: &Option<Box<str>>, is: &str| {
+                wanted.as_deref().is_none_or(|wanted| wanted == is)
+            };
+            fits(&wanted.driver, offer.driver())
+                && fits(&wanted.pool, offer.pool())
+                && fits(&wanted.device, &device.name)
+        };
+        self.rules.iter().filter(applies).map(|rule| &rule.spec.taint)
+    }
+}

@@ -1,0 +1,153 @@
+//! Which pools of devices a node has a part in, and whether they can be used now.
+//!
+//! Upstream: `structured/internal/incubating/pools_incubating.go`.
+
+use evenkeel_api::{
+    placement,
+    views::{CounterSet, Device, Node, NodeSelector},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::inventory::{Inventory, Offer};
+
+/// A pool as one node sees it.
+pub(super) struct Pool<'a> {
+    pub(super) driver: &'a str,
+    pub(super) name: &'a str,
+    pub(super) state: PoolState,
+    /// Slices with devices that may be used from the node.
+    pub(super) offers: Vec<&'a Arc<Offer>>,
+    /// The pool's other slices with devices.
+    pub(super) elsewhere: Vec<&'a Arc<Offer>>,
+    /// What its devices share.
+    pub(super) counters: BTreeMap<&'a str, &'a CounterSet>,
+}
+
+/// Whether a pool can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PoolState {
+    Usable,
+    /// Its driver is about to say more.
+    Incomplete,
+    /// What its driver says makes no sense.
+    Invalid,
+}
+
+/// Whether what says these things can be used from the node.
+pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, node: &Node) -> bool {
+    if !name.is_empty() {
+        return *name == *node.meta.name;
+    }
+    let selected = |selector: &NodeSelector| {
+        selector.node_selector_terms.iter().any(|term| placement::matches(term, node))
+    };
+    all || selector.is_some_and(selected)
+}
+
+/// Whether the device, which says so itself, can be used from the node.
+pub(super) fn device_reaches(device: &Device, node: &Node) -> bool {
+    reaches(&device.node_name, device.all_nodes, device.node_selector.as_deref(), node)
+}
+
+fn offer_reaches(offer: &Offer, node: &Node) -> bool {
+    let spec = &offer.slice.spec;
+    let selector = spec.node_selector.as_deref();
+    if !spec.node_name.is_empty() || spec.all_nodes || selector.is_some() {
+        return reaches(&spec.node_name, spec.all_nodes, selector, node);
+    }
+    spec.per_device_node_selection
+        && spec.devices.iter().any(|device| device_reaches(device, node))
+}
+
+/// The pools of a node, in the order in which devices are taken: by name, those last whose devices are not ready at once.
+pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
+    let mut found: BTreeMap<(&str, &str), Vec<&Arc<Offer>>> = BTreeMap::new();
+    for offer in inventory.for_node(&node.meta.name) {
+        if offer.is_unknown() || !offer_reaches(offer, node) {
+            continue;
+        }
+        let of_pool = found.entry((offer.driver(), offer.pool())).or_default();
+        let generation = |offer: &Offer| offer.slice.spec.pool.generation;
+        match of_pool.first().map(|first| generation(first).cmp(&generation(offer))) {
+            Some(std::cmp::Ordering::Greater) => {}
+            Some(std::cmp::Ordering::Less) => *of_pool = vec![offer],
+            _ => of_pool.push(offer),
+        }
+    }
+    let pools = found.into_values().filter_map(|offers| pool(inventory, offers));
+    let (late, mut pools): (Vec<_>, Vec<_>) = pools.partition(|pool| {
+        let mut devices = pool.offers.iter().flat_map(|offer| offer.devices());
+        devices.any(|device| !device.binding_conditions.is_empty())
+    });
+    pools.extend(late);
+    pools
+}
+
+/// The pool of these slices, which are of one generation; `None` where a newer one is on its way.
+fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option<Pool<'a>> {
+    let first = *offers.first()?;
+    let wanted = &first.slice.spec.pool;
+    let mut pool = Pool {
+        driver: first.driver(),
+        name: first.pool(),
+        state: PoolState::Usable,
+        offers: Vec::new(),
+        elsewhere: Vec::new(),
+        counters: BTreeMap::new(),
+    };
+    let is_all = |n: usize| i64::try_from(n) == Ok(wanted.resource_slice_count);
+    if !is_all(offers.len()) {
+        // The others may be of no use to the node, but they must be there.
+        let mut n_all = 0;
+        for other in inventory.of_pool(pool.driver, pool.name) {
+            let generation = other.slice.spec.pool.generation;
+            if generation > wanted.generation {
+                return None;
+            }
+            if generation < wanted.generation || other.is_unknown() {
+                continue;
+            }
+            n_all += 1;
+            if !offers.iter().any(|own| Arc::ptr_eq(own, other)) {
+                pool.elsewhere.push(other);
+            }
+        }
+        if !is_all(n_all) {
+            pool.elsewhere.clear();
+            pool.state = PoolState::Incomplete;
+            return Some(pool);
+        }
+    }
+    offers.sort_by(|a, b| a.slice.meta.name.cmp(&b.slice.meta.name));
+    let shares = |offer: &&Arc<Offer>| !offer.slice.spec.shared_counters.is_empty();
+    let (own, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(shares);
+    let (others, elsewhere): (Vec<_>, Vec<_>) = pool.elsewhere.into_iter().partition(shares);
+    (pool.offers, pool.elsewhere) = (devices, elsewhere);
+    let mut valid = names_differ(&pool.offers);
+    for set in own.iter().chain(&others).flat_map(|offer| &*offer.slice.spec.shared_counters) {
+        valid &= pool.counters.insert(&set.name, set).is_none();
+    }
+    if !valid || !consumes_what_is_there(&pool) {
+        pool.state = PoolState::Invalid;
+        (pool.offers, pool.elsewhere) = (Vec::new(), Vec::new());
+    }
+    Some(pool)
+}
+
+fn names_differ(offers: &[&Arc<Offer>]) -> bool {
+    let mut names = BTreeSet::new();
+    offers.iter().flat_map(|offer| offer.devices()).all(|device| names.insert(&*device.name))
+}
+
+fn consumes_what_is_there(pool: &Pool<'_>) -> bool {
+    let devices = pool.offers.iter().chain(&pool.elsewhere).flat_map(|offer| offer.devices());
+    devices.flat_map(|device| &*device.consumes_counters).all(|consumed| {
+        let set = pool.counters.get(&*consumed.counter_set);
+        set.is_some_and(|set| {
+            consumed.counters.iter().all(|(name, _)| set.counters.contains(name))
+        })
+    })
+}

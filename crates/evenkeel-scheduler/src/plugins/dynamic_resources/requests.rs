@@ -1,0 +1,193 @@
+//! What a claim asks for, checked and with its classes.
+
+use evenkeel_api::views::{
+    CapacityRequirements, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim,
+};
+use std::sync::Arc;
+
+use super::selectors::{Selector, Selectors};
+
+/// The most devices that a claim can have.
+pub(super) const MOST_DEVICES: usize = 32;
+
+/// Finds a class by its name.
+pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
+
+/// One way to satisfy a request: all of it, or one of its choices.
+pub(super) struct Choice {
+    pub(super) request: Box<str>,
+    /// Name of the choice, where there are several.
+    pub(super) choice: Option<Box<str>>,
+    pub(super) class: Arc<DeviceClass>,
+    of_class: Vec<Arc<Selector>>,
+    own: Vec<Arc<Selector>>,
+    /// So many; all that there are where it is `None`.
+    pub(super) count: Option<usize>,
+    pub(super) admin: bool,
+    pub(super) tolerations: Box<[DeviceToleration]>,
+    pub(super) capacity: Option<CapacityRequirements>,
+}
+
+impl Choice {
+    /// As results name it.
+    pub(super) fn full_name(&self) -> String {
+        match &self.choice {
+            Some(choice) => format!("{}/{choice}", self.request),
+            None => self.request.to_string(),
+        }
+    }
+
+    /// As errors name it.
+    pub(super) fn name(&self) -> &str {
+        self.choice.as_deref().unwrap_or(&self.request)
+    }
+
+    /// The expressions that must select a device, each with the class that it is of, if it is of one, and its number there.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
+        let class = &*self.class.meta.name;
+        let of_class = self.of_class.iter().enumerate().map(move |(n, one)| (Some(class), n, one));
+        of_class.chain(self.own.iter().enumerate().map(|(n, one)| (None, n, one)))
+    }
+}
+
+/// A claim with its requests, each with its choices in order of preference.
+pub(super) struct Wanted {
+    pub(super) claim: Arc<ResourceClaim>,
+    pub(super) requests: Vec<Vec<Choice>>,
+}
+
+/// What is the same for all choices of a claim.
+struct Context<'a, 'b> {
+    claim: &'a ResourceClaim,
+    classes: &'b Classes<'b>,
+    selectors: &'b Selectors,
+}
+
+/// What a request or one of its choices says.
+struct Terms<'a> {
+    class: &'a str,
+    selectors: &'a [DeviceSelector],
+    mode: &'a str,
+    count: i64,
+    admin: bool,
+    tolerations: &'a [DeviceToleration],
+    capacity: Option<&'a CapacityRequirements>,
+    derived: bool,
+}
+
+/// As messages name a claim.
+pub(super) fn claim_name(claim: &ResourceClaim) -> String {
+    format!("{}/{}", claim.meta.namespace, claim.meta.name)
+}
+
+/// Reads a claim.
+///
+/// # Errors
+/// Says what no node can help against.
+pub(super) fn wanted(
+    claim: &Arc<ResourceClaim>,
+    classes: &Classes<'_>,
+    selectors: &Selectors,
+) -> Result<Wanted, String> {
+    let context = Context { claim, classes, selectors };
+    let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
+    let mut least = 0_usize;
+    for request in &claim.spec.devices.requests {
+        let mut choices = Vec::new();
+        if let Some(exactly) = request.exactly.as_deref().filter(|_| request.first_available.is_empty()) {
+            let terms = Terms {
+                class: &exactly.device_class_name,
+                selectors: &exactly.selectors,
+                mode: &exactly.allocation_mode,
+                count: exactly.count,
+                admin: exactly.admin_access == Some(true),
+                tolerations: &exactly.tolerations,
+                capacity: exactly.capacity.as_deref(),
+                derived: !exactly.derived_attributes.is_empty(),
+            };
+            choices.push(context.choice(&request.name, None, terms)?);
+        }
+        for one in &request.first_available {
+            let terms = Terms {
+                class: &one.device_class_name,
+                selectors: &one.selectors,
+                mode: &one.allocation_mode,
+                count: one.count,
+                admin: false,
+                tolerations: &one.tolerations,
+                capacity: one.capacity.as_deref(),
+                derived: !one.derived_attributes.is_empty(),
+            };
+            choices.push(context.choice(&request.name, Some(&one.name), terms)?);
+        }
+        let n = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
+        if n > MOST_DEVICES.saturating_sub(least) {
+            return Err(format!(
+                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MOST_DEVICES}, with {least} already accounted for",
+                claim_name(claim),
+                request.name
+            ));
+        }
+        least += n;
+        requests.push(choices);
+    }
+    Ok(Wanted { claim: Arc::clone(claim), requests })
+}
+
+impl<'a> Context<'a, '_> {
+    fn choice(
+        &self,
+        request: &'a str,
+        choice: Option<&'a str>,
+        terms: Terms<'a>,
+    ) -> Result<Choice, String> {
+        let name = choice.unwrap_or(request);
+        let place = || format!("claim {}, request {name}", claim_name(self.claim));
+        if terms.derived {
+            return Err(format!(
+                "{}: cannot handle request with derived attributes, the feature is disabled",
+                place()
+            ));
+        }
+        if let Some(n) = terms.selectors.iter().position(|selector| selector.cel.is_none()) {
+            return Err(format!(
+                "{}, selector #{n}: CEL expression empty (unsupported selector type?)",
+                place()
+            ));
+        }
+        if terms.class.is_empty() {
+            return Err(format!(
+                "{}: missing device class name (unsupported request type?)",
+                place()
+            ));
+        }
+        let class = (self.classes)(terms.class).ok_or_else(|| {
+            let class = terms.class;
+            format!(
+                "{}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found",
+                place()
+            )
+        })?;
+        let count = match terms.mode {
+            "ExactCount" => Some(usize::try_from(terms.count).unwrap_or(usize::MAX)),
+            "All" => None,
+            mode => return Err(format!("{}: unsupported count mode {mode}", place())),
+        };
+        Ok(Choice {
+            request: request.into(),
+            choice: choice.map(Into::into),
+            of_class: self.read(&class.spec.selectors),
+            own: self.read(terms.selectors),
+            count,
+            admin: terms.admin,
+            tolerations: terms.tolerations.into(),
+            capacity: terms.capacity.cloned(),
+            class,
+        })
+    }
+
+    fn read(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
+        let expressions = selectors.iter().filter_map(|selector| selector.cel.as_deref());
+        expressions.map(|cel| self.selectors.get(&cel.expression)).collect()
+    }
+}

@@ -1,0 +1,285 @@
+//! An allocation as it is written into a claim's status.
+
+use evenkeel_api::views::{
+    AllocationResult, DeviceAllocationResult, DeviceConfiguration, DeviceRequest,
+    DeviceRequestAllocationResult, DeviceToleration, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, ResourceClaim,
+};
+use serde_json::{Map, Value, json};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use super::{
+    allocate::{Allocated, Picked},
+    requests::Wanted,
+};
+
+/// Devices for a claim.
+#[derive(Debug, Clone)]
+pub(super) struct Allocation {
+    /// As others read it.
+    pub(super) seen: Arc<AllocationResult>,
+    /// As it is written.
+    pub(super) written: Arc<Value>,
+    /// How good the choices are that were taken: more for each that is preferred.
+    pub(super) rank: i64,
+}
+
+/// The most choices that a request has.
+const MOST_CHOICES: i64 = 8;
+
+/// How good it is to have taken these choices of a claim's requests: what is preferred counts more.
+pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
+    let of_request = |request: &DeviceRequest| -> i64 {
+        let choices = request.first_available.iter().zip(0..);
+        let taken = choices.filter(|(one, _)| is_taken(&format!("{}/{}", request.name, one.name)));
+        taken.map(|(_, n)| MOST_CHOICES - n).sum()
+    };
+    claim.spec.devices.requests.iter().map(of_request).sum()
+}
+
+/// Writes an allocation down.
+///
+/// # Errors
+/// Says what of a slice cannot be said of an allocation.
+pub(super) fn result(
+    node: &str,
+    wanted: &Wanted,
+    allocated: &Allocated<'_>,
+) -> Result<Allocation, String> {
+    let selector = selector(node, &allocated.devices)
+        .map_err(|why| format!("create NodeSelector for claim {}: {why}", wanted.claim.meta.name))?;
+    let mut seen: Vec<DeviceRequestAllocationResult> = Vec::new();
+    let mut written = Vec::new();
+    for (n, picked) in allocated.devices.iter().enumerate() {
+        let (one, text) = device(wanted, picked, n);
+        seen.push(one);
+        written.push(text);
+    }
+    let mut devices = json!({ "results": written });
+    let config = config(wanted, allocated);
+    if !config.is_empty() {
+        devices["config"] = Value::Array(config);
+    }
+    let mut written = json!({ "devices": devices });
+    if let Some(selector) = &selector {
+        written["nodeSelector"] = selector_json(selector);
+    }
+    let rank = rank(&wanted.claim, |name| seen.iter().any(|device| *device.request == *name));
+    let seen = AllocationResult {
+        devices: DeviceAllocationResult { results: seen.into() },
+        node_selector: selector.map(Box::new),
+        allocation_timestamp: None,
+    };
+    Ok(Allocation { seen: Arc::new(seen), written: Arc::new(written), rank })
+}
+
+fn device(
+    wanted: &Wanted,
+    picked: &Picked<'_>,
+    n: usize,
+) -> (DeviceRequestAllocationResult, Value) {
+    let choice = &wanted.requests[picked.request][picked.choice];
+    let share = picked.share.as_ref();
+    let share_id = share.map(|_| share_id(&wanted.claim.meta.uid, &picked.device.name, n));
+    let consumed = share.into_iter().flatten().map(|(name, amount)| (name.clone(), *amount));
+    let seen = DeviceRequestAllocationResult {
+        request: choice.full_name().into(),
+        driver: picked.offer.driver().into(),
+        pool: picked.offer.pool().into(),
+        device: picked.device.name.clone(),
+        admin_access: choice.admin.then_some(true),
+        binding_conditions: picked.device.binding_conditions.clone(),
+        binding_failure_conditions: picked.device.binding_failure_conditions.clone(),
+        share_id: share_id.map(Into::into),
+        consumed_capacity: consumed.collect(),
+    };
+    let mut written = json!({
+        "request": seen.request, "driver": seen.driver, "pool": seen.pool, "device": seen.device,
+    });
+    if choice.admin {
+        written["adminAccess"] = json!(true);
+    }
+    if !choice.tolerations.is_empty() {
+        written["tolerations"] = choice.tolerations.iter().map(toleration).collect();
+    }
+    for (name, conditions) in [
+        ("bindingConditions", &seen.binding_conditions),
+        ("bindingFailureConditions", &seen.binding_failure_conditions),
+    ] {
+        if !conditions.is_empty() {
+            written[name] = json!(conditions);
+        }
+    }
+    if let Some(id) = &seen.share_id {
+        written["shareID"] = json!(id);
+    }
+    if !seen.consumed_capacity.is_empty() {
+        let amounts = seen.consumed_capacity.iter();
+        let amounts: Map<String, Value> =
+            amounts.map(|(name, amount)| (name.to_owned(), json!(amount.to_string()))).collect();
+        written["consumedCapacity"] = Value::Object(amounts);
+    }
+    (seen, written)
+}
+
+/// Tells shares of one device apart: no two claims, and no two of one claim, have the same.
+fn share_id(claim: &str, device: &str, n: usize) -> String {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, claim, device, n).hash(&mut hasher);
+        hasher.finish()
+    };
+    let (high, low) = (half(0), half(1));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xfff,
+        0x8000 | ((low >> 48) & 0x3fff),
+        low & 0xffff_ffff_ffff
+    )
+}
+
+fn toleration(toleration: &DeviceToleration) -> Value {
+    let DeviceToleration { key, operator, value, effect, toleration_seconds } = toleration;
+    let mut written = Map::new();
+    for (name, text) in [("key", key), ("operator", operator), ("value", value), ("effect", effect)] {
+        if !text.is_empty() {
+            written.insert(name.to_owned(), json!(text));
+        }
+    }
+    if let Some(seconds) = toleration_seconds {
+        written.insert("tolerationSeconds".to_owned(), json!(seconds));
+    }
+    Value::Object(written)
+}
+
+/// What drivers are told: by the classes of what was taken, each once, then by the claim.
+fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
+    let taken: Vec<_> =
+        allocated.choices.iter().zip(&wanted.requests).filter_map(|(n, all)| all.get(*n)).collect();
+    let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
+    for choice in &taken {
+        let class = &*choice.class.meta.name;
+        match classes.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, requests)) => requests.push(choice.full_name()),
+            None => classes.push((class, vec![choice.full_name()])),
+        }
+    }
+    let mut config = Vec::new();
+    // A list that names all requests is left out: none means all.
+    let names_all = |requests: &[String]| {
+        taken.iter().all(|choice| {
+            requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
+        })
+    };
+    let entry = |source: &str, requests: &[String], what: &DeviceConfiguration| {
+        let mut entry = json!({ "source": source });
+        if !requests.is_empty() && !names_all(requests) {
+            entry["requests"] = json!(requests);
+        }
+        if let Some(opaque) = what.opaque.as_deref() {
+            let parameters = serde_json::from_str(&opaque.parameters.0).unwrap_or(Value::Null);
+            entry["opaque"] = json!({ "driver": opaque.driver, "parameters": parameters });
+        }
+        entry
+    };
+    for (class, requests) in &classes {
+        let of = taken.iter().find(|choice| *choice.class.meta.name == **class);
+        for one in of.iter().flat_map(|choice| &*choice.class.spec.config) {
+            config.push(entry("FromClass", requests, &one.what));
+        }
+    }
+    for one in &wanted.claim.spec.devices.config {
+        let requests: Vec<String> = one.requests.iter().map(ToString::to_string).collect();
+        let concerns = requests.is_empty()
+            || taken.iter().any(|choice| {
+                requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
+            });
+        if concerns {
+            config.push(entry("FromClaim", &requests, &one.what));
+        }
+    }
+    config
+}
+
+/// From where the devices can be used; `None` for everywhere.
+fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, String> {
+    let mut term = NodeSelectorTerm::default();
+    let (mut fields, mut labels) = (Vec::new(), Vec::new());
+    for picked in devices {
+        let (device, slice) = (picked.device, &picked.offer.slice.spec);
+        let own = slice.per_device_node_selection;
+        let name = if own { &device.node_name } else { &slice.node_name };
+        if !name.is_empty() || device.binds_to_node {
+            let only = NodeSelectorRequirement {
+                key: "metadata.name".into(),
+                operator: "In".into(),
+                values: [node.into()].into(),
+            };
+            term.match_fields = [only].into();
+            return Ok(Some(NodeSelector { node_selector_terms: [term].into() }));
+        }
+        let selector = if own { &device.node_selector } else { &slice.node_selector };
+        match selector.as_deref().map_or(&[][..], |selector| &selector.node_selector_terms) {
+            [] => {}
+            [one] => {
+                join(&mut fields, &one.match_fields);
+                join(&mut labels, &one.match_expressions);
+            }
+            several => {
+                let n = several.len();
+                return Err(format!("unsupported ResourceSlice.NodeSelector with {n} terms"));
+            }
+        }
+    }
+    if fields.is_empty() && labels.is_empty() {
+        return Ok(None);
+    }
+    (term.match_fields, term.match_expressions) = (fields.into(), labels.into());
+    Ok(Some(NodeSelector { node_selector_terms: [term].into() }))
+}
+
+fn join(all: &mut Vec<NodeSelectorRequirement>, more: &[NodeSelectorRequirement]) {
+    for one in more {
+        let same = |known: &NodeSelectorRequirement| {
+            let covers = |a: &[Box<str>], b: &[Box<str>]| a.iter().all(|value| b.contains(value));
+            known.key == one.key
+                && known.operator == one.operator
+                && covers(&known.values, &one.values)
+                && covers(&one.values, &known.values)
+        };
+        if !all.iter().any(same) {
+            all.push(one.clone());
+        }
+    }
+}
+
+fn selector_json(selector: &NodeSelector) -> Value {
+    let requirements = |of: &[NodeSelectorRequirement]| -> Vec<Value> {
+        let one = |wanted: &NodeSelectorRequirement| {
+            let mut written = json!({ "key": wanted.key, "operator": wanted.operator });
+            if !wanted.values.is_empty() {
+                written["values"] = json!(wanted.values);
+            }
+            written
+        };
+        of.iter().map(one).collect()
+    };
+    let term = |term: &NodeSelectorTerm| {
+        let mut written = json!({});
+        for (name, of) in
+            [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)]
+        {
+            if !of.is_empty() {
+                written[name] = Value::Array(requirements(of));
+            }
+        }
+        written
+    };
+    let terms: Vec<Value> = selector.node_selector_terms.iter().map(term).collect();
+    json!({ "nodeSelectorTerms": terms })
+}

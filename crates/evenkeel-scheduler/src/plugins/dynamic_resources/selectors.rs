@@ -1,0 +1,158 @@
+//! Expressions that select devices: read once, and asked once of each device.
+
+use evenkeel_api::views::{Device, DeviceAttribute};
+use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// More expressions than these are not remembered.
+const MOST: usize = 256;
+
+/// Expressions that were read.
+#[derive(Default)]
+pub(super) struct Selectors {
+    read: Mutex<HashMap<Box<str>, Arc<Selector>>>,
+}
+
+/// An expression that was read, or why it could not be.
+pub(super) struct Selector {
+    text: Box<str>,
+    program: Result<Program, String>,
+}
+
+/// Why it cannot be told whether a device is selected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    /// The expression is none.
+    Compile(String),
+    /// It fails for this device.
+    Run(String),
+}
+
+impl Selectors {
+    /// The expression, read.
+    pub(super) fn get(&self, text: &str) -> Arc<Selector> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = read.get(text) {
+            return Arc::clone(known);
+        }
+        let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
+        if read.len() >= MOST {
+            read.clear();
+        }
+        read.insert(text.into(), Arc::clone(&selector));
+        selector
+    }
+}
+
+impl Selector {
+    /// The expression.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it selects the device.
+    pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, Unsaid> {
+        let program = self.program.as_ref().map_err(|why| Unsaid::Compile(why.clone()))?;
+        let seen = shown(driver, device).map_err(Unsaid::Run)?;
+        let mut budget = PER_CALL;
+        match program.run(&Scope::default().with("device", seen), &mut budget) {
+            Ok(Val::Bool(selected)) => Ok(selected),
+            Ok(other) => Err(Unsaid::Run(format!(
+                "CEL result of type {} could not be converted to bool",
+                other.type_name()
+            ))),
+            Err(Failure::Error(why)) if why.contains("no such key:") => Err(Unsaid::Run(format!(
+                "{why}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+            ))),
+            Err(failure) => Err(Unsaid::Run(failure.words())),
+        }
+    }
+}
+
+/// The device as expressions see it. A domain that it says nothing of is empty.
+fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, String> {
+    let mut attributes: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
+    for (name, attribute) in device.attributes.iter() {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        let value = value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
+        attributes.entry(domain).or_default().push((text(id), value));
+    }
+    let mut capacity: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
+    for (name, amount) in device.capacity.iter() {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        capacity.entry(domain).or_default().push((text(id), Val::Quantity(amount.value)));
+    }
+    Ok(Val::Map(
+        vec![
+            (text("driver"), text(driver)),
+            (text("allowMultipleAllocations"), Val::Bool(device.allow_multiple_allocations)),
+            (text("attributes"), by_domain(attributes)),
+            (text("capacity"), by_domain(capacity)),
+        ]
+        .into(),
+    ))
+}
+
+fn text(text: &str) -> Val<'_> {
+    Val::Str(Cow::Borrowed(text))
+}
+
+fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a> {
+    let domains = domains.into_iter().map(|(domain, of)| (text(domain), Val::Map(of.into())));
+    Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
+}
+
+fn value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
+    let DeviceAttribute { int, bool, string, version } = attribute;
+    match (int, bool, string, version) {
+        (Some(int), ..) => Ok(Val::Int(*int)),
+        (_, Some(bool), ..) => Ok(Val::Bool(*bool)),
+        (_, _, Some(string), _) => Ok(text(string)),
+        (.., Some(version)) => {
+            Val::semver(version).ok_or_else(|| format!("parse semantic version: {version}"))
+        }
+        _ => Err("unsupported attribute value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View, views::ResourceSlice};
+    use serde_json::json;
+
+    #[test]
+    fn devices_are_selected_by_what_they_are() {
+        let slice = json!({"spec": {"devices": [{"name": "d", "allowMultipleAllocations": true,
+            "attributes": {"model": {"string": "a100"}, "cores": {"int": 8}, "ready": {"bool": true},
+                "driver": {"version": "1.2.3"}, "other.example/x": {"string": "y"}},
+            "capacity": {"memory": {"value": "40Gi"}}}]}});
+        let slice = ResourceSlice::decode(slice.to_string().as_bytes(), Encoding::Json).unwrap();
+        let selectors = Selectors::default();
+        let ask = |text: &str| selectors.get(text).selects("gpu.example", &slice.spec.devices[0]);
+        for (text, want) in [
+            ("device.driver == 'gpu.example'", true),
+            ("device.attributes['gpu.example'].model == 'a100'", true),
+            ("device.attributes['gpu.example'].cores > 8", false),
+            ("device.attributes['gpu.example'].ready", true),
+            ("device.attributes['other.example'].x == 'y'", true),
+            ("has(device.attributes['none.example'].x)", false),
+            ("device.attributes['gpu.example'].driver.isGreaterThan(semver('1.2.0'))", true),
+            ("device.attributes['gpu.example'].?none.orValue(3) == 3", true),
+            ("device.capacity['gpu.example'].memory.compareTo(quantity('40Gi')) >= 0", true),
+            ("device.allowMultipleAllocations", true),
+            ("cel.bind(a, device.attributes['gpu.example'], a.cores == 8 && a.ready)", true),
+        ] {
+            assert_eq!(ask(text), Ok(want), "{text}");
+        }
+        assert!(matches!(ask("device."), Err(Unsaid::Compile(_))));
+        let failed = ask("device.attributes['gpu.example'].none == 1");
+        assert!(matches!(failed, Err(Unsaid::Run(why)) if why.starts_with("no such key: none. consider")));
+        let failed = ask("device.attributes['gpu.example'].cores");
+        assert!(matches!(failed, Err(Unsaid::Run(why)) if why.contains("could not be converted to bool")));
+    }
+}

@@ -1,0 +1,463 @@
+//! Devices by table: what drivers offer, what is asked for, and what is given.
+
+use evenkeel_api::{
+    Encoding, View,
+    views::{DeviceClass, DeviceTaintRule, Node, ResourceClaim, ResourceSlice},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::{
+    allocate::{self, Failure},
+    in_use::{InUse, Tracker},
+    inventory::Inventory,
+    requests::{self, Wanted},
+    result,
+    selectors::Selectors,
+};
+use crate::fixtures::{merge, node};
+
+const DRIVER: &str = "gpu.example";
+
+fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
+    let mut base = json!({"metadata": {"name": name, "uid": name, "namespace": "shop"}});
+    merge(&mut base, more);
+    Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+/// A slice of the pool `p` that is all of it; `more` is merged over its spec.
+fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
+    let mut spec = json!({
+        "driver": DRIVER, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "allNodes": true, "devices": devices,
+    });
+    merge(&mut spec, more);
+    object(name, &json!({"spec": spec}))
+}
+
+/// Devices with these numbers as their size, named after their place: `d0`…
+fn sized(sizes: &[i64]) -> Value {
+    let one = |(n, size): (usize, &i64)| {
+        json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}})
+    };
+    sizes.iter().enumerate().map(one).collect()
+}
+
+fn exactly(name: &str, more: &Value) -> Value {
+    let mut request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
+    merge(&mut request, more);
+    json!({"name": name, "exactly": request})
+}
+
+fn claim(devices: &Value) -> Arc<ResourceClaim> {
+    object("c", &json!({"spec": {"devices": devices}}))
+}
+
+fn requests(requests: &[Value]) -> Arc<ResourceClaim> {
+    claim(&json!({"requests": requests}))
+}
+
+/// The world of one test.
+struct World {
+    slices: Vec<Arc<ResourceSlice>>,
+    rules: Vec<Arc<DeviceTaintRule>>,
+    in_use: InUse,
+}
+
+impl World {
+    fn of(slices: Vec<Arc<ResourceSlice>>) -> Self {
+        Self { slices, rules: Vec::new(), in_use: InUse::default() }
+    }
+
+    /// Somebody has these devices.
+    fn using(mut self, results: Value) -> Self {
+        let claim = object::<ResourceClaim>(
+            "other",
+            &json!({"status": {"allocation": {"devices": {"results": results}}}}),
+        );
+        self.in_use.add(claim.status.allocation.as_deref().unwrap());
+        self
+    }
+
+    fn on<T>(
+        &self,
+        node: &Node,
+        claims: &[Arc<ResourceClaim>],
+        then: impl Fn(&[Wanted], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
+    ) -> T {
+        let class = |name: &str| match name {
+            "any" => Some(object::<DeviceClass>(name, &json!({}))),
+            "odd" => {
+                let odd = format!("device.attributes['{DRIVER}'].odd");
+                let spec = json!({"selectors": [{"cel": {"expression": odd}}],
+                    "config": [{"opaque": {"driver": DRIVER, "parameters": {"of": "class"}}}]});
+                Some(object(name, &json!({"spec": spec})))
+            }
+            _ => None,
+        };
+        let inventory = Inventory::new(self.slices.clone(), self.rules.clone(), None);
+        let selectors = Selectors::default();
+        let wanted: Result<Vec<_>, _> =
+            claims.iter().map(|claim| requests::wanted(claim, &class, &selectors)).collect();
+        match wanted {
+            Err(why) => then(&[], Err(Failure::Fatal(why))),
+            Ok(wanted) => {
+                let found =
+                    allocate::allocate(&inventory, &self.in_use, node, &wanted, &|| false);
+                then(&wanted, found)
+            }
+        }
+    }
+
+    /// The devices, or why there are none.
+    fn give(&self, claims: &[Arc<ResourceClaim>]) -> String {
+        self.give_on("n", claims)
+    }
+
+    fn give_on(&self, name: &str, claims: &[Arc<ResourceClaim>]) -> String {
+        let node = node(name, &json!({"metadata": {"labels": {"zone": format!("z-{name}")}}}));
+        self.on(&node, claims, |wanted, found| match found {
+            Ok(found) => allocate::names(&found, wanted).join(" "),
+            Err(Failure::None) => "none".to_owned(),
+            Err(Failure::Invalid) => "invalid".to_owned(),
+            Err(Failure::TimedOut) => "timed out".to_owned(),
+            Err(Failure::Fatal(why)) => format!("error: {why}"),
+        })
+    }
+}
+
+fn selecting(expression: &str) -> Value {
+    json!({"selectors": [{"cel": {"expression": expression}}]})
+}
+
+#[test]
+fn the_first_that_fit_are_given_and_none_twice() {
+    let world = World::of(vec![slice("s", sized(&[1, 2, 3, 4]), &json!({}))]);
+    let big = selecting(&format!("device.attributes['{DRIVER}'].size >= 3"));
+    for (asked, want) in [
+        (vec![exactly("r", &json!({}))], "r=p/d0"),
+        (vec![exactly("r", &json!({"count": 2}))], "r=p/d0 r=p/d1"),
+        (vec![exactly("r", &json!({"count": 5}))], "none"),
+        (vec![exactly("r", &big)], "r=p/d2"),
+        (vec![exactly("r", &json!({"deviceClassName": "odd", "count": 2}))], "r=p/d0 r=p/d2"),
+        // What the first request takes is given back when the second cannot do without it.
+        (vec![exactly("a", &big), exactly("b", &selecting(&format!("device.attributes['{DRIVER}'].size == 3")))], "a=p/d3 b=p/d2"),
+        (vec![exactly("r", &json!({"allocationMode": "All"}))], "r=p/d0 r=p/d1 r=p/d2 r=p/d3"),
+        (vec![exactly("r", &json!({"allocationMode": "All", "deviceClassName": "odd"}))], "r=p/d0 r=p/d2"),
+        (vec![exactly("a", &json!({})), exactly("r", &json!({"allocationMode": "All"}))], "none"),
+    ] {
+        assert_eq!(world.give(&[requests(&asked)]), want, "{asked:?}");
+    }
+    let one = requests(&[exactly("r", &json!({"count": 2}))]);
+    assert_eq!(world.give(&[Arc::clone(&one), one]), "r=p/d0 r=p/d1 r=p/d2 r=p/d3");
+}
+
+#[test]
+fn what_is_in_use_is_for_who_looks_after_it_only() {
+    let taken = |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
+    let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))])
+        .using(json!([taken("d0")]));
+    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
+    let admin = exactly("r", &json!({"adminAccess": true, "allocationMode": "All"}));
+    assert_eq!(world.give(&[requests(&[admin.clone()])]), "r=p/d0 r=p/d1");
+    // Nor does that take it from others.
+    let mut watched = taken("d0");
+    watched["adminAccess"] = json!(true);
+    let world = World::of(world.slices).using(json!([watched]));
+    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d0");
+    let twice = requests(&[exactly("r", &json!({})), exactly("s", &json!({"adminAccess": true}))]);
+    assert_eq!(world.give(&[twice]), "r=p/d0 s=p/d1", "not twice by one claim");
+}
+
+#[test]
+fn errors_are_in_upstreams_words() {
+    let world = World::of(vec![slice("s", sized(&[1]), &json!({}))]);
+    for (asked, want) in [
+        (
+            exactly("r", &selecting("device.attributes['gpu.example'].none")),
+            "error: claim shop/c: selector #0 on device gpu.example/p/d0: CEL runtime error: no such key: none. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
+        ),
+        (
+            exactly("r", &json!({"deviceClassName": "none"})),
+            "error: claim shop/c, request r: could not retrieve device class none: deviceclass.resource.k8s.io \"none\" not found",
+        ),
+        (
+            exactly("r", &json!({"count": 33})),
+            "error: claim shop/c, request r: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for",
+        ),
+    ] {
+        assert_eq!(world.give(&[requests(&[asked])]), want);
+    }
+}
+
+#[test]
+fn the_first_choice_that_can_be_had_is_taken() {
+    let choice = |name: &str, more: &Value| {
+        let mut choice = json!({"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
+        merge(&mut choice, more);
+        choice
+    };
+    let first = |choices: &[Value]| json!({"name": "r", "firstAvailable": choices});
+    let big = selecting(&format!("device.attributes['{DRIVER}'].size > 8"));
+    let asked = requests(&[first(&[choice("big", &big), choice("two", &json!({"count": 2}))])]);
+    let of = |sizes: &[i64]| World::of(vec![slice("s", sized(sizes), &json!({}))]);
+    assert_eq!(of(&[1, 9]).give(&[Arc::clone(&asked)]), "r/big=p/d1");
+    assert_eq!(of(&[1, 2]).give(&[Arc::clone(&asked)]), "r/two=p/d0 r/two=p/d1");
+    assert_eq!(of(&[1]).give(&[Arc::clone(&asked)]), "none");
+    // A later request may need what the first choice takes.
+    let later = requests(&[
+        first(&[choice("two", &json!({"count": 2})), choice("one", &json!({}))]),
+        exactly("s", &json!({})),
+    ]);
+    assert_eq!(of(&[1, 2]).give(&[later]), "r/one=p/d0 s=p/d1");
+    // More than a claim can have is no choice.
+    let many: Vec<i64> = (0..40).collect();
+    let asked = requests(&[
+        exactly("a", &json!({"count": 30})),
+        first(&[choice("three", &json!({"count": 3})), choice("two", &json!({"count": 2}))]),
+    ]);
+    assert!(of(&many).give(&[asked]).ends_with("r/two=p/d30 r/two=p/d31"));
+}
+
+#[test]
+fn constraints_hold_between_devices() {
+    let devices = json!([
+        {"name": "a", "attributes": {"numa": {"int": 0}}},
+        {"name": "b", "attributes": {"gpu.example/numa": {"int": 1}}},
+        {"name": "c", "attributes": {"numa": {"int": 1}}},
+        {"name": "d"},
+    ]);
+    let world = World::of(vec![slice("s", devices, &json!({}))]);
+    let ask = |constraint: Value, requests: Vec<Value>| {
+        world.give(&[claim(&json!({"requests": requests, "constraints": [constraint]}))])
+    };
+    let two = || vec![exactly("r", &json!({})), exactly("s", &json!({}))];
+    let numa = "gpu.example/numa";
+    assert_eq!(ask(json!({"matchAttribute": numa}), two()), "r=p/b s=p/c");
+    assert_eq!(ask(json!({"distinctAttribute": numa}), two()), "r=p/a s=p/b");
+    assert_eq!(ask(json!({"matchAttribute": numa, "requests": ["r"]}), two()), "r=p/a s=p/b");
+    let three = vec![exactly("r", &json!({"count": 3}))];
+    assert_eq!(ask(json!({"matchAttribute": numa}), three), "none");
+    let all = vec![exactly("r", &json!({"allocationMode": "All"}))];
+    assert_eq!(
+        ask(json!({"matchAttribute": numa}), all),
+        "error: claim shop/c, request r: cannot add device gpu.example/p/b because a claim constraint would not be satisfied"
+    );
+}
+
+#[test]
+fn taints_must_be_borne() {
+    let tainted = |effect: &str| {
+        json!([{"name": "a", "taints": [{"key": "sick", "value": "yes", "effect": effect}]}])
+    };
+    let world = |effect: &str| World::of(vec![slice("s", tainted(effect), &json!({}))]);
+    let bearing = |toleration: Value| requests(&[exactly("r", &json!({"tolerations": [toleration]}))]);
+    let plain = || requests(&[exactly("r", &json!({}))]);
+    assert_eq!(world("NoSchedule").give(&[plain()]), "none");
+    assert_eq!(world("NoExecute").give(&[plain()]), "none");
+    assert_eq!(world("None").give(&[plain()]), "r=p/a");
+    let exists = json!({"key": "sick", "operator": "Exists"});
+    assert_eq!(world("NoExecute").give(&[bearing(exists)]), "r=p/a");
+    let equal = |value: &str| bearing(json!({"key": "sick", "operator": "Equal", "value": value}));
+    assert_eq!(world("NoSchedule").give(&[equal("yes")]), "r=p/a");
+    assert_eq!(world("NoSchedule").give(&[equal("no")]), "none");
+    // An administrator's taint counts as the driver's.
+    let mut healthy = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]);
+    let rule = |selector: Value| {
+        let taint = json!({"key": "k", "effect": "NoSchedule"});
+        object("rule", &json!({"spec": {"deviceSelector": selector, "taint": taint}}))
+    };
+    healthy.rules = vec![rule(json!({"driver": DRIVER, "device": "d0"}))];
+    assert_eq!(healthy.give(&[plain()]), "r=p/d1");
+    healthy.rules = vec![rule(json!({}))];
+    assert_eq!(healthy.give(&[plain()]), "none");
+    healthy.rules = vec![rule(json!(null))];
+    assert_eq!(healthy.give(&[plain()]), "r=p/d0");
+}
+
+#[test]
+fn devices_are_used_from_where_their_slice_says() {
+    let plain = requests(&[exactly("r", &json!({}))]);
+    let on_n = json!({"allNodes": false, "nodeName": "n"});
+    let zone = json!({"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "zone", "operator": "In", "values": ["z-n"]}]}]});
+    let in_zone = json!({"allNodes": false, "nodeSelector": zone});
+    let each = json!({"allNodes": false, "perDeviceNodeSelection": true});
+    let apart = json!([{"name": "x", "nodeName": "m"}, {"name": "y", "nodeSelector": zone}]);
+    for (devices, more, here, there) in [
+        (sized(&[1]), on_n, "r=p/d0", "none"),
+        (sized(&[1]), in_zone, "r=p/d0", "none"),
+        (apart, each, "r=p/y", "r=p/x"),
+    ] {
+        let world = World::of(vec![slice("s", devices, &more)]);
+        assert_eq!(world.give_on("n", &[Arc::clone(&plain)]), here, "{more}");
+        assert_eq!(world.give_on("m", &[Arc::clone(&plain)]), there, "{more}");
+    }
+}
+
+#[test]
+fn pools_must_be_complete_and_of_the_newest_generation() {
+    let plain = || requests(&[exactly("r", &json!({}))]);
+    let all = || requests(&[exactly("r", &json!({"allocationMode": "All"}))]);
+    let of = |generation: i64, count: i64| json!({"pool": {"generation": generation, "resourceSliceCount": count}});
+    let named = |name: &str| json!([{"name": name}]);
+    let half = World::of(vec![slice("s", named("a"), &of(1, 2))]);
+    assert_eq!(half.give(&[plain()]), "none");
+    assert_eq!(
+        half.give(&[all()]),
+        "error: claim shop/c, request r: asks for all devices, but resource pool gpu.example/p is currently being updated"
+    );
+    let whole = World::of(vec![slice("t", named("b"), &of(1, 2)), slice("s", named("a"), &of(1, 2))]);
+    assert_eq!(whole.give(&[all()]), "r=p/a r=p/b", "slices are looked at by name");
+    let newer = World::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
+    assert_eq!(newer.give(&[all()]), "r=p/new");
+    let elsewhere = json!({"allNodes": false, "nodeName": "m", "pool": {"generation": 2}});
+    let going = World::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
+    assert_eq!(going.give(&[plain()]), "none", "the pool is being replaced");
+    let twins = World::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
+    assert_eq!(twins.give(&[plain()]), "invalid");
+}
+
+#[test]
+fn parts_of_a_device_share_its_counters() {
+    let takes = |memory: &str| {
+        json!([{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}])
+    };
+    let two = json!({"pool": {"resourceSliceCount": 2}});
+    let parts = json!([
+        {"name": "half", "consumesCounters": takes("4Gi")},
+        {"name": "other-half", "consumesCounters": takes("4Gi")},
+        {"name": "whole", "consumesCounters": takes("8Gi")},
+    ]);
+    let mut shared = two.clone();
+    shared["sharedCounters"] = json!([{"name": "gpu", "counters": {"memory": {"value": "8Gi"}}}]);
+    let world = World::of(vec![slice("a", json!([]), &shared), slice("b", parts, &two)]);
+    let n = |count: i64| requests(&[exactly("r", &json!({"count": count}))]);
+    assert_eq!(world.give(&[n(2)]), "r=p/half r=p/other-half");
+    assert_eq!(world.give(&[n(3)]), "none");
+    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "half"}]));
+    assert_eq!(world.give(&[n(1)]), "r=p/other-half");
+    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "whole"}]));
+    assert_eq!(world.give(&[n(1)]), "none");
+    let odd = json!([{"name": "x", "consumesCounters": [{"counterSet": "none", "counters": {}}]}]);
+    let world = World::of(vec![slice("b", odd, &json!({}))]);
+    assert_eq!(world.give(&[n(1)]), "invalid");
+}
+
+#[test]
+fn a_device_is_shared_as_far_as_it_goes() {
+    let devices = json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10Gi",
+        "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}}}]);
+    let world = World::of(vec![slice("s", devices, &json!({}))]);
+    let ask = |memory: &str| exactly("r", &json!({"capacity": {"requests": {"memory": memory}}}));
+    assert_eq!(world.give(&[requests(&[ask("4Gi")]), requests(&[ask("6Gi")])]), "r=p/a r=p/a");
+    assert_eq!(world.give(&[requests(&[ask("4Gi")]), requests(&[ask("6500Mi")])]), "none");
+    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "a",
+        "shareID": "s", "consumedCapacity": {"memory": "9Gi"}}]));
+    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/a", "so much by default");
+    assert_eq!(world.give(&[requests(&[ask("2Gi")])]), "none");
+}
+
+#[test]
+fn devices_that_must_be_made_ready_come_last() {
+    let late = json!([{"name": "a", "bindingConditions": ["Ready"]}]);
+    let pool = |name: &str| json!({"pool": {"name": name}});
+    let world =
+        World::of(vec![slice("s", late, &pool("a")), slice("t", json!([{"name": "b"}]), &pool("z"))]);
+    assert_eq!(world.give(&[requests(&[exactly("r", &json!({"count": 2}))])]), "r=z/b r=a/a");
+}
+
+#[test]
+fn results_are_written_as_upstream_writes_them() {
+    let devices = json!([{"name": "a", "attributes": {"odd": {"bool": true}}, "bindingConditions": ["Ready"]}]);
+    let world = World::of(vec![slice("s", devices, &json!({"allNodes": false, "nodeName": "n"}))]);
+    let claim = claim(&json!({
+        "requests": [exactly("r", &json!({"deviceClassName": "odd",
+            "tolerations": [{"key": "k", "operator": "Exists"}]}))],
+        "config": [{"requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
+            {"requests": ["other"], "opaque": {"driver": DRIVER, "parameters": {}}}],
+    }));
+    let written = world.on(&node("n", &json!({})), &[claim], |wanted, found| {
+        let allocation = result::result("n", &wanted[0], &found.unwrap()[0]).unwrap();
+        assert_eq!(*allocation.seen.devices.results[0].device, *"a");
+        (*allocation.written).clone()
+    });
+    assert_eq!(
+        written,
+        json!({
+            "devices": {
+                "results": [{"request": "r", "driver": DRIVER, "pool": "p", "device": "a",
+                    "tolerations": [{"key": "k", "operator": "Exists"}], "bindingConditions": ["Ready"]}],
+                "config": [
+                    {"source": "FromClass", "opaque": {"driver": DRIVER, "parameters": {"of": "class"}}},
+                    {"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
+                ],
+            },
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": ["n"]}]}]},
+        })
+    );
+}
+
+#[test]
+fn what_is_decided_counts_until_it_is_seen() {
+    let version = |version: &str, device: Option<&str>| {
+        let status = device.map_or(json!({}), |device| {
+            json!({"allocation": {"devices": {"results": [
+                {"request": "r", "driver": DRIVER, "pool": "p", "device": device}]}}})
+        });
+        object::<ResourceClaim>("c", &json!({"metadata": {"resourceVersion": version}, "status": status}))
+    };
+    let id = |device: &str| format!("{DRIVER}/p/{device}");
+    let mut tracker = Tracker::default();
+    let (free, given) = (version("1", None), version("2", Some("a")));
+    tracker.seen(&free);
+    let allocation = Arc::new(given.status.allocation.as_deref().unwrap().clone());
+    tracker.decide("c", Arc::clone(&allocation));
+    assert!(tracker.is_pending("c") && tracker.in_use().is_taken(&id("a")));
+    tracker.abandon("c");
+    assert_eq!(*tracker.in_use(), InUse::default());
+    tracker.decide("c", allocation);
+    tracker.wrote(Arc::clone(&given));
+    assert!(!tracker.is_pending("c"), "the decision was carried out");
+    assert!(Arc::ptr_eq(&tracker.best(Arc::clone(&free)), &given));
+    tracker.seen(&given);
+    assert!(tracker.in_use().is_taken(&id("a")));
+    tracker.seen(&version("3", None));
+    assert_eq!(*tracker.in_use(), InUse::default());
+    tracker.seen(&version("4", Some("b")));
+    tracker.gone(&version("4", Some("b")));
+    assert_eq!(*tracker.in_use(), InUse::default());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The search finds devices if and only if there are enough of each size, and gives each once.
+    #[test]
+    fn a_way_is_found_if_there_is_one(
+        sizes in proptest::collection::vec(0_i64..4, 0..6),
+        asked in proptest::collection::vec(0_i64..4, 1..5),
+    ) {
+        let world = World::of(vec![slice("s", sized(&sizes), &json!({}))]);
+        let at_least = |(n, size): (usize, &i64)| {
+            let expression = format!("device.attributes['{DRIVER}'].size >= {size}");
+            exactly(&format!("r{n}"), &selecting(&expression))
+        };
+        let all: Vec<Value> = asked.iter().enumerate().map(at_least).collect();
+        let given = world.give(&[requests(&all)]);
+        let (mut have, mut want) = (sizes.clone(), asked.clone());
+        have.sort_unstable_by(|a, b| b.cmp(a));
+        want.sort_unstable_by(|a, b| b.cmp(a));
+        let enough = have.len() >= want.len() && want.iter().zip(&have).all(|(want, have)| have >= want);
+        prop_assert_eq!(given != "none", enough, "{} of {:?} for {:?}", given, sizes, asked);
+        if enough {
+            let mut devices: Vec<&str> =
+                given.split(' ').filter_map(|one| one.split_once('=')).map(|(_, device)| device).collect();
+            devices.sort_unstable();
+            devices.dedup();
+            prop_assert_eq!(devices.len(), asked.len());
+        }
+    }
+}
