@@ -2,17 +2,17 @@
 
 use super::{
     config::{
-        Balanced, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Several, Spread, Volumes,
-        Wire as _,
+        Balanced, Dynamic, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Several, Span,
+        Spread, Volumes, Wire as _,
     },
     registry::{Made, Making},
 };
 use crate::plugins::{
-    BalancedAllocation, DefaultBinder, DefaultPreemption, ImageLocality, InterPodAffinity,
-    NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable,
-    NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates, TaintToleration,
-    VolumeBinding, VolumeRestrictions, VolumeZone, balanced_allocation, default_preemption,
-    inter_pod_affinity, node_affinity,
+    BalancedAllocation, DefaultBinder, DefaultPreemption, DynamicResources, ImageLocality,
+    InterPodAffinity, NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit,
+    NodeUnschedulable, NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates,
+    TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, balanced_allocation,
+    default_preemption, dynamic_resources, inter_pod_affinity, node_affinity,
     node_resources_fit::{self, ResourceWeight, Strategy},
     pod_topology_spread::{self, DefaultConstraint, DefaultingType, WhenUnsatisfiable},
     shape::Shape,
@@ -29,6 +29,7 @@ pub(super) type Make = fn(&Making<'_>) -> Made;
 pub(super) const ALL: &[(&str, Make)] = &[
     ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
     ("DefaultPreemption", default_preemption),
+    ("DynamicResources", dynamic_resources),
     ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
     ("InterPodAffinity", affinity_between_pods),
     ("NodeAffinity", affinity_to_nodes),
@@ -47,9 +48,6 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("VolumeRestrictions", |_| Ok(Arc::new(VolumeRestrictions::default()))),
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
 ];
-
-/// Plugins of upstream's that are not here; they may be named, and are passed over with a warning.
-pub(super) const MISSING: &[&str] = &["DynamicResources"];
 
 /// Upstream checks these arguments here alone.
 fn fit(making: &Making<'_>) -> Made {
@@ -144,6 +142,16 @@ fn spread(making: &Making<'_>) -> Made {
     Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
         default_constraints: args.default_constraints.iter().map(constraint).collect(),
         defaulting_type,
+    })))
+}
+
+fn dynamic_resources(making: &Making<'_>) -> Made {
+    let Dynamic { filter_timeout, binding_timeout } = making.wire();
+    let default = dynamic_resources::Args::default();
+    Ok(Arc::new(DynamicResources::new(dynamic_resources::Args {
+        // Without one there is no limit.
+        filter_timeout: filter_timeout.unwrap_or_default().duration(),
+        binding_timeout: binding_timeout.map_or(default.binding_timeout, Span::duration),
     })))
 }
 

@@ -3,7 +3,6 @@
 
 use super::{
     config::{Configuration, PluginRef, Plugins, ProfileConfig},
-    plugins::MISSING,
     registry::{Making, Registry},
 };
 use crate::framework::{Plugin, Point, Profile};
@@ -43,7 +42,6 @@ pub(super) fn build(
 ) -> Result<Vec<Profile>> {
     let share = config.percentage_of_nodes_to_score.unwrap_or_default();
     let profile = |own: &ProfileConfig| {
-        let own = &without_missing(own);
         let name = own.scheduler_name.as_deref().unwrap_or_default();
         let share = own.percentage_of_nodes_to_score.unwrap_or(share);
         let profile = Building::new(own, registry, gates)
@@ -52,18 +50,6 @@ pub(super) fn build(
         Ok(profile.percentage_of_nodes_to_score(u32::try_from(share).unwrap_or_default()))
     };
     config.profiles.iter().map(profile).collect::<Result<_>>().context("initializing profiles")
-}
-
-/// Leaves out, with a word, the plugins that are not here.
-fn without_missing(own: &ProfileConfig) -> ProfileConfig {
-    let mut own = own.clone();
-    let here = |plugin: &PluginRef| !MISSING.contains(&&*plugin.name);
-    for set in own.plugins.iter_mut().flat_map(|plugins| plugins.0.values_mut()) {
-        for plugin in set.enabled.extract_if(.., |plugin| !here(plugin)) {
-            tracing::warn!(plugin = plugin.name, "This plugin is not here, and passed over");
-        }
-    }
-    own
 }
 
 /// A profile's plugins, made.

@@ -7,9 +7,7 @@ use evenkeel_api::{
     quantity::Quantity,
     views::{Device, DeviceTaint, DeviceToleration, Node, ResourceClaim},
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-};
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     capacity::{self, Amounts},
@@ -167,7 +165,8 @@ impl<'a> Search<'a> {
         for (claim, wanted) in claims.iter().enumerate() {
             search.constraints.push(constraints(&wanted.claim)?);
             for (request, choices) in wanted.requests.iter().enumerate() {
-                for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none()) {
+                for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none())
+                {
                     let places = search.all_of(&wanted.claim, choice)?;
                     search.all.insert((claim, request, n), places);
                 }
@@ -247,7 +246,8 @@ impl<'a> Search<'a> {
         }
         let Some(wanted) = self.claims.get(at.claim) else { return Ok(Step::Done) };
         let Some(choices) = wanted.requests.get(at.request) else {
-            let step = self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
+            let step =
+                self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
             // Another claim's limit says nothing of this one's devices.
             return Ok(if step == Step::TooMany { Step::None } else { step });
         };
@@ -418,9 +418,9 @@ impl<'a> Search<'a> {
         {
             return Ok(None);
         }
-        let mut undo =
-            Undo { counted: false, marked: false, share: None, at, place, device };
-        let counted_before = shares && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
+        let mut undo = Undo { counted: false, marked: false, share: None, at, place, device };
+        let counted_before =
+            shares && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
         if !counted_before && !device.consumes_counters.is_empty() {
             if !self.spend(place.pool, device) {
                 return Ok(None);
@@ -450,7 +450,8 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         if shares {
-            let taken = capacity::taken(choice.capacity.as_ref(), &device.capacity).map_err(Failure::Fatal)?;
+            let taken = capacity::taken(choice.capacity.as_ref(), &device.capacity)
+                .map_err(Failure::Fatal)?;
             let before = self.shares.contains_key(id);
             let sums = self.shares.entry(id).or_default();
             for (name, amount) in &taken {
@@ -532,9 +533,9 @@ impl<'a> Search<'a> {
         for_each_counter(device, |key, amount| {
             *spent.entry(key).or_insert(Quantity::ZERO) += amount;
         });
-        let enough = self.left[&pool].iter().all(|(key, left)| {
-            spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *left
-        });
+        let enough = self.left[&pool]
+            .iter()
+            .all(|(key, left)| spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *left);
         if !enough {
             for_each_counter(device, |key, amount| {
                 *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
@@ -619,4 +620,3 @@ pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Wanted]) -> Vec<Strin
     }
     names
 }
-

@@ -130,7 +130,7 @@ impl Attempt {
             found.unavailable.extend(unavailable);
             return Err(Rejection::unresolvable("resourceclaim not available on the node"));
         }
-        found.by_node.insert(node.meta.name.clone(), allocations);
+        found.by_node.insert((&*node.meta.name).into(), allocations);
         Ok(())
     }
 
@@ -147,9 +147,9 @@ impl Attempt {
                     Rejection::unresolvable("invalid resource pools were encountered")
                 }
                 Failure::Fatal(why) => Rejection::error(why),
-                Failure::TimedOut => Rejection::error(format!(
-                    "node {name}: timed out trying to allocate devices"
-                )),
+                Failure::TimedOut => {
+                    Rejection::error(format!("node {name}: timed out trying to allocate devices"))
+                }
             })?;
         let each = wanted.iter().zip(&found);
         each.map(|(wanted, allocated)| result::result(name, wanted, allocated))

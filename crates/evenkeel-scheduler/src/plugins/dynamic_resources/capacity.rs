@@ -25,7 +25,8 @@ pub(super) fn taken(
     let mut taken = Amounts::new();
     for (name, capacity) in has.iter() {
         let asked = asked.and_then(|asked| asked.requests.get(name)).copied();
-        let amount = rounded(asked, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
+        let amount =
+            rounded(asked, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
         if amount.sign() < 0 {
             return Err(format!("capacity \"{name}\": capacity value is negative"));
         }
@@ -87,9 +88,9 @@ fn stepped(
     let (asked_units, min) = (i128::from(asked.value()), i128::from(min.value()));
     let steps = (asked_units - min + i128::from(step) - 1).div_euclid(i128::from(step));
     let amount = min + steps * i128::from(step);
-    i64::try_from(amount).map(Quantity::from_units).map_err(|_| {
-        format!("{NOT}: rounding request {asked} up to the next step passes MaxInt64")
-    })
+    i64::try_from(amount)
+        .map(Quantity::from_units)
+        .map_err(|_| format!("{NOT}: rounding request {asked} up to the next step passes MaxInt64"))
 }
 
 /// Whether the amount is one of those in which it is given.
@@ -128,8 +129,7 @@ mod tests {
     fn amounts_are_rounded_as_the_device_says() {
         let range = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi",
             "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
-        let values =
-            json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
+        let values = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
         let plain = json!({"value": "10Gi"});
         for (capacity, asked, want) in [
             (&plain, None, Some("10Gi")),
@@ -157,7 +157,8 @@ mod tests {
         let asked = asking(Some("2Gi"));
         assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), None]), Ok(true));
         assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), Some(&taken)]), Ok(false));
-        let other = CapacityRequirements { requests: [("x", Quantity::ZERO)].into_iter().collect() };
+        let other =
+            CapacityRequirements { requests: [("x", Quantity::ZERO)].into_iter().collect() };
         assert_eq!(suffices(Some(&other), &has, [None, None]), Ok(false), "it has no x");
     }
 }

@@ -46,8 +46,8 @@ pub(super) fn of_pod(
     let mut claims = Vec::new();
     for (name, made) in names(pod)? {
         let key = format!("{}/{name}", pod.meta.namespace);
-        let claim =
-            get(name).ok_or_else(|| format!("resourceclaims.resource.k8s.io \"{key}\" not found"))?;
+        let claim = get(name)
+            .ok_or_else(|| format!("resourceclaims.resource.k8s.io \"{key}\" not found"))?;
         if claim.meta.deleting() {
             return Err(format!("resourceclaim \"{name}\" is being deleted"));
         }
@@ -124,8 +124,7 @@ pub(super) fn is_overdue(claim: &ResourceClaim, patience: Duration, now: Timesta
     claim.status.allocation.as_deref().is_some_and(|allocation| {
         let since = allocation.allocation_timestamp;
         must_be_awaited(allocation)
-            && since.is_some_and(|since| {
-                since.saturating_add(patience).is_ok_and(|limit| limit < now)
-            })
+            && since
+                .is_some_and(|since| since.saturating_add(patience).is_ok_and(|limit| limit < now))
     })
 }

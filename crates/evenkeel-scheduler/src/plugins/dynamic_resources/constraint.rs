@@ -1,11 +1,14 @@
 //! What must hold between the devices of a claim.
 
-use evenkeel_api::views::{Device, DeviceAttribute, DeviceConstraint};
+use evenkeel_api::{
+    Text,
+    views::{Device, DeviceAttribute, DeviceConstraint},
+};
 
 /// A constraint, with the devices that it covers so far. Once it refuses, more devices cannot help.
 #[derive(Debug)]
 pub(super) struct Constraint<'a> {
-    requests: &'a [Box<str>],
+    requests: &'a [Text],
     attribute: &'a str,
     distinct: bool,
     /// The attribute's value of each device, in the order in which they came.

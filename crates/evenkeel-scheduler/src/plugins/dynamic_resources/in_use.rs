@@ -35,7 +35,8 @@ impl InUse {
 
     /// Devices are given.
     pub(super) fn add(&mut self, allocation: &AllocationResult) {
-        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true)) {
+        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
+        {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
                 *self.whole.entry(id).or_insert(0) += 1;
@@ -51,7 +52,8 @@ impl InUse {
 
     /// Devices are given back.
     pub(super) fn remove(&mut self, allocation: &AllocationResult) {
-        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true)) {
+        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
+        {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
                 if let Some(n) = self.whole.get_mut(&id) {
@@ -103,7 +105,7 @@ impl Tracker {
 
     /// The claim as it is known best.
     pub(super) fn best(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
-        match self.written.get(&cached.meta.uid) {
+        match self.written.get(&*cached.meta.uid) {
             Some(written) if written.meta.version() > cached.meta.version() => Arc::clone(written),
             _ => cached,
         }
@@ -158,7 +160,7 @@ impl Tracker {
 
     /// The claim was written.
     pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
-        let uid = claim.meta.uid.clone();
+        let uid: Box<str> = (&*claim.meta.uid).into();
         if self.pending.contains_key(&uid) && claim.status.allocation.is_some() {
             // Until the cache shows it.
             self.settled.insert(uid.clone());

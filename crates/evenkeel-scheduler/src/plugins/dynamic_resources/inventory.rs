@@ -1,7 +1,10 @@
 //! The devices that drivers offer, by where they can be used. Kept from attempt to attempt, and with it what expressions said
 //! of each device.
 
-use evenkeel_api::views::{Device, DeviceTaint, DeviceTaintRule, ResourceSlice};
+use evenkeel_api::{
+    Text,
+    views::{Device, DeviceTaint, DeviceTaintRule, ResourceSlice},
+};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -31,7 +34,8 @@ const MOST: usize = 64;
 impl Offer {
     fn new(slice: Arc<ResourceSlice>) -> Self {
         let spec = &slice.spec;
-        let ids = spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
+        let ids =
+            spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
         Self { ids: ids.collect(), said: Mutex::default(), slice }
     }
 
@@ -72,9 +76,9 @@ impl Offer {
 #[derive(Default)]
 pub(super) struct Inventory {
     offers: Vec<Arc<Offer>>,
-    on_node: HashMap<Box<str>, Vec<usize>>,
+    on_node: HashMap<Text, Vec<usize>>,
     shared: Vec<usize>,
-    by_pool: HashMap<(Box<str>, Box<str>), Vec<usize>>,
+    by_pool: HashMap<(Text, Text), Vec<usize>>,
     rules: Vec<Arc<DeviceTaintRule>>,
 }
 
@@ -120,10 +124,14 @@ impl Inventory {
     }
 
     /// Taints that administrators put on the device.
-    pub(super) fn taints_of(&self, offer: &Offer, device: &Device) -> impl Iterator<Item = &DeviceTaint> {
+    pub(super) fn taints_of(
+        &self,
+        offer: &Offer,
+        device: &Device,
+    ) -> impl Iterator<Item = &DeviceTaint> {
         let applies = move |rule: &&Arc<DeviceTaintRule>| {
             let Some(wanted) = rule.spec.device_selector.as_deref() else { return false };
-            let fits = |wanted: &Option<Box<str>>, is: &str| {
+            let fits = |wanted: &Option<Text>, is: &str| {
                 wanted.as_deref().is_none_or(|wanted| wanted == is)
             };
             fits(&wanted.driver, offer.driver())

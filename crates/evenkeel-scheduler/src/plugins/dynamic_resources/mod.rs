@@ -66,10 +66,7 @@ pub struct Args {
 
 impl Default for Args {
     fn default() -> Self {
-        Self {
-            filter_timeout: Duration::from_secs(10),
-            binding_timeout: Duration::from_secs(600),
-        }
+        Self { filter_timeout: Duration::from_secs(10), binding_timeout: Duration::from_secs(600) }
     }
 }
 

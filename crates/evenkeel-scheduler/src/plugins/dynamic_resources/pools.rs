@@ -58,8 +58,7 @@ fn offer_reaches(offer: &Offer, node: &Node) -> bool {
     if !spec.node_name.is_empty() || spec.all_nodes || selector.is_some() {
         return reaches(&spec.node_name, spec.all_nodes, selector, node);
     }
-    spec.per_device_node_selection
-        && spec.devices.iter().any(|device| device_reaches(device, node))
+    spec.per_device_node_selection && spec.devices.iter().any(|device| device_reaches(device, node))
 }
 
 /// The pools of a node, in the order in which devices are taken: by name, those last whose devices are not ready at once.
@@ -146,8 +145,6 @@ fn consumes_what_is_there(pool: &Pool<'_>) -> bool {
     let devices = pool.offers.iter().chain(&pool.elsewhere).flat_map(|offer| offer.devices());
     devices.flat_map(|device| &*device.consumes_counters).all(|consumed| {
         let set = pool.counters.get(&*consumed.counter_set);
-        set.is_some_and(|set| {
-            consumed.counters.iter().all(|(name, _)| set.counters.contains(name))
-        })
+        set.is_some_and(|set| consumed.counters.iter().all(|(name, _)| set.counters.contains(name)))
     })
 }

@@ -94,7 +94,9 @@ pub(super) fn wanted(
     let mut least = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
-        if let Some(exactly) = request.exactly.as_deref().filter(|_| request.first_available.is_empty()) {
+        if let Some(exactly) =
+            request.exactly.as_deref().filter(|_| request.first_available.is_empty())
+        {
             let terms = Terms {
                 class: &exactly.device_class_name,
                 selectors: &exactly.selectors,

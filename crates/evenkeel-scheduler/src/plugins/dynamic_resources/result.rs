@@ -1,9 +1,12 @@
 //! An allocation as it is written into a claim's status.
 
-use evenkeel_api::views::{
-    AllocationResult, DeviceAllocationResult, DeviceConfiguration, DeviceRequest,
-    DeviceRequestAllocationResult, DeviceToleration, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, ResourceClaim,
+use evenkeel_api::{
+    Text,
+    views::{
+        AllocationResult, DeviceAllocationResult, DeviceConfiguration, DeviceRequest,
+        DeviceRequestAllocationResult, DeviceToleration, NodeSelector, NodeSelectorRequirement,
+        NodeSelectorTerm, ResourceClaim,
+    },
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -49,8 +52,9 @@ pub(super) fn result(
     wanted: &Wanted,
     allocated: &Allocated<'_>,
 ) -> Result<Allocation, String> {
-    let selector = selector(node, &allocated.devices)
-        .map_err(|why| format!("create NodeSelector for claim {}: {why}", wanted.claim.meta.name))?;
+    let selector = selector(node, &allocated.devices).map_err(|why| {
+        format!("create NodeSelector for claim {}: {why}", wanted.claim.meta.name)
+    })?;
     let mut seen: Vec<DeviceRequestAllocationResult> = Vec::new();
     let mut written = Vec::new();
     for (n, picked) in allocated.devices.iter().enumerate() {
@@ -146,7 +150,8 @@ fn share_id(claim: &str, device: &str, n: usize) -> String {
 fn toleration(toleration: &DeviceToleration) -> Value {
     let DeviceToleration { key, operator, value, effect, toleration_seconds } = toleration;
     let mut written = Map::new();
-    for (name, text) in [("key", key), ("operator", operator), ("value", value), ("effect", effect)] {
+    for (name, text) in [("key", key), ("operator", operator), ("value", value), ("effect", effect)]
+    {
         if !text.is_empty() {
             written.insert(name.to_owned(), json!(text));
         }
@@ -246,7 +251,7 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
 fn join(all: &mut Vec<NodeSelectorRequirement>, more: &[NodeSelectorRequirement]) {
     for one in more {
         let same = |known: &NodeSelectorRequirement| {
-            let covers = |a: &[Box<str>], b: &[Box<str>]| a.iter().all(|value| b.contains(value));
+            let covers = |a: &[Text], b: &[Text]| a.iter().all(|value| b.contains(value));
             known.key == one.key
                 && known.operator == one.operator
                 && covers(&known.values, &one.values)

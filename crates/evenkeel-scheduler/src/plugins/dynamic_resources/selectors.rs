@@ -151,8 +151,12 @@ mod tests {
         }
         assert!(matches!(ask("device."), Err(Unsaid::Compile(_))));
         let failed = ask("device.attributes['gpu.example'].none == 1");
-        assert!(matches!(failed, Err(Unsaid::Run(why)) if why.starts_with("no such key: none. consider")));
+        assert!(
+            matches!(failed, Err(Unsaid::Run(why)) if why.starts_with("no such key: none. consider"))
+        );
         let failed = ask("device.attributes['gpu.example'].cores");
-        assert!(matches!(failed, Err(Unsaid::Run(why)) if why.contains("could not be converted to bool")));
+        assert!(
+            matches!(failed, Err(Unsaid::Run(why)) if why.contains("could not be converted to bool"))
+        );
     }
 }

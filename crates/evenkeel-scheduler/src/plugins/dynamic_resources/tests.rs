@@ -38,9 +38,7 @@ fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
 
 /// Devices with these numbers as their size, named after their place: `d0`…
 fn sized(sizes: &[i64]) -> Value {
-    let one = |(n, size): (usize, &i64)| {
-        json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}})
-    };
+    let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}});
     sizes.iter().enumerate().map(one).collect()
 }
 
@@ -103,8 +101,7 @@ impl World {
         match wanted {
             Err(why) => then(&[], Err(Failure::Fatal(why))),
             Ok(wanted) => {
-                let found =
-                    allocate::allocate(&inventory, &self.in_use, node, &wanted, &|| false);
+                let found = allocate::allocate(&inventory, &self.in_use, node, &wanted, &|| false);
                 then(&wanted, found)
             }
         }
@@ -142,9 +139,18 @@ fn the_first_that_fit_are_given_and_none_twice() {
         (vec![exactly("r", &big)], "r=p/d2"),
         (vec![exactly("r", &json!({"deviceClassName": "odd", "count": 2}))], "r=p/d0 r=p/d2"),
         // What the first request takes is given back when the second cannot do without it.
-        (vec![exactly("a", &big), exactly("b", &selecting(&format!("device.attributes['{DRIVER}'].size == 3")))], "a=p/d3 b=p/d2"),
+        (
+            vec![
+                exactly("a", &big),
+                exactly("b", &selecting(&format!("device.attributes['{DRIVER}'].size == 3"))),
+            ],
+            "a=p/d3 b=p/d2",
+        ),
         (vec![exactly("r", &json!({"allocationMode": "All"}))], "r=p/d0 r=p/d1 r=p/d2 r=p/d3"),
-        (vec![exactly("r", &json!({"allocationMode": "All", "deviceClassName": "odd"}))], "r=p/d0 r=p/d2"),
+        (
+            vec![exactly("r", &json!({"allocationMode": "All", "deviceClassName": "odd"}))],
+            "r=p/d0 r=p/d2",
+        ),
         (vec![exactly("a", &json!({})), exactly("r", &json!({"allocationMode": "All"}))], "none"),
     ] {
         assert_eq!(world.give(&[requests(&asked)]), want, "{asked:?}");
@@ -155,9 +161,9 @@ fn the_first_that_fit_are_given_and_none_twice() {
 
 #[test]
 fn what_is_in_use_is_for_who_looks_after_it_only() {
-    let taken = |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
-    let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))])
-        .using(json!([taken("d0")]));
+    let taken =
+        |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
+    let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
     assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
     let admin = exactly("r", &json!({"adminAccess": true, "allocationMode": "All"}));
     assert_eq!(world.give(&[requests(&[admin.clone()])]), "r=p/d0 r=p/d1");
@@ -248,11 +254,10 @@ fn constraints_hold_between_devices() {
 
 #[test]
 fn taints_must_be_borne() {
-    let tainted = |effect: &str| {
-        json!([{"name": "a", "taints": [{"key": "sick", "value": "yes", "effect": effect}]}])
-    };
+    let tainted = |effect: &str| json!([{"name": "a", "taints": [{"key": "sick", "value": "yes", "effect": effect}]}]);
     let world = |effect: &str| World::of(vec![slice("s", tainted(effect), &json!({}))]);
-    let bearing = |toleration: Value| requests(&[exactly("r", &json!({"tolerations": [toleration]}))]);
+    let bearing =
+        |toleration: Value| requests(&[exactly("r", &json!({"tolerations": [toleration]}))]);
     let plain = || requests(&[exactly("r", &json!({}))]);
     assert_eq!(world("NoSchedule").give(&[plain()]), "none");
     assert_eq!(world("NoExecute").give(&[plain()]), "none");
@@ -308,22 +313,25 @@ fn pools_must_be_complete_and_of_the_newest_generation() {
         half.give(&[all()]),
         "error: claim shop/c, request r: asks for all devices, but resource pool gpu.example/p is currently being updated"
     );
-    let whole = World::of(vec![slice("t", named("b"), &of(1, 2)), slice("s", named("a"), &of(1, 2))]);
+    let whole =
+        World::of(vec![slice("t", named("b"), &of(1, 2)), slice("s", named("a"), &of(1, 2))]);
     assert_eq!(whole.give(&[all()]), "r=p/a r=p/b", "slices are looked at by name");
-    let newer = World::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
+    let newer =
+        World::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
     assert_eq!(newer.give(&[all()]), "r=p/new");
     let elsewhere = json!({"allNodes": false, "nodeName": "m", "pool": {"generation": 2}});
-    let going = World::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
+    let going =
+        World::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
     assert_eq!(going.give(&[plain()]), "none", "the pool is being replaced");
-    let twins = World::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
+    let twins =
+        World::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
     assert_eq!(twins.give(&[plain()]), "invalid");
 }
 
 #[test]
 fn parts_of_a_device_share_its_counters() {
-    let takes = |memory: &str| {
-        json!([{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}])
-    };
+    let takes =
+        |memory: &str| json!([{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}]);
     let two = json!({"pool": {"resourceSliceCount": 2}});
     let parts = json!([
         {"name": "half", "consumesCounters": takes("4Gi")},
@@ -336,9 +344,11 @@ fn parts_of_a_device_share_its_counters() {
     let n = |count: i64| requests(&[exactly("r", &json!({"count": count}))]);
     assert_eq!(world.give(&[n(2)]), "r=p/half r=p/other-half");
     assert_eq!(world.give(&[n(3)]), "none");
-    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "half"}]));
+    let world =
+        world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "half"}]));
     assert_eq!(world.give(&[n(1)]), "r=p/other-half");
-    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "whole"}]));
+    let world =
+        world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "whole"}]));
     assert_eq!(world.give(&[n(1)]), "none");
     let odd = json!([{"name": "x", "consumesCounters": [{"counterSet": "none", "counters": {}}]}]);
     let world = World::of(vec![slice("b", odd, &json!({}))]);
@@ -363,8 +373,10 @@ fn a_device_is_shared_as_far_as_it_goes() {
 fn devices_that_must_be_made_ready_come_last() {
     let late = json!([{"name": "a", "bindingConditions": ["Ready"]}]);
     let pool = |name: &str| json!({"pool": {"name": name}});
-    let world =
-        World::of(vec![slice("s", late, &pool("a")), slice("t", json!([{"name": "b"}]), &pool("z"))]);
+    let world = World::of(vec![
+        slice("s", late, &pool("a")),
+        slice("t", json!([{"name": "b"}]), &pool("z")),
+    ]);
     assert_eq!(world.give(&[requests(&[exactly("r", &json!({"count": 2}))])]), "r=z/b r=a/a");
 }
 
@@ -407,7 +419,10 @@ fn what_is_decided_counts_until_it_is_seen() {
             json!({"allocation": {"devices": {"results": [
                 {"request": "r", "driver": DRIVER, "pool": "p", "device": device}]}}})
         });
-        object::<ResourceClaim>("c", &json!({"metadata": {"resourceVersion": version}, "status": status}))
+        object::<ResourceClaim>(
+            "c",
+            &json!({"metadata": {"resourceVersion": version}, "status": status}),
+        )
     };
     let id = |device: &str| format!("{DRIVER}/p/{device}");
     let mut tracker = Tracker::default();

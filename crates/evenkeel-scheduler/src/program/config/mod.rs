@@ -13,7 +13,8 @@ mod write;
 
 pub use args::Shape;
 pub(crate) use args::{
-    Balanced, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Spread, Volumes, Wire, typed,
+    Balanced, Dynamic, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Spread, Volumes,
+    Wire, typed,
 };
 pub use check::Invalid;
 pub(crate) use check::Several;
