@@ -31,6 +31,46 @@ fn pods_stay_counted_while_their_node_is_away() {
     assert!(table.get("a").is_none());
 }
 
+#[test]
+fn images_are_known_by_the_nodes_that_have_them() {
+    let with = |name: &str, images: &[(&str, i64)]| {
+        let one = |(name, size): &(&str, i64)| json!({ "names": [name], "sizeBytes": size });
+        let images: Vec<_> = images.iter().map(one).collect();
+        node(name, &json!({ "status": { "images": images } }))
+    };
+    let mut table = table(&[with("a", &[("x", 5)]), with("b", &[("x", 7), ("y", 1)])]);
+    let slot = |table: &NodeTable, name: &str| table.get(name).unwrap().slot();
+    let x = table.image("x").unwrap();
+    assert_eq!((x.size(), x.n_nodes()), (5, 2), "the first node's word counts");
+    let (a, b) = (slot(&table, "a"), slot(&table, "b"));
+    assert!(x.is_on(a) && x.is_on(b) && !table.image("y").unwrap().is_on(a));
+    table.set_node(with("a", &[]));
+    assert!(!table.image("x").unwrap().is_on(a));
+    table.remove_node("b");
+    assert!(table.image("x").is_none() && table.image("y").is_none());
+}
+
+#[test]
+fn lists_of_taints_are_shared_and_used_again() {
+    let tainted = |name: &str, keys: &[&str]| {
+        let taint = |key: &&str| json!({ "key": key, "effect": "NoSchedule" });
+        let taints: Vec<_> = keys.iter().map(taint).collect();
+        node(name, &json!({ "spec": { "taints": taints, "unschedulable": !keys.is_empty() } }))
+    };
+    let mut table = table(&[tainted("a", &["k"]), tainted("b", &["k"]), tainted("c", &[])]);
+    assert_eq!((table.taint_sets().len(), table.n_unschedulable()), (2, 2));
+    for n in 0..50 {
+        table.set_node(tainted("a", &[&format!("k{n}")]));
+        assert_eq!(&*table.get("a").unwrap().taints()[0].key, format!("k{n}"));
+        assert_eq!(&*table.get("b").unwrap().taints()[0].key, "k");
+    }
+    assert_eq!(table.taint_sets().len(), 3);
+    table.remove_node("a");
+    table.set_node(tainted("b", &[]));
+    assert_eq!(table.n_unschedulable(), 0);
+    assert!(table.taint_sets().iter().all(|taints| taints.is_empty()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

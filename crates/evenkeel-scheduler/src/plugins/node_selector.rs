@@ -201,3 +201,81 @@ pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     names.dedup();
     Some(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::info,
+        plugins::world::{World, ZONE, steps},
+    };
+    use evenkeel_api::placement;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    /// A requirement by number, some of which make no sense.
+    fn requirement(n: u8) -> Value {
+        let operator = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][usize::from(n) % 6];
+        let value = ["a", "b", "r0", "zz"][usize::from(n / 6) % 4];
+        let values = match operator {
+            "In" | "NotIn" => json!([value, "c"]),
+            "Gt" | "Lt" => json!(["1"]),
+            _ => json!([]),
+        };
+        let key = [ZONE, "rack", "none"][usize::from(n / 24) % 3];
+        json!({ "key": key, "operator": operator, "values": values })
+    }
+
+    /// A term by number.
+    fn term(n: u8) -> Value {
+        let name = format!("n{}", n % 5);
+        match n % 4 {
+            0 => json!({ "matchExpressions": [requirement(n)] }),
+            1 => json!({ "matchExpressions": [requirement(n), requirement(n / 2)] }),
+            2 => {
+                json!({ "matchFields": [{ "key": "metadata.name", "operator": "NotIn", "values": [name] }],
+                         "matchExpressions": [requirement(n / 3)] })
+            }
+            _ => {
+                json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] })
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        /// What the columns say of a node is what its object says, whenever the columns were made.
+        #[test]
+        fn columns_say_what_objects_say(
+            earlier in steps(), later in steps(), terms in proptest::collection::vec(0_u8.., 0..3), zone in 0_usize..4,
+        ) {
+            let required: Vec<Value> = terms.iter().map(|n| term(*n)).collect();
+            let preferred: Vec<Value> =
+                terms.iter().map(|n| json!({ "weight": n % 9 + 1, "preference": term(*n) })).collect();
+            let mut affinity = json!({ "preferredDuringSchedulingIgnoredDuringExecution": preferred });
+            if !required.is_empty() {
+                affinity["requiredDuringSchedulingIgnoredDuringExecution"] = json!({ "nodeSelectorTerms": required });
+            }
+            let mut spec = json!({ "affinity": { "nodeAffinity": affinity } });
+            if let Some(zone) = ["a", "b", ""].get(zone) {
+                spec["nodeSelector"] = json!({ ZONE: zone });
+            }
+            let pod = info("p", &json!({ "spec": spec }));
+            let mut world = World::after(&earlier, |_| json!({}));
+            for _ in 0..2 {
+                let asked = Required::of(&pod.pod.spec, &world.table);
+                let wished = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
+                for node in world.table.iter() {
+                    let object = node.node();
+                    prop_assert_eq!(asked.holds(node.slot()), placement::required(&pod.pod.spec, object), "{}", node.name());
+                    let matching = preferences_of(&pod.pod.spec).iter();
+                    let matching = matching.filter(|one| placement::matches(&one.preference, object));
+                    let weight: i64 = matching.map(|one| i64::from(one.weight)).sum();
+                    prop_assert_eq!(wished.weight(node.slot()), weight);
+                }
+                world.go_on(&later, |_| json!({}));
+            }
+        }
+    }
+}

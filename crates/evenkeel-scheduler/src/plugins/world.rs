@@ -39,6 +39,13 @@ impl World {
     pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
         let mut world = Self::default();
         (0..4).for_each(|n| world.set_node(n, n));
+        world.go_on(steps, kind);
+        world
+    }
+
+    /// Takes more steps.
+    pub(super) fn go_on(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
+        let world = self;
         for (what, a, b, c) in steps {
             match what {
                 0..=4 => world.place(*a, *b, &kind(*c)),
@@ -52,7 +59,6 @@ impl World {
                 _ => world.delete(*a),
             }
         }
-        world
     }
 
     /// A node, with labels and taints as `how` says.
