@@ -97,31 +97,35 @@ impl Counted {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
 
-    /// The resources that a node has some of, with a floor under what its pods ask for or without. Extended resources count for
-    /// pods that ask for them.
-    pub(super) fn on<'a>(
-        &'a self,
-        node: NodeRef<'a>,
-        asked: &'a [i64],
+    /// How many resources are counted.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The `n`th resource, if the node has some of it, with a floor under what its pods ask for or without. Extended resources
+    /// count for pods that ask for them.
+    #[inline]
+    pub(super) fn on(
+        &self,
+        n: usize,
+        node: NodeRef<'_>,
+        asked: &[i64],
         floored: bool,
-    ) -> impl Iterator<Item = Amount> + 'a {
-        let used =
-            if floored { node.scored() } else { (node.requested_cpu(), node.requested_memory()) };
-        self.0.iter().zip(asked).filter_map(move |((kind, weight), asked)| {
-            let (allocatable, before) = match kind {
-                Kind::Cpu => (node.cpu(), used.0),
-                Kind::Memory => (node.memory(), used.1),
-                Kind::EphemeralStorage => {
-                    (node.ephemeral_storage(), node.requested_ephemeral_storage())
-                }
-                Kind::Scalar(name) if *asked != 0 => {
-                    (node.scalar(name), node.requested_scalar(name))
-                }
-                Kind::Scalar(_) | Kind::Other => (0, 0),
-            };
-            let amount = Amount { weight: *weight, before, after: before + asked, allocatable };
-            (allocatable != 0).then_some(amount)
-        })
+    ) -> Option<Amount> {
+        let ((kind, weight), asked) = (&self.0[n], asked[n]);
+        let (allocatable, before) = match kind {
+            Kind::Cpu if floored => (node.cpu(), node.scored().0),
+            Kind::Memory if floored => (node.memory(), node.scored().1),
+            Kind::Cpu => (node.cpu(), node.requested_cpu()),
+            Kind::Memory => (node.memory(), node.requested_memory()),
+            Kind::EphemeralStorage => {
+                (node.ephemeral_storage(), node.requested_ephemeral_storage())
+            }
+            Kind::Scalar(name) if asked != 0 => (node.scalar(name), node.requested_scalar(name)),
+            Kind::Scalar(_) | Kind::Other => (0, 0),
+        };
+        let amount = Amount { weight: *weight, before, after: before + asked, allocatable };
+        (allocatable != 0).then_some(amount)
     }
 }
 

@@ -5,7 +5,7 @@
 use smallvec::SmallVec;
 
 pub use super::amounts::ResourceWeight;
-use super::amounts::{Amount, Asked, Counted};
+use super::amounts::{Asked, Counted};
 use crate::{
     framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
@@ -44,9 +44,14 @@ impl BalancedAllocation {
     }
 
     fn of(&self, node: NodeRef<'_>, asked: &[i64]) -> i64 {
-        let amounts: SmallVec<[Amount; 2]> = self.counted.on(node, asked, false).collect();
-        let with = evenness(&amounts, |one| one.after);
-        let without = evenness(&amounts, |one| one.before);
+        let (mut with, mut without) = (Shares::new(), Shares::new());
+        for n in 0..self.counted.len() {
+            let Some(one) = self.counted.on(n, node, asked, false) else { continue };
+            let most = one.allocatable as f64;
+            with.push((one.after as f64 / most).min(1.0));
+            without.push((one.before as f64 / most).min(1.0));
+        }
+        let (with, without) = (evenness(&with), evenness(&without));
         let half = MAX_NODE_SCORE / 2;
         half + (half + with - without) / 2
     }
@@ -107,16 +112,18 @@ impl Score for BalancedAllocation {
     }
 }
 
+/// What is used of each resource, 0 to 1.
+type Shares = SmallVec<[f64; 4]>;
+
 /// 100 when all are used to the same share, less the more the shares differ (by their standard deviation).
-fn evenness(amounts: &[Amount], used: impl Fn(&Amount) -> i64) -> i64 {
-    let share = |one: &Amount| (used(one) as f64 / one.allocatable as f64).min(1.0);
-    let deviation = match amounts {
+fn evenness(shares: &[f64]) -> i64 {
+    let deviation = match shares {
         [] | [_] => 0.0,
-        [one, other] => ((share(one) - share(other)) / 2.0).abs(),
+        [one, other] => ((one - other) / 2.0).abs(),
         several => {
             let n = several.len() as f64;
-            let mean = several.iter().fold(0.0, |sum, one| sum + share(one)) / n;
-            let squares = several.iter().map(|one| (share(one) - mean) * (share(one) - mean));
+            let mean = several.iter().fold(0.0, |sum, share| sum + share) / n;
+            let squares = several.iter().map(|share| (share - mean) * (share - mean));
             (squares.fold(0.0, |sum, square| sum + square) / n).sqrt()
         }
     };

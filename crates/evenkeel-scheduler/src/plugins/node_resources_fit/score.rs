@@ -4,7 +4,7 @@ use super::{NodeResourcesFit, Strategy};
 use crate::{
     framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScored, Score},
     nodes::{NodeRef, NodeTable},
-    plugins::amounts::{Amount, Asked},
+    plugins::{amounts::Asked, shape::Shape},
     pod::PodInfo,
 };
 
@@ -53,36 +53,43 @@ impl Score for NodeResourcesFit {
 
 impl NodeResourcesFit {
     fn of(&self, node: NodeRef<'_>, asked: &[i64]) -> i64 {
-        let amounts = self.counted.on(node, asked, true);
         match &self.strategy {
-            Strategy::LeastAllocated => mean(amounts, |after, has| match after > has {
+            Strategy::LeastAllocated => self.mean(node, asked, |after, has| match after > has {
                 true => 0,
                 false => share(has - after, has),
             }),
-            Strategy::MostAllocated => mean(amounts, |after, has| share(after.min(has), has)),
-            Strategy::RequestedToCapacityRatio(shape) => {
-                let scores =
-                    amounts.map(|one| (shape.of_share(one.after, one.allocatable), one.weight));
-                // What scores nothing is not counted at all.
-                let (sum, weights) = scores
-                    .filter(|(score, _)| *score > 0)
-                    .fold((0, 0), |(sum, all), (score, weight)| {
-                        (sum + score * weight, all + weight)
-                    });
-                if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
+            Strategy::MostAllocated => {
+                self.mean(node, asked, |after, has| share(after.min(has), has))
             }
+            Strategy::RequestedToCapacityRatio(shape) => self.by_shape(node, asked, shape),
         }
     }
-}
 
-/// The weighted mean of a score of what would be requested of how much there is.
-fn mean(amounts: impl Iterator<Item = Amount>, score: impl Fn(i64, i64) -> i64) -> i64 {
-    let (mut sum, mut weights) = (0, 0);
-    for one in amounts {
-        sum += score(one.after, one.allocatable) * one.weight;
-        weights += one.weight;
+    /// The weighted mean of a score of what would be requested of how much there is.
+    #[inline]
+    fn mean(&self, node: NodeRef<'_>, asked: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for n in 0..self.counted.len() {
+            let Some(one) = self.counted.on(n, node, asked, true) else { continue };
+            sum += score(one.after, one.allocatable) * one.weight;
+            weights += one.weight;
+        }
+        if weights == 0 { 0 } else { sum / weights }
     }
-    if weights == 0 { 0 } else { sum / weights }
+
+    /// The same by a shape; what scores nothing is not counted at all.
+    fn by_shape(&self, node: NodeRef<'_>, asked: &[i64], shape: &Shape) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for n in 0..self.counted.len() {
+            let Some(one) = self.counted.on(n, node, asked, true) else { continue };
+            let score = shape.of_share(one.after, one.allocatable);
+            if score > 0 {
+                sum += score * one.weight;
+                weights += one.weight;
+            }
+        }
+        if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
+    }
 }
 
 /// Hundredths.
