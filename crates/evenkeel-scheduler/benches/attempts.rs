@@ -12,7 +12,7 @@
 )]
 
 use evenkeel_api::{
-    Encoding, View as _,
+    Encoding,
     views::{Node, Pod},
 };
 use evenkeel_scheduler::{
