@@ -20,4 +20,5 @@ mod schedules;
 mod scheduling;
 mod services;
 mod sets;
+mod upkeep;
 mod volumes;

@@ -1,0 +1,147 @@
+//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
+
+use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
+use evenkeel_sim::{Faults, Options, Part, Requests, What, World};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, time::Duration};
+
+const NODES: &str = "/api/v1/nodes";
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+const SYSTEM: &str = "/api/v1/namespaces/kube-system";
+const OTHER: &str = "/api/v1/namespaces/default";
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// See the simulated controllers' options.
+const CLEAN_UP_PERIOD: Duration = Duration::from_secs(48 * 3600);
+
+/// Without nodes that renew their leases: this takes days.
+fn alone() -> Options {
+    let mut options = Options::default();
+    options.nodes.nodes.clear();
+    options
+}
+
+fn node(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+/// The ranges of the nodes that have one, and how many have what else they need.
+async fn fitted(user: &Requests) -> (BTreeSet<String>, usize) {
+    let nodes = user.list(NODES).await;
+    let range = |node: &Value| node["spec"]["podCIDR"].as_str().map(str::to_owned);
+    let ttl =
+        |node: &&Value| node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] == "0";
+    (nodes.iter().filter_map(range).collect(), nodes.iter().filter(ttl).count())
+}
+
+/// Each node gets a range that no other has, and says how long its caches are good for.
+async fn nodes_are_fitted(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    for name in ["a", "b", "c"] {
+        world.create(NODES, &node(name)).await;
+    }
+    let three =
+        async |user: &Requests| matches!(fitted(user).await, (ranges, 3) if ranges.len() == 3);
+    world.until("all are fitted", 10 * MINUTE, three).await;
+    world.delete(&format!("{NODES}/b"), "Background").await;
+    world.create(NODES, &node("d")).await;
+    world.until("the new one is, too", 10 * MINUTE, three).await;
+    world.settle(2 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
+}
+
+/// Every object of a resource is written again, and the migration says so.
+async fn stored_anew(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    for n in 0..3 {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"n": n.to_string()}});
+        world.create(&format!("{OTHER}/configmaps"), &map).await;
+    }
+    world.arm(faults);
+    let resource = json!({"group": "", "resource": "configmaps"});
+    let migration = json!({"metadata": {"name": "maps"}, "spec": {"resource": resource}});
+    world.create(MIGRATIONS, &migration).await;
+    let succeeded = async |user: &Requests| {
+        let migration = user.get(&format!("{MIGRATIONS}/maps")).await.unwrap_or_default();
+        let conditions = migration["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "Succeeded" && one["status"] == "True")
+    };
+    world.until("it succeeded", 30 * MINUTE, succeeded).await;
+    for n in 0..3 {
+        let map = world.get(&format!("{OTHER}/configmaps/m{n}")).await.expect("a map");
+        assert_eq!(map["data"]["n"], n.to_string());
+    }
+    world.settle(REST).await;
+    world.stays_silent(SILENCE).await;
+}
+
+/// A token that nobody uses is marked, and goes; one that a pod mounts stays.
+async fn old_tokens_go(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    let tracking = json!({
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
+        "data": {"since": "2026-01-01"},
+    });
+    world.create(&format!("{SYSTEM}/configmaps"), &tracking).await;
+    for name in ["old", "mounted"] {
+        let annotations = json!({"kubernetes.io/service-account.name": "default"});
+        let token = json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "type": "kubernetes.io/service-account-token",
+        });
+        world.create(&format!("{OTHER}/secrets"), &token).await;
+    }
+    let named = json!({"secrets": [{"name": "old"}, {"name": "mounted"}]});
+    world.merge(&format!("{OTHER}/serviceaccounts/default"), &named).await;
+    let volume = json!({"name": "token", "secret": {"secretName": "mounted"}});
+    let container = json!({"name": "c", "image": "i"});
+    let spec = json!({"containers": [container], "volumes": [volume]});
+    world
+        .create(&format!("{OTHER}/pods"), &json!({"metadata": {"name": "user"}, "spec": spec}))
+        .await;
+    world.settle(REST).await;
+    world.arm(faults);
+    world.pass(CLEAN_UP_PERIOD + 2 * DAY).await;
+    let marked = world.get(&format!("{OTHER}/secrets/old")).await.expect("not deleted yet");
+    assert!(marked["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"].is_string());
+    world.pass(CLEAN_UP_PERIOD + 2 * DAY).await;
+    assert_eq!(world.get(&format!("{OTHER}/secrets/old")).await, None);
+    let mounted = world.get(&format!("{OTHER}/secrets/mounted")).await.expect("it is in use");
+    assert_eq!(mounted["metadata"]["labels"], Value::Null);
+    world.stays_silent(SILENCE).await;
+}
+
+#[test]
+fn nodes_are_fitted_with_a_crash_after_each_write() {
+    each_of(&alone(), Part::Controllers, What::CrashAfter, 6, &nodes_are_fitted);
+}
+
+#[test]
+fn nodes_are_fitted_with_each_answer_lost() {
+    each_of(&alone(), Part::Controllers, What::LoseAnswer, 6, &nodes_are_fitted);
+}
+
+#[test]
+fn nodes_are_fitted_with_everything_going_wrong() {
+    several(&alone(), 6, (5, 12), &KINDS, &nodes_are_fitted);
+}
+
+#[test]
+fn stored_anew_with_a_crash_after_each_write() {
+    each_of(&alone(), Part::Controllers, What::CrashAfter, 4, &stored_anew);
+}
+
+#[test]
+fn stored_anew_with_everything_going_wrong() {
+    several(&alone(), 6, (4, 10), &KINDS, &stored_anew);
+}
+
+#[test]
+fn old_tokens_go_with_a_crash_after_each_write() {
+    each_of(&alone(), Part::Controllers, What::CrashAfter, 1, &old_tokens_go);
+}
+
+#[test]
+fn old_tokens_go_with_each_request_lost() {
+    each_of(&alone(), Part::Controllers, What::LoseRequest, 1, &old_tokens_go);
+}
