@@ -4,7 +4,7 @@ mod halt;
 
 pub use halt::Halt;
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use std::{
     any::Any,
     borrow::Cow,
@@ -98,12 +98,16 @@ impl Tasks {
     }
 
     /// Starts a task. It watches [`Tasks::token`] itself. A panic in it is logged with the task's name and goes no further.
-    #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
     pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let name = name.into();
+        self.start(name.into(), Box::pin(task));
+    }
+
+    /// Each wrapping of a future doubles what it takes, and what is generic is compiled for each task: the box ends both.
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+    fn start(&self, name: Cow<'static, str>, task: BoxFuture<'static, ()>) {
         let span = tracing::debug_span!("task", name = %name);
         let id = self.group.add(name.clone());
         let entry = Entry { group: Arc::clone(&self.group), id };
@@ -123,7 +127,7 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let token = self.token();
+        let (token, task) = (self.token(), Box::pin(task));
         self.spawn(name, async move {
             token.run_until_cancelled_owned(task).await;
         });

@@ -335,7 +335,7 @@ impl Caches {
                         .await;
                 });
                 tasks.spawn_until_cancelled(format!("reflector {name}"), async move {
-                    token.run_until_cancelled_owned(reflector.run()).await;
+                    token.run_until_cancelled_owned(Box::pin(reflector.run())).await;
                 });
             }
         };
