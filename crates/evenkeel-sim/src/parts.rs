@@ -175,10 +175,10 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
     options.service_account_token.key_file = Some(key.to_owned());
-    // Nodes get ranges, as in most clusters, and tokens grow old within days.
+    // Nodes get ranges, as in most clusters, and tokens grow old within an hour.
     options.node_ipam.enabled = true;
     options.node_ipam.cluster = "10.244.0.0/16".into();
-    options.legacy_token_cleaner.clean_up_period = Duration::from_secs(48 * 3600);
+    options.legacy_token_cleaner.clean_up_period = Duration::from_secs(3600);
     // The simulated nodes have no disks.
     options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());
