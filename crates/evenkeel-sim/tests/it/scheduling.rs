@@ -74,9 +74,7 @@ async fn full(world: &mut World, faults: Faults) {
     let placed = pods.iter().find(|pod| is_ready(pod)).expect("six are");
     let name = placed["metadata"]["name"].as_str().expect("it has a name");
     world.delete(&format!("{PODS}/{name}"), "Background").await;
-    world
-        .until("the last one is ready", 10 * MINUTE, async |user| six_are_ready(user).await)
-        .await;
+    world.until("the last one is ready", 10 * MINUTE, async |user| six_are_ready(user).await).await;
     world.settle(REST).await;
     world.stays_silent(SILENCE).await;
 }
