@@ -87,7 +87,7 @@ items:
   kind: Node
   metadata: {name: closed, labels: {example.com/closed: sunday}}
   status: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}
-- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: n}, spec: {containers: [{name: c}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: shop}, spec: {containers: [{name: c}]}}
 ";
 
     #[tokio::test]
@@ -102,7 +102,7 @@ items:
         let mut looker = Looker::new(client, caches.clone(), clock, &options);
         caches.start(&tasks);
         looker.ready().await;
-        let told = looker.explain("n", "p").unwrap();
+        let told = looker.explain("shop", "waits").unwrap();
         assert_eq!(told.feasible(), ["open"]);
         let refused = told.nodes.last().and_then(|node| node.refused.clone()).unwrap();
         assert_eq!(

@@ -421,7 +421,8 @@ impl Scheduler {
                 meta.namespace, meta.name, assigned.node
             ),
         };
-        self.recorders[assigned.popped.profile].record(&note, "Binding", None);
+        // A pod is bound once.
+        self.recorders[assigned.popped.profile].record_once(&note, "Binding", None);
     }
 
     fn tell_deleting(&self, info: &PodInfo, profile: usize) {

@@ -20,6 +20,19 @@ pub(super) struct Series {
     pub(super) series: Option<(u32, Timestamp)>,
 }
 
+impl Series {
+    /// An event that was seen once.
+    pub(super) fn first(
+        note: Note,
+        action: &'static str,
+        related: Option<Target>,
+        at: Timestamp,
+    ) -> Self {
+        let name = event_name(&note.regarding.name, at);
+        Self { name, note, action, related, at, series: None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Same {
     warning: bool,
@@ -60,8 +73,7 @@ impl Book {
             present.series = Some((2, at));
             return Some(present.clone());
         }
-        let name = event_name(&note.regarding.name, at);
-        let event = Series { name, note, action, related, at, series: None };
+        let event = Series::first(note, action, related, at);
         self.events.insert(same, event.clone());
         Some(event)
     }

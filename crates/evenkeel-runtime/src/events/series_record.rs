@@ -46,6 +46,8 @@ struct Recorded {
     action: &'static str,
     related: Option<Target>,
     at: Timestamp,
+    /// It cannot happen again.
+    once: bool,
 }
 
 struct Shared {
@@ -78,8 +80,17 @@ impl SeriesRecorder {
     /// Records an event: what was done (`action`, such as `Binding`) and, if so, which second object is concerned. Never
     /// blocks; with a thousand waiting already the event is dropped and counted.
     pub fn record(&self, note: &Note, action: &'static str, related: Option<&Target>) {
+        self.send(note, action, related, false);
+    }
+
+    /// As [`SeriesRecorder::record`], of something that cannot happen again: nothing is kept for the sake of repeats.
+    pub fn record_once(&self, note: &Note, action: &'static str, related: Option<&Target>) {
+        self.send(note, action, related, true);
+    }
+
+    fn send(&self, note: &Note, action: &'static str, related: Option<&Target>, once: bool) {
         let (note, related, at) = (note.clone(), related.cloned(), self.shared.clock.now());
-        if self.shared.sender.try_send(Recorded { note, action, related, at }).is_err() {
+        if self.shared.sender.try_send(Recorded { note, action, related, at, once }).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(controller = self.shared.controller, dropped, action, "event dropped");
         }
@@ -113,8 +124,11 @@ impl Shared {
                 biased;
                 Some(()) = writes.next(), if !writes.is_empty() => continue,
                 recorded = next(&mut receiver, stop), if writes.len() < AT_ONCE => {
-                    let Some(Recorded { note, action, related, at }) = recorded else { break };
-                    book.record(note, action, related, at).into_iter().collect()
+                    let Some(Recorded { note, action, related, at, once }) = recorded else { break };
+                    match once {
+                        true => vec![Series::first(note, action, related, at)],
+                        false => book.record(note, action, related, at).into_iter().collect(),
+                    }
                 }
                 _ = finish.tick() => book.finish(self.clock.now()),
                 _ = refresh.tick() => book.refresh(),
