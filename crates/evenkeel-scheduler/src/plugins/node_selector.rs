@@ -12,7 +12,7 @@ use evenkeel_api::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-use crate::nodes::{LabelColumn, NodeTable, Slot};
+use crate::nodes::{LabelColumn, NodeRef, NodeTable, Slot};
 
 /// What `spec.nodeSelector` and a required node affinity ask for.
 pub(super) struct Required {
@@ -170,7 +170,7 @@ fn by_field(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     let is = &*asked.operator == "In";
     match &*asked.values {
         [name] if &*asked.key == "metadata.name" && (is || &*asked.operator == "NotIn") => {
-            Test::Name { slot: nodes.get(name).map(|node| node.slot()), is }
+            Test::Name { slot: nodes.get(name).map(NodeRef::slot), is }
         }
         _ => Test::Never,
     }

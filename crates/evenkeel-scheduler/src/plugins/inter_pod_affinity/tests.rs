@@ -73,11 +73,11 @@ fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
             *wanted.entry(term).or_insert(0) += 1;
         }
         for term in away.iter().filter(|term| world.means(term, pod, other)) {
-            value(node, term).map(|pair| *hated.entry(pair).or_insert(0) += 1);
+            value(node, term).into_iter().for_each(|pair| *hated.entry(pair).or_insert(0) += 1);
         }
         for term in of_kind(other, RuleKind::AntiAffinity) {
             if world.means(term, other, pod) {
-                value(node, term).map(|pair| *refused.entry(pair).or_insert(0) += 1);
+                value(node, term).into_iter().for_each(|p| *refused.entry(p).or_insert(0) += 1);
             }
         }
     }
@@ -113,7 +113,7 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
     }
     let mut sums: BTreeMap<(String, &str), i64> = BTreeMap::new();
     let mut add = |pair: Option<(String, _)>, weight: i32| {
-        pair.map(|pair| *sums.entry(pair).or_insert(0) += i64::from(weight));
+        pair.into_iter().for_each(|pair| *sums.entry(pair).or_insert(0) += i64::from(weight));
     };
     for (other, node) in world.placed() {
         for (kind, term) in &own {
