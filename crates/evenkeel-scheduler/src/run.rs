@@ -142,6 +142,8 @@ impl Prepared {
     /// Schedules pods until `shutdown` is cancelled.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
+        // What was begun beside the attempts ends with them, also when this is dropped midway.
+        let stop = stop.drop_guard();
         scheduler.recorders.iter().for_each(|recorder| recorder.start(&tasks));
         let work = async {
             caches.of::<Node>().synced().await;
@@ -153,7 +155,7 @@ impl Prepared {
             scheduler.work(&mut events).await;
         };
         shutdown.run_until_cancelled(work).await;
-        stop.cancel();
+        drop(stop);
         tasks.join().await;
     }
 }

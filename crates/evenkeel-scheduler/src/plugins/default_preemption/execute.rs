@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -27,6 +28,8 @@ use crate::{
 
 const TARGET: &str = "DisruptionTarget";
 const REASON: &str = "PreemptionByScheduler";
+/// After victims could not be evicted the pod is tried again after so long.
+const PAUSE: Duration = Duration::from_secs(1);
 /// So many victims are evicted at the same time.
 const AT_ONCE: usize = 16;
 
@@ -121,6 +124,10 @@ impl Work {
                 false
             }
         };
+        if !well {
+            // What cannot be evicted now cannot be in the next instant either.
+            executor.handle.clock.sleep(PAUSE).await;
+        }
         if !well || unseen {
             // No deletion will be seen that would have it tried again.
             executor.handle.activate(pod.uid());
