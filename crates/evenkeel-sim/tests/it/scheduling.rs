@@ -1,5 +1,4 @@
-//! Pods get nodes while something goes wrong with the scheduler: none is bound twice, none is left over, and who makes room for a
-//! more important one does so once.
+//! Pods get nodes while something goes wrong with the scheduler: none is bound twice, none is left over.
 
 use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, is_ready};
 use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
@@ -8,13 +7,8 @@ use std::collections::BTreeMap;
 
 const CPUS: i64 = 8;
 
-const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
-
-fn pod(name: &str, cpu: i64, class: &str) -> Value {
+fn pod(name: &str, cpu: i64) -> Value {
     let mut pod = bare_pod(name);
-    if !class.is_empty() {
-        pod["spec"]["priorityClassName"] = class.into();
-    }
     pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": cpu.to_string() } });
     pod
 }
@@ -54,7 +48,7 @@ async fn full(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     for n in 0..7 {
-        world.create(PODS, &pod(&format!("p{n}"), 4, "")).await;
+        world.create(PODS, &pod(&format!("p{n}"), 4)).await;
     }
     world.until("six are ready", 10 * MINUTE, async |user| six_are_ready(user).await).await;
     world.settle(REST).await;
@@ -76,36 +70,6 @@ async fn full(world: &mut World, faults: Faults) {
     world.delete(&format!("{PODS}/{name}"), "Background").await;
     world.until("the last one is ready", 10 * MINUTE, async |user| six_are_ready(user).await).await;
     world.settle(REST).await;
-    world.stays_silent(SILENCE).await;
-}
-
-/// Three nodes are full of unimportant pods when an important one comes.
-async fn important(world: &mut World, faults: Faults) {
-    for (name, value) in [("low", -1), ("high", 1000)] {
-        world.create(CLASSES, &json!({ "metadata": { "name": name }, "value": value })).await;
-    }
-    world.settle(REST).await;
-    for n in 0..6 {
-        world.create(PODS, &pod(&format!("p{n}"), 4, if n == 3 { "low" } else { "" })).await;
-    }
-    world
-        .until("all are ready", 10 * MINUTE, async |world| ready(&world.list(PODS).await) == 6)
-        .await;
-    world.settle(REST).await;
-    world.arm(faults);
-    world.create(PODS, &pod("high", 4, "high")).await;
-    let path = format!("{PODS}/high");
-    world
-        .until("it is ready", 10 * MINUTE, async |world| {
-            check_load(&world.list(PODS).await);
-            world.get(&path).await.is_some_and(|pod| is_ready(&pod))
-        })
-        .await;
-    world.settle(REST).await;
-    let pods = world.list(PODS).await;
-    assert_eq!(ready(&pods), 6, "one made room: {pods:#?}");
-    let left = pods.iter().any(|pod| pod["metadata"]["name"] == "p3");
-    assert!(!left, "the least important: {pods:#?}");
     world.stays_silent(SILENCE).await;
 }
 
@@ -131,14 +95,4 @@ fn a_scheduler_that_crashes_at_any_write_fills_nodes() {
 #[test]
 fn whatever_goes_wrong_nodes_are_filled() {
     drawn(&full);
-}
-
-#[test]
-fn a_scheduler_that_crashes_at_any_write_makes_room_once() {
-    each_write(&important, 4);
-}
-
-#[test]
-fn whatever_goes_wrong_room_is_made() {
-    drawn(&important);
 }
