@@ -207,7 +207,7 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         server: options.client.master.clone(),
         ..ConnectOptions::default()
     };
-    let kube = client::transport(client::config(&connect).await?)?;
+    let kube = client::transport(&client::config(&connect).await?)?;
     let (chosen, controllers) = (controllers::chosen(&options), controllers::options(&options)?);
     let asked = Asked {
         chosen: &chosen,

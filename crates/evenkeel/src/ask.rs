@@ -83,7 +83,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
             gates: Gates::default(),
             patience: Duration::from_secs(args.timeout),
         };
-        let preview = plan::preview(client::transport(config)?, &Clock::system(), asked).await?;
+        let preview = plan::preview(client::transport(&config)?, &Clock::system(), asked).await?;
         if args.output == "json" {
             println!("{}", serde_json::to_string_pretty(&preview)?);
         } else {

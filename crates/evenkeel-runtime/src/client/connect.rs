@@ -226,8 +226,8 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 ///
 /// # Errors
 /// When certificates or credentials cannot be used.
-pub fn transport(config: Config) -> Result<kube::Client, ConnectError> {
-    over(&config).map(Into::into)
+pub fn transport(config: &Config) -> Result<kube::Client, ConnectError> {
+    over(config).map(Into::into)
 }
 
 fn over(config: &Config) -> Result<Transport, ConnectError> {

@@ -71,7 +71,7 @@ impl Live {
             config.root_cert_file = None;
         }
         config.accept_invalid_certs = args.insecure_skip_tls_verify;
-        let kube = client::transport(config)?;
+        let kube = client::transport(&config)?;
         let client = Client::builder(kube, clock.clone()).user_agent("evenkeel-explain").build();
         Ok(Self::Https(client, server.to_owned()))
     }

@@ -75,7 +75,7 @@ pub async fn run(args: &Args, sockets: &[PathBuf]) -> Result<String> {
     };
     let config = client::config(&options).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let (url, kube) = (config.cluster_url.clone(), client::transport(config.clone())?);
+    let (url, kube) = (config.cluster_url.clone(), client::transport(&config)?);
     let client =
         Client::builder(kube.clone(), clock.clone()).user_agent("evenkeel-explain").build();
     let manager = match (&args.server, args.offline) {

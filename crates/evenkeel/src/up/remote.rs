@@ -40,7 +40,7 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let url = config.cluster_url.to_string();
     let port = config.cluster_url.port_u16().unwrap_or(443);
     let ca = ca_of(&config);
-    let kube = client::transport(config)?;
+    let kube = client::transport(&config)?;
     let request = http::Request::get("/version").body(bytes::Bytes::new())?;
     let answer = Client::new(kube.clone(), clock.clone()).raw(request).await;
     let answer = answer.with_context(|| format!("the API server at {url} does not answer"))?;

@@ -143,7 +143,7 @@ impl Watcher {
         // The certificate is the program's own and in its memory, as with upstream's; probes do not look at it either.
         config.accept_invalid_certs = true;
         login(&mut config.auth_info);
-        let kube = client::transport(config).expect("a transport");
+        let kube = client::transport(&config).expect("a transport");
         Self(Client::new(kube, Clock::system()))
     }
 

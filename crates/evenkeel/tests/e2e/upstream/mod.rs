@@ -79,7 +79,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     })
     .await;
     let etcd =
-        client::transport(kube::Config::new(etcd.parse().expect("a URL"))).expect("a transport");
+        client::transport(&kube::Config::new(etcd.parse().expect("a URL"))).expect("a transport");
     let client = |kube: kube::Client| {
         Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build()
     };
@@ -166,7 +166,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
 
 async fn connect(options: ConnectOptions) -> kube::Client {
     let config = client::config(&options).await.expect("a configuration");
-    client::transport(config).expect("a transport")
+    client::transport(&config).expect("a transport")
 }
 
 /// Tells at once: what is printed by macros is shown only when the whole test fails.
