@@ -150,8 +150,8 @@ pub fn set_up(
 
 impl Extender {
     fn new(config: &ExtenderConfig, client: &Client, caches: &Caches) -> Result<Self, SetUpError> {
-        let sends_nodes = !config.node_cache_capable
-            && !(config.filter_verb.is_empty() && config.prioritize_verb.is_empty());
+        let looks = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
+        let sends_nodes = looks && !config.node_cache_capable;
         Ok(Self {
             managed: config.managed_resources.iter().map(|one| one.name.clone()).collect(),
             timeout: Some(config.http_timeout.duration())
@@ -379,7 +379,7 @@ fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     auth.client_key = given(&tls.key_file);
     auth.client_certificate_data = given(&tls.cert_data);
     auth.client_key_data = given(&tls.key_data).map(Into::into);
-    Ok(transport(connect)?)
+    Ok(transport(&connect)?)
 }
 
 /// Who may sign its certificate; the system's where nobody is named.

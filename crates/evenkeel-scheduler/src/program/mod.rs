@@ -210,7 +210,9 @@ fn stand_by(manager: &Manager, prepared: Prepared, lead: impl FnOnce() + Send + 
     manager.add(Group::Others, "scheduler stands by", |running| async move {
         let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
         // Nobody takes it where the program ends.
-        drop(stood.map(|prepared| sender.send(prepared)));
+        if let Some(prepared) = stood {
+            drop(sender.send(prepared));
+        }
         Ok(())
     });
     manager.add(Group::Leader, "scheduler", |running| async move {

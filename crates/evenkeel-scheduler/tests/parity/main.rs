@@ -2,6 +2,8 @@
 //! ours says of each which nodes will do and how good they are. Both must agree on that, on the node (any of the best), and on
 //! the words where there is none. Needs upstream's programs: `EVENKEEL_UPSTREAM_BIN`.
 
+#![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
+
 mod cluster;
 mod generate;
 mod told;

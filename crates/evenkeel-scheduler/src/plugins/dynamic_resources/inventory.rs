@@ -23,10 +23,13 @@ pub(super) struct Offer {
     /// What each of its devices is called.
     pub(super) ids: Box<[Arc<str>]>,
     /// What expressions said of its devices.
-    said: Mutex<HashMap<Box<str>, Box<[Option<Said>]>>>,
+    said: Mutex<HashMap<Box<str>, Answers>>,
 }
 
 type Said = Result<bool, Unsaid>;
+
+/// What an expression said of each device, as far as it was asked.
+type Answers = Box<[Option<Said>]>;
 
 /// More expressions than these are not remembered for a slice.
 const MOST: usize = 64;

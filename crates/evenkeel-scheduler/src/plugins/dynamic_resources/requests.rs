@@ -107,7 +107,7 @@ pub(super) fn wanted(
                 capacity: exactly.capacity.as_deref(),
                 derived: !exactly.derived_attributes.is_empty(),
             };
-            choices.push(context.choice(&request.name, None, terms)?);
+            choices.push(context.choice(&request.name, None, &terms)?);
         }
         for one in &request.first_available {
             let terms = Terms {
@@ -120,7 +120,7 @@ pub(super) fn wanted(
                 capacity: one.capacity.as_deref(),
                 derived: !one.derived_attributes.is_empty(),
             };
-            choices.push(context.choice(&request.name, Some(&one.name), terms)?);
+            choices.push(context.choice(&request.name, Some(&one.name), &terms)?);
         }
         let n = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
         if n > MOST_DEVICES.saturating_sub(least) {
@@ -141,7 +141,7 @@ impl<'a> Context<'a, '_> {
         &self,
         request: &'a str,
         choice: Option<&'a str>,
-        terms: Terms<'a>,
+        terms: &Terms<'a>,
     ) -> Result<Choice, String> {
         let name = choice.unwrap_or(request);
         let place = || format!("claim {}, request {name}", claim_name(self.claim));

@@ -27,6 +27,7 @@ fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
 }
 
 /// A slice of the pool `p` that is all of it; `more` is merged over its spec.
+#[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
 fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
     let mut spec = json!({
         "driver": DRIVER, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
@@ -69,6 +70,7 @@ impl World {
     }
 
     /// Somebody has these devices.
+    #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
     fn using(mut self, results: Value) -> Self {
         let claim = object::<ResourceClaim>(
             "other",
@@ -166,7 +168,7 @@ fn what_is_in_use_is_for_who_looks_after_it_only() {
     let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
     assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
     let admin = exactly("r", &json!({"adminAccess": true, "allocationMode": "All"}));
-    assert_eq!(world.give(&[requests(&[admin.clone()])]), "r=p/d0 r=p/d1");
+    assert_eq!(world.give(&[requests(std::slice::from_ref(&admin))]), "r=p/d0 r=p/d1");
     // Nor does that take it from others.
     let mut watched = taken("d0");
     watched["adminAccess"] = json!(true);

@@ -197,7 +197,7 @@ fn room(
 ) -> Result<Option<Arc<CsiStorageCapacity>>, &'static str> {
     let Some(size) = claim.spec.resources.requests.get("storage") else { return Ok(None) };
     let driver = seen.driver(&class.provisioner);
-    if !driver.is_some_and(|driver| driver.spec.storage_capacity == Some(true)) {
+    if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
         return Ok(None);
     }
     let has_access = |room: &CsiStorageCapacity| {

@@ -226,7 +226,7 @@ impl VolumeBinding {
             let class = if class.is_empty() { None } else { seen.stored.class(class) };
             if find::is_bound(&claim) {
                 claims.bound.push(seen.stored.volume(&claim.spec.volume_name));
-            } else if class.as_deref().is_some_and(|class| storage::waits_for_consumer(class))
+            } else if class.as_deref().is_some_and(storage::waits_for_consumer)
                 && claim.spec.volume_name.is_empty()
             {
                 claims.delayed.push(self.delayed(seen, claim, class));

@@ -2,7 +2,7 @@
 
 use super::find::Found;
 use crate::plugins::shape::Shape;
-use evenkeel_api::storage;
+use evenkeel_api::{quantity::Quantity, storage};
 use std::collections::BTreeMap;
 
 /// The score of a node that would give `found`: the mean over the classes of volumes that are bound or, where none is, made.
@@ -20,7 +20,7 @@ pub(super) fn score(found: &Found, shape: &Shape) -> i64 {
             let sums = classes.entry(class).or_default();
             sums.0 += storage::requested(&provision.claim).value();
             // Volumes of one class are made from the same room.
-            sums.1 = room.capacity.map_or(0, |capacity| capacity.value());
+            sums.1 = room.capacity.map_or(0, Quantity::value);
         }
     }
     if classes.is_empty() {

@@ -11,6 +11,7 @@ use crate::{
     pod::PodInfo,
 };
 
+#[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
 fn disk(source: Value) -> Value {
     let mut volume = json!({"name": "v"});
     merge(&mut volume, &source);

@@ -16,7 +16,7 @@ pub(crate) trait Wire: Serialize + DeserializeOwned + Default {
 }
 
 /// Completes the arguments of a plugin; none where the plugin takes none that are known.
-pub(super) fn completed(plugin: &str, given: Value, gates: &FeatureGates) -> Option<Value> {
+pub(super) fn completed(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
     Some(match plugin {
         "DefaultPreemption" => complete::<Preemption>(plugin, given, gates),
         "DynamicResources" => complete::<Dynamic>(plugin, given, gates),
@@ -54,8 +54,8 @@ pub(crate) fn typed<T: Wire>(args: &Value) -> T {
     serde_json::from_value(args.clone()).unwrap_or_default()
 }
 
-fn complete<T: Wire>(plugin: &str, given: Value, gates: &FeatureGates) -> Value {
-    let mut args: T = if given.is_null() { T::default() } else { typed(&given) };
+fn complete<T: Wire>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
+    let mut args: T = if given.is_null() { T::default() } else { typed(given) };
     args.complete(gates);
     let mut args = serde_json::to_value(args).unwrap_or_default();
     args["kind"] = format!("{plugin}Args").into();
@@ -241,7 +241,7 @@ fn requirement(rule: &Value, at: &str) -> Option<Invalid> {
             shown(),
             "for 'Gt', 'Lt' operators, exactly one value is required",
         )),
-        "Gt" | "Lt" if !values[0].as_str().is_some_and(|text| text.parse::<i64>().is_ok()) => {
+        "Gt" | "Lt" if values[0].as_str().is_none_or(|text| text.parse::<i64>().is_err()) => {
             let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
             Some(Invalid::value(format!("{at_values}[0]"), values[0].clone(), rule))
         }

@@ -83,14 +83,14 @@ impl ProfileConfig {
         for config in &mut self.plugin_config {
             let given = std::mem::take(&mut config.args);
             // Arguments of plugins of others are their own.
-            config.args = args::completed(&config.name, given.clone(), gates).unwrap_or(given);
+            config.args = args::completed(&config.name, &given, gates).unwrap_or(given);
         }
         let named = self.plugins.as_ref().map(names).unwrap_or_default();
         for name in named {
             if self.plugin_config.iter().any(|config| config.name == name) {
                 continue;
             }
-            let args = args::completed(&name, Value::Null, gates);
+            let args = args::completed(&name, &Value::Null, gates);
             self.plugin_config.extend(args.map(|args| PluginConfig { name, args }));
         }
     }
