@@ -253,16 +253,16 @@ pub fn http_header(text: &str) -> Messages {
 
 /// An IP address, of either family.
 pub fn ip(text: &str) -> Messages {
-    match text.parse::<std::net::IpAddr>() {
+    match text.parse::<core::net::IpAddr>() {
         Ok(_) => Messages::new(),
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     }
 }
 
 /// Address and prefix length of a CIDR block.
-pub fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
+pub fn parse_cidr(text: &str) -> Option<(core::net::IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
-    let address: std::net::IpAddr = address.parse().ok()?;
+    let address: core::net::IpAddr = address.parse().ok()?;
     let bits: u8 = bits.parse().ok()?;
     let limit = if address.is_ipv4() { 32 } else { 128 };
     (bits <= limit).then_some((address, bits))

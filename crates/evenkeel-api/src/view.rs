@@ -1,6 +1,6 @@
 //! How an object is read from the wire.
 
-use crate::{Kind, Meta, views::Metadata};
+use crate::{Kind, Meta, Text, views::Metadata};
 
 /// How bytes from the API server are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +20,14 @@ pub trait View: Sized + Send + Sync + 'static {
     const PROTOBUF: bool;
     /// Its metadata.
     fn meta(&self) -> &Meta;
+
+    /// This object in another version, where making it so is less work than reading it; a cache tells of one that is gone
+    /// in its last state and the version of its deletion.
+    fn at_version(&self, version: &Text) -> Option<Self> {
+        let _ = version;
+        None
+    }
+
     /// Decodes one object, without an envelope.
     fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError>;
 }

@@ -138,6 +138,12 @@ macro_rules! view {
                 &self.meta
             }
 
+            fn at_version(&self, version: &$crate::Text) -> Option<Self> {
+                let mut now = self.clone();
+                now.meta.resource_version = version.clone();
+                Some(now)
+            }
+
             fn decode(
                 bytes: &[u8],
                 encoding: $crate::Encoding,

@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{
     DecodeError, Encoding, Text, View, status,
-    views::Identity,
+    views::{Identity, IdentityMeta},
     watch::{self, EventType},
 };
 use futures::FutureExt as _;
@@ -70,8 +70,6 @@ impl From<ApiError> for End {
 enum Event<V> {
     Present(V),
     Gone(V),
-    /// One that is held is gone: what is held is its last state, since every change before was seen.
-    Left(Identity),
     Bookmark(Metadata),
     Error(Status),
     /// An object that cannot be read; its metadata, as far as that can be.
@@ -180,8 +178,7 @@ impl<V: View> Reflector<V> {
                 );
                 return Ok(None);
             };
-            match decode::<V>(opened.watch.encoding(), &frame, |_| false)? {
-                Event::Left(_) => {}
+            match decode::<V>(opened.watch.encoding(), &frame, |_| None)? {
                 Event::Present(object) => {
                     now.insert(self.held_or(object));
                     self.shared.queued(now.len());
@@ -245,13 +242,10 @@ impl<V: View> Reflector<V> {
     /// Applies changes until the watch ends.
     async fn follow(&mut self, opened: &mut Opened) -> Result<(), End> {
         while let Some(frame) = opened.next().await? {
-            let is_held = |object: &Identity| self.shared.holds(&object.meta);
-            let version = match decode::<V>(opened.watch.encoding(), &frame, is_held)? {
-                Event::Left(Identity { meta }) => {
-                    let version = meta.resource_version.parse().unwrap_or(0);
-                    self.shared.delete_named(&meta.namespace, &meta.name, version);
-                    meta.resource_version
-                }
+            // What is held is its last state: every change before was seen.
+            let last =
+                |gone: &IdentityMeta| self.shared.holding(gone)?.at_version(&gone.resource_version);
+            let version = match decode::<V>(opened.watch.encoding(), &frame, last)? {
                 Event::Present(object) => {
                     let version = object.meta().resource_version.clone();
                     self.shared.upsert(Arc::new(object));
@@ -327,11 +321,11 @@ fn cannot_watch(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-/// Reads an event. Of an object that is gone no more is read than which it is, if that `is_held`.
+/// Reads an event. Of an object that is gone no more is read than which it is, if its `last` state is known.
 fn decode<V: View>(
     encoding: Encoding,
     frame: &[u8],
-    is_held: impl FnOnce(&Identity) -> bool,
+    last: impl FnOnce(&IdentityMeta) -> Option<V>,
 ) -> Result<Event<V>, End> {
     let broken = |error| End::from(WatchBroken::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
@@ -347,10 +341,10 @@ fn decode<V: View>(
         }
     };
     if gone
-        && let Ok(identity) = Identity::decode(object, encoding)
-        && is_held(&identity)
+        && let Ok(Identity { meta }) = Identity::decode(object, encoding)
+        && let Some(object) = last(&meta)
     {
-        return Ok(Event::Left(identity));
+        return Ok(Event::Gone(object));
     }
     Ok(match V::decode(object, encoding) {
         Ok(object) if gone => Event::Gone(object),

@@ -118,14 +118,14 @@ impl<V: View> Shared<V> {
         });
     }
 
-    /// Whether this object is held, in whatever version.
-    pub(crate) fn holds(&self, object: &IdentityMeta) -> bool {
+    /// This object, in whatever version it is held.
+    pub(crate) fn holding(&self, object: &IdentityMeta) -> Option<Arc<V>> {
         let store = self.read();
-        let held = store.get(&object.namespace, &object.name);
-        held.is_some_and(|held| held.meta().uid == object.uid)
+        let held = store.get(&object.namespace, &object.name)?;
+        (held.meta().uid == object.uid).then(|| Arc::clone(held))
     }
 
-    /// Takes out an object of which only the name was read.
+    /// Takes out an object of which only the name could be read.
     pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
         self.change(version, |store| store.delete(namespace, name, None));
     }
