@@ -85,7 +85,7 @@ impl Life {
         let caches = Caches::new(client.clone(), clock.clone(), &registry);
         let life = Self { wire, tasks: Tasks::new(), caches };
         match part {
-            Part::Controllers => life.controllers(client, clock, registry),
+            Part::Controllers => life.controllers(client, clock, registry, options.node_ranges),
             Part::Cloud => life.cloud(client, clock, registry, options),
             Part::Scheduler => life.scheduler(client, clock, registry, options.seed),
             Part::Nodes => life.nodes(client, clock, options),
@@ -100,9 +100,9 @@ impl Life {
         life
     }
 
-    fn controllers(&self, client: Client, clock: &Clock, registry: Registry) {
+    fn controllers(&self, client: Client, clock: &Clock, registry: Registry, ranges: bool) {
         let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
-        controllers(env, client, self.tasks.clone(), registry);
+        controllers(env, client, self.tasks.clone(), registry, ranges);
     }
 
     /// A manager that contends for the lease, and whose end is a crash.
@@ -119,7 +119,7 @@ impl Life {
         let (env, writer) = (manager.env().clone(), client.gated(&manager.gate()));
         manager.add(Group::Leader, "controllers", |running| async move {
             let tasks = Tasks::under(running.token());
-            controllers(env, writer, tasks.clone(), registry);
+            controllers(env, writer, tasks.clone(), registry, false);
             running.stopped().await;
             tasks.join().await;
             Ok(())
@@ -164,7 +164,7 @@ impl Life {
 }
 
 /// Starts all controllers.
-fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
+fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, ranges: bool) {
     // Made for this, and good until 2126.
     let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
     let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
@@ -175,8 +175,8 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry) {
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
     options.service_account_token.key_file = Some(key.to_owned());
-    // Nodes get ranges, as in most clusters, and tokens grow old within an hour.
-    options.node_ipam.enabled = true;
+    // Tokens grow old within an hour.
+    options.node_ipam.enabled = ranges;
     options.node_ipam.cluster = "10.244.0.0/16".into();
     options.legacy_token_cleaner.clean_up_period = Duration::from_secs(3600);
     // The simulated nodes have no disks.

@@ -42,6 +42,8 @@ pub struct Options {
     pub nodes: NodesOptions,
     /// The cloud, where its part runs.
     pub cloud: Cloud,
+    /// Whether nodes are given ranges of addresses; `--allocate-node-cidrs`.
+    pub node_ranges: bool,
     /// The parts that run.
     pub parts: Vec<Part>,
 }
@@ -63,6 +65,7 @@ impl Default for Options {
                 ..NodesOptions::default()
             },
             cloud: Cloud::default(),
+            node_ranges: false,
             parts: vec![Part::Nodes, Part::Scheduler, Part::Controllers],
         }
     }

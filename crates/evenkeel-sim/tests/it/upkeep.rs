@@ -13,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Without nodes that renew their leases: this takes days.
 fn alone() -> Options {
-    let mut options = Options::default();
+    let mut options = Options { node_ranges: true, ..Options::default() };
     options.nodes.nodes.clear();
     options
 }
