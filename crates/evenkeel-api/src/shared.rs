@@ -76,13 +76,9 @@ pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
     if items.is_empty() {
         return Shared(None);
     }
-    let fingerprint = fingerprint(&items);
-    let known = T::recent(|recent| recent.find(fingerprint, |known| **known == *items));
-    Shared(Some(known.unwrap_or_else(|| {
-        let items: Arc<[T]> = items.into();
-        T::recent(|recent| recent.keep(fingerprint, Arc::clone(&items)));
-        items
-    })))
+    let (fingerprint, same) =
+        (fingerprint(&items), |known: &Arc<[T]>, new: &Vec<T>| **known == **new);
+    Shared(Some(T::recent(|recent| recent.recall(fingerprint, items, same, Into::into))))
 }
 
 /// An item of lists that are recalled.
@@ -129,6 +125,22 @@ impl<T: Clone, const N: usize> Recent<T, N> {
     /// The one in the fingerprint's place, if it `is` what is looked for.
     pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
         self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
+    }
+
+    /// The one in the fingerprint's place if it is the `same` as `new`, or else what is made of that, which is remembered.
+    pub(crate) fn recall<U>(
+        &mut self,
+        fingerprint: u64,
+        new: U,
+        same: impl FnOnce(&T, &U) -> bool,
+        make: impl FnOnce(U) -> T,
+    ) -> T {
+        if let Some(known) = self.find(fingerprint, |known| same(known, &new)) {
+            return known;
+        }
+        let made = make(new);
+        self.keep(fingerprint, made.clone());
+        made
     }
 
     /// Remembers.

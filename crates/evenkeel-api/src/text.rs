@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, borrow::Cow, cell::RefCell, fmt, ops::Deref, sync::Arc};
 
-use crate::shared::fingerprint;
+use crate::shared::{Recent, fingerprint};
 use ecow::EcoString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -21,8 +21,7 @@ const REMEMBERED: usize = 1024;
 const TOO_LONG: usize = 8192;
 
 thread_local! {
-    static SEEN: RefCell<Box<[EcoString]>> =
-        RefCell::new(vec![EcoString::new(); REMEMBERED].into_boxed_slice());
+    static RECENT: RefCell<Recent<EcoString, REMEMBERED>> = RefCell::default();
 }
 
 impl Text {
@@ -41,12 +40,9 @@ impl Text {
         if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
             return Self(text.into());
         }
-        SEEN.with_borrow_mut(|seen| {
-            let slot = &mut seen[fingerprint(&text) as usize % REMEMBERED];
-            if slot.as_str() != text {
-                *slot = text.into();
-            }
-            Self(slot.clone())
+        RECENT.with_borrow_mut(|recent| {
+            let same = |known: &EcoString, new: &&str| known.as_str() == *new;
+            Self(recent.recall(fingerprint(&text), text, same, EcoString::from))
         })
     }
 }

@@ -90,11 +90,7 @@ fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     let fingerprint =
         fingerprint(&(containers, spec.containers.len(), &spec.node_selector, spec.priority));
     RECENT.with_borrow_mut(|recent| {
-        recent.find(fingerprint, |known| **known == spec).unwrap_or_else(|| {
-            let spec = Arc::new(spec);
-            recent.keep(fingerprint, Arc::clone(&spec));
-            spec
-        })
+        recent.recall(fingerprint, spec, |known, new| **known == *new, Arc::new)
     })
 }
 
