@@ -52,17 +52,13 @@ impl Options {
     /// With all that is not allowed.
     pub(super) fn check(given: Given) -> Result<Self, Problems> {
         let read = Reader::new(given);
-        let features = FeatureGates::resolve(&[], &[], &read.map("feature-gates"));
-        for problem in features.problems {
-            read.refuse(&problem, problem.clone());
-        }
-        let gates = Arc::new(features.gates);
+        let (gates, mut warnings) =
+            FeatureGates::resolve(&[], &[], &read.map("feature-gates")).settle(&read);
         let provider = read.text("cloud-provider");
         if provider.is_empty() {
             read.refuse("cloud-provider", "--cloud-provider cannot be empty");
         }
         let serving = ServingOptions::check(&read, &gates);
-        let mut warnings = features.warnings;
         warnings.extend(serving.request_header.warnings());
         let leader = LeaderOptions::check(&read);
         let mut options = Self {

@@ -4,7 +4,8 @@ use super::{
     FeatureGates, Stage, Versions,
     table::{GATES, Gate},
 };
-use std::collections::BTreeMap;
+use crate::flags::Reader;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Gates as they were asked for, and what there is to say about that.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +16,16 @@ pub struct Resolved {
     pub problems: Vec<String>,
     /// What is allowed, but better not done.
     pub warnings: Vec<String>,
+}
+
+impl Resolved {
+    /// Refuses what is not allowed; the gates, and what the user is told.
+    pub fn settle(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
+        for problem in &self.problems {
+            read.refuse(problem, problem.clone());
+        }
+        (Arc::new(self.gates), self.warnings)
+    }
 }
 
 impl FeatureGates {

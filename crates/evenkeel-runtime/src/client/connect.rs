@@ -2,6 +2,7 @@
 
 use super::{
     Client,
+    lanes::Lanes,
     transport::{Current, Stack, Transport},
 };
 use crate::clock::Clock;
@@ -218,8 +219,9 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
     format!("{field}: {error}")
 }
 
-/// A transport for controllers: HTTP/2 where the server has it, so that many concurrent writes and all watches share one
-/// connection, one TLS session and few system calls; HTTP/1.1 with a pool otherwise. No compression: it costs both sides
+/// A transport for controllers: HTTP/2 where the server has it, so that many concurrent writes and watches share one
+/// connection, one TLS session and few system calls, and there is another one for every 90 that are under way at a time;
+/// HTTP/1.1 with a pool otherwise. No compression: it costs both sides
 /// more than it saves on a cluster's network. A connection that does not answer pings for 45 s is given up.
 ///
 /// To be called inside the tokio runtime that it will run in.
@@ -254,20 +256,22 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
     }
-    let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
+    let connector = tls.enable_all_versions().wrap_connector(http);
+    let mut connection = legacy::Builder::new(TokioExecutor::new());
+    connection
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(90))
         .http2_keep_alive_interval(Duration::from_secs(30))
         .http2_keep_alive_timeout(Duration::from_secs(15))
-        .http2_keep_alive_while_idle(true)
-        .build(tls.enable_all_versions().wrap_connector(http));
+        .http2_keep_alive_while_idle(true);
+    let lanes = Lanes::new(move || connection.build(connector.clone()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
-        .service(client);
+        .service(lanes);
     Ok(Stack::new(service))
 }
 

@@ -8,6 +8,7 @@ mod connect;
 mod dry;
 mod error;
 mod gate;
+mod lanes;
 mod limiter;
 mod metrics;
 mod options;

@@ -44,17 +44,13 @@ impl Options {
     /// With all that is not allowed.
     pub(super) fn check(given: Given) -> Result<Self, Problems> {
         let read = Reader::new(given);
-        let features = FeatureGates::resolve(
+        let (gates, mut warnings) = FeatureGates::resolve(
             &read.list("emulated-version"),
             &read.list("min-compatibility-version"),
             &read.map("feature-gates"),
-        );
-        for problem in features.problems {
-            read.refuse(&problem, problem.clone());
-        }
-        let gates = Arc::new(features.gates);
+        )
+        .settle(&read);
         let serving = ServingOptions::check(&read, &gates);
-        let mut warnings = features.warnings;
         warnings.extend(serving.request_header.warnings());
         let insecure = serving.tls.insecure();
         warnings

@@ -25,9 +25,12 @@ fn shrink_old(pass: &mut Pass<'_>, new: usize) -> bool {
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
     // A set with more available pods than it should have has not caught up with its last change: those pods are as good as
-    // gone, and counting on them would take too many of the others.
-    let lags =
-        old.iter().any(|at| pass.sets[*at].status().available_replicas > pass.sets[*at].replicas);
+    // gone, and counting on them would take too many of the others. That may be the newest one: a rollback finds it as it
+    // was when it was an old one.
+    let lags = old
+        .iter()
+        .chain([&new])
+        .any(|at| pass.sets[*at].status().available_replicas > pass.sets[*at].replicas);
     if old.is_empty() || spare <= 0 || lags {
         return false;
     }
