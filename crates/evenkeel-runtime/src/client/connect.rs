@@ -13,7 +13,7 @@ use hyper_util::{
 };
 use kube::{
     Config,
-    client::{Body, ConfigExt as _},
+    client::ConfigExt as _,
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
 };
 use prometheus::Registry;
