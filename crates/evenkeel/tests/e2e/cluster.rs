@@ -335,7 +335,9 @@ fn group(resource: &str) -> &'static str {
         "gadgets" => "/apis/quota.evenkeel.dev/v1",
         "endpointslices" => "/apis/discovery.k8s.io/v1",
         "ipaddresses" | "servicecidrs" => "/apis/networking.k8s.io/v1",
-        "resourceclaims" | "resourceclaimtemplates" => "/apis/resource.k8s.io/v1",
+        "deviceclasses" | "resourceclaims" | "resourceclaimtemplates" | "resourceslices" => {
+            "/apis/resource.k8s.io/v1"
+        }
         _ => "/api/v1",
     }
 }

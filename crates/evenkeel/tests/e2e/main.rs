@@ -14,6 +14,7 @@ mod cluster;
 mod custom;
 mod daemonset;
 mod deployment;
+mod devices;
 mod embedded;
 mod explain;
 mod explain_server;
@@ -99,6 +100,12 @@ cases! {
         adopts_what_was_orphaned,
         tells_why_pods_cannot_be_made,
         is_left_alone_once_done,
+    ];
+    devices: [
+        are_given_as_they_are_asked_for,
+        are_waited_for,
+        are_shared_by_a_claim,
+        that_are_of_no_use_are_given_back,
     ];
     explain: [tells_what_is_waited_for, plans_are_not_carried_out];
     forbidden: [each_account_has_rights];

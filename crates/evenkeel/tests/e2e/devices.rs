@@ -1,0 +1,266 @@
+//! Pods that claim devices, and where they go.
+
+use crate::{
+    cluster::{Cluster, Namespace, condition, items, name},
+    deployment::told,
+    objects::pod,
+    pods::is_ready,
+};
+use serde_json::{Value, json};
+
+/// What a case has of its own: a driver, a class of its devices, and two nodes, each alike for other pods.
+struct Devices<'a> {
+    namespace: Namespace<'a>,
+    /// Names both driver and class, since other cases have theirs on the same nodes.
+    driver: String,
+    nodes: [String; 2],
+}
+
+impl<'a> Devices<'a> {
+    async fn prepare(cluster: &'a Cluster, prefix: &str) -> Self {
+        let namespace = cluster.namespace(prefix).await;
+        let driver = format!("{}.e2e.evenkeel.dev", namespace.name);
+        let all = cluster.get("nodes").await;
+        let mut open = items(&all)
+            .iter()
+            .filter(|node| name(node).starts_with("node-") && node["spec"]["taints"].is_null());
+        let mut node = || name(open.next().expect("nodes for everybody")).to_owned();
+        let nodes = [node(), node()];
+        let devices = Self { namespace, driver, nodes };
+        let is_ours = format!("device.driver == '{}'", devices.driver);
+        let spec = json!({"selectors": [{"cel": {"expression": is_ours}}]});
+        devices.class(&devices.driver, &spec).await;
+        devices
+    }
+
+    async fn class(&self, name: &str, spec: &Value) {
+        let class = json!({"metadata": {"name": name}, "spec": spec});
+        self.namespace.cluster().create("deviceclasses", class).await;
+    }
+
+    /// The node has devices of these sizes: `d0`…
+    async fn offers(&self, node: usize, sizes: &[i64]) {
+        let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}}});
+        let devices: Vec<Value> = sizes.iter().enumerate().map(one).collect();
+        let node = &self.nodes[node];
+        let slice = json!({
+            "metadata": {"name": format!("{node}-{}", self.driver)},
+            "spec": {
+                "driver": self.driver, "nodeName": node, "devices": devices,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            },
+        });
+        self.namespace.cluster().create("resourceslices", slice).await;
+    }
+
+    /// Claims like this are made for pods.
+    async fn template(&self, name: &str, exactly: &Value) {
+        let spec = self.claim_spec(exactly);
+        let template = json!({"metadata": {"name": name}, "spec": {"spec": spec}});
+        self.namespace.create("resourceclaimtemplates", template).await;
+    }
+
+    fn claim_spec(&self, exactly: &Value) -> Value {
+        let mut request = exactly.clone();
+        request["deviceClassName"] = json!(self.driver);
+        json!({"devices": {"requests": [{"name": "r", "exactly": request}]}})
+    }
+
+    /// A pod with one claim of this source, only on this node if one is given.
+    async fn claims(&self, name: &str, source: &Value, node: Option<usize>) {
+        let mut made = pod(name, &json!({}), "app:v1");
+        let mut claim = source.clone();
+        claim["name"] = json!("gpu");
+        made["spec"]["resourceClaims"] = json!([claim]);
+        made["spec"]["containers"][0]["resources"] = json!({"claims": [{"name": "gpu"}]});
+        if let Some(node) = node {
+            made["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": self.nodes[node]});
+        }
+        self.namespace.create("pods", made).await;
+    }
+
+    /// The claim that was made for the pod.
+    async fn claim_of(&self, pod: &str) -> Value {
+        let pod = self.namespace.get(&format!("pods/{pod}")).await;
+        let claim = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].as_str();
+        self.namespace.get(&format!("resourceclaims/{}", claim.expect("a claim"))).await
+    }
+
+    async fn runs(&self, pod: &str) -> Value {
+        self.namespace.until(&format!("pods/{pod}"), is_ready).await
+    }
+
+    /// The pod says that it fits nowhere, and why.
+    async fn waits(&self, pod: &str, why: &str) {
+        let says = |pod: &Value| {
+            let scheduled = condition(pod, "PodScheduled");
+            scheduled["reason"] == "Unschedulable"
+                && scheduled["message"].as_str().is_some_and(|told| told.contains(why))
+        };
+        self.namespace.until(&format!("pods/{pod}"), says).await;
+        told(&self.namespace, pod, "FailedScheduling", why).await;
+    }
+
+    async fn clean(&self) {
+        let cluster = self.namespace.cluster();
+        for pod in self.namespace.list("pods").await {
+            self.namespace.delete(&format!("pods/{}", name(&pod)), "Background").await;
+        }
+        self.namespace.until_none("pods").await;
+        for kind in ["resourceslices", "deviceclasses"] {
+            for object in items(&cluster.get(kind).await) {
+                if name(object).contains(&self.driver) {
+                    cluster.delete(&format!("{kind}/{}", name(object)), "Background").await;
+                }
+            }
+        }
+    }
+}
+
+fn from(template: &str) -> Value {
+    json!({"resourceClaimTemplateName": template})
+}
+
+/// The devices that a claim was given.
+fn given(claim: &Value) -> Vec<&str> {
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+    results.into_iter().flatten().filter_map(|one| one["device"].as_str()).collect()
+}
+
+pub(crate) async fn are_given_as_they_are_asked_for(cluster: &Cluster) {
+    let devices = Devices::prepare(cluster, "devices").await;
+    devices.offers(0, &[1, 8]).await;
+    devices.offers(1, &[2, 2, 2]).await;
+    let size = |how: &str| {
+        let expression = format!("device.attributes['{}'].size {how}", devices.driver);
+        json!({"selectors": [{"cel": {"expression": expression}}]})
+    };
+    devices.template("big", &size("> 4")).await;
+    devices.template("two", &json!({"count": 2})).await;
+    devices.template("huge", &size("> 99")).await;
+    devices.claims("big", &from("big"), None).await;
+    let big = devices.runs("big").await;
+    let node = &devices.nodes[0];
+    assert_eq!(big["spec"]["nodeName"], **node);
+    let claim = devices.claim_of("big").await;
+    let mut status = claim["status"].clone();
+    let allocated = status["allocation"].as_object_mut().expect("an allocation");
+    assert!(allocated.remove("allocationTimestamp").is_some_and(|at| at.is_string()));
+    let only = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    assert_eq!(
+        status,
+        json!({
+            "allocation": {
+                "devices": {"results": [{"request": "r", "driver": devices.driver, "pool": node, "device": "d1"}]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [only]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": "big", "uid": big["metadata"]["uid"]}],
+        })
+    );
+    assert_eq!(
+        claim["metadata"]["finalizers"],
+        json!(["resource.kubernetes.io/delete-protection"])
+    );
+    // Of the first node only one is left.
+    devices.claims("two", &from("two"), None).await;
+    let two = devices.runs("two").await;
+    assert_eq!(two["spec"]["nodeName"], *devices.nodes[1]);
+    assert_eq!(given(&devices.claim_of("two").await), ["d0", "d1"]);
+    devices.claims("huge", &from("huge"), None).await;
+    devices.waits("huge", "cannot allocate all claims").await;
+    devices.clean().await;
+}
+
+pub(crate) async fn are_waited_for(cluster: &Cluster) {
+    let devices = Devices::prepare(cluster, "devices").await;
+    devices.offers(0, &[1]).await;
+    devices.template("one", &json!({})).await;
+    devices.claims("first", &from("one"), None).await;
+    devices.runs("first").await;
+    devices.claims("second", &from("one"), None).await;
+    devices.waits("second", "cannot allocate all claims").await;
+    devices.namespace.delete("pods/first", "Background").await;
+    let second = devices.runs("second").await;
+    assert_eq!(second["spec"]["nodeName"], *devices.nodes[0]);
+    let claim = devices.claim_of("second").await;
+    assert_eq!(given(&claim), ["d0"]);
+    assert_eq!(claim["status"]["reservedFor"][0]["uid"], second["metadata"]["uid"]);
+    // The other node gets a device: who may go there does, and who may not waits on.
+    devices.claims("tied", &from("one"), Some(0)).await;
+    devices.claims("free", &from("one"), None).await;
+    for pod in ["tied", "free"] {
+        devices.waits(pod, "cannot allocate all claims").await;
+    }
+    devices.offers(1, &[1]).await;
+    let free = devices.runs("free").await;
+    assert_eq!(free["spec"]["nodeName"], *devices.nodes[1]);
+    cluster.watch_a_while().await;
+    let tied = devices.namespace.get("pods/tied").await;
+    assert!(tied["spec"]["nodeName"].is_null(), "{tied:#}");
+    devices.namespace.delete("pods/second", "Background").await;
+    devices.runs("tied").await;
+    devices.clean().await;
+}
+
+pub(crate) async fn are_shared_by_a_claim(cluster: &Cluster) {
+    let devices = Devices::prepare(cluster, "devices").await;
+    let namespace = &devices.namespace;
+    devices.offers(0, &[1]).await;
+    devices.offers(1, &[1]).await;
+    let claim = json!({"metadata": {"name": "ours"}, "spec": devices.claim_spec(&json!({}))});
+    let ours = json!({"resourceClaimName": "ours"});
+    devices.claims("first", &ours, None).await;
+    cluster.watch_a_while().await;
+    let waits = namespace.get("pods/first").await;
+    assert!(waits["spec"]["nodeName"].is_null(), "{waits:#}");
+    namespace.create("resourceclaims", claim).await;
+    let first = devices.runs("first").await;
+    devices.claims("second", &ours, None).await;
+    let second = devices.runs("second").await;
+    assert_eq!(first["spec"]["nodeName"], second["spec"]["nodeName"]);
+    let claim = namespace.get("resourceclaims/ours").await;
+    let reserved: Vec<_> = claim["status"]["reservedFor"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(reserved, ["first", "second"]);
+    // Who must go elsewhere cannot have them while others do.
+    let other = usize::from(first["spec"]["nodeName"] == *devices.nodes[0]);
+    devices.claims("third", &ours, Some(other)).await;
+    devices.waits("third", "resourceclaim not available on the node").await;
+    for pod in ["first", "second"] {
+        namespace.delete(&format!("pods/{pod}"), "Background").await;
+    }
+    let third = devices.runs("third").await;
+    assert_eq!(third["spec"]["nodeName"], *devices.nodes[other]);
+    devices.clean().await;
+}
+
+/// Devices that nobody uses stand in the way of a pod that could have others.
+pub(crate) async fn that_are_of_no_use_are_given_back(cluster: &Cluster) {
+    let devices = Devices::prepare(cluster, "devices").await;
+    let namespace = &devices.namespace;
+    devices.offers(0, &[1]).await;
+    devices.offers(1, &[1]).await;
+    let claim = json!({"metadata": {"name": "idle"}, "spec": devices.claim_spec(&json!({}))});
+    namespace.create("resourceclaims", claim).await;
+    let node = &devices.nodes[0];
+    let only = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    let allocation = json!({
+        "devices": {"results": [{"request": "r", "driver": devices.driver, "pool": node, "device": "d0"}]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [only]}]},
+    });
+    let status = json!({"status": {"allocation": allocation}});
+    namespace.patch("resourceclaims/idle/status", status).await;
+    devices.claims("far", &json!({"resourceClaimName": "idle"}), Some(1)).await;
+    let far = devices.runs("far").await;
+    assert_eq!(far["spec"]["nodeName"], *devices.nodes[1]);
+    let claim = namespace.get("resourceclaims/idle").await;
+    let results = &claim["status"]["allocation"]["devices"]["results"];
+    assert_eq!(results[0]["pool"], *devices.nodes[1], "{claim:#}");
+    let message = "deallocation of ResourceClaim completed";
+    told(namespace, "far", "FailedScheduling", message).await;
+    devices.clean().await;
+}
