@@ -161,7 +161,11 @@ impl Tracker {
     /// The claim was written.
     pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
         let uid: Box<str> = (&*claim.meta.uid).into();
-        if self.pending.contains_key(&uid) && claim.status.allocation.is_some() {
+        let allocation = claim.status.allocation.as_deref();
+        if allocation.is_some() && self.seen.get(&uid).map(|seen| &**seen) == allocation {
+            // The cache was faster than the answer.
+            self.drop_pending(&uid);
+        } else if self.pending.contains_key(&uid) && allocation.is_some() {
             // Until the cache shows it.
             self.settled.insert(uid.clone());
         }

@@ -18,6 +18,8 @@ mod result;
 mod selectors;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod writes;
 
 use evenkeel_api::{
     View as _,

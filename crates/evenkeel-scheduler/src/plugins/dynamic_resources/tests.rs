@@ -18,9 +18,9 @@ use super::{
 };
 use crate::fixtures::{merge, node};
 
-const DRIVER: &str = "gpu.example";
+pub(super) const DRIVER: &str = "gpu.example";
 
-fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
+pub(super) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
     let mut base = json!({"metadata": {"name": name, "uid": name, "namespace": "shop"}});
     merge(&mut base, more);
     Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
@@ -28,7 +28,7 @@ fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
 
 /// A slice of the pool `p` that is all of it; `more` is merged over its spec.
 #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
-fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
+pub(super) fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
     let mut spec = json!({
         "driver": DRIVER, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
         "allNodes": true, "devices": devices,
@@ -38,7 +38,7 @@ fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
 }
 
 /// Devices with these numbers as their size, named after their place: `d0`…
-fn sized(sizes: &[i64]) -> Value {
+pub(super) fn sized(sizes: &[i64]) -> Value {
     let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}});
     sizes.iter().enumerate().map(one).collect()
 }
@@ -446,6 +446,16 @@ fn what_is_decided_counts_until_it_is_seen() {
     tracker.seen(&version("4", Some("b")));
     tracker.gone(&version("4", Some("b")));
     assert_eq!(*tracker.in_use(), InUse::default());
+    // The cache may show a write before its answer comes.
+    let shared = json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": DRIVER,
+        "pool": "p", "device": "s", "shareID": "one", "consumedCapacity": {"memory": "1Gi"}}]}}}});
+    let shared = object::<ResourceClaim>("c", &shared);
+    tracker.decide("c", Arc::new(shared.status.allocation.as_deref().unwrap().clone()));
+    tracker.seen(&shared);
+    tracker.wrote(Arc::clone(&shared));
+    let amounts = tracker.in_use().shared(&id("s")).unwrap().clone();
+    assert_eq!(amounts.values().map(|amount| amount.value()).collect::<Vec<_>>(), [1 << 30]);
+    assert!(!tracker.is_pending("c"));
 }
 
 proptest! {

@@ -1,0 +1,299 @@
+//! What is written about claims, by script: the requests that are made, and what is made of the answers.
+
+use evenkeel_api::views::{DeviceClass, ResourceClaim};
+use evenkeel_runtime::{client::Client, clock::Clock};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::{
+    DynamicResources, OnWay,
+    attempt::Attempt,
+    bind,
+    in_use::InUse,
+    inventory::Inventory,
+    result::Allocation,
+    tests::{DRIVER, object, sized, slice},
+};
+use crate::{
+    fixtures::{Script, at, handle, info, merge, node, table},
+    framework::{
+        CycleState, Filter as _, Plugin as _, PostBind as _, PostFilter as _, PostFiltered,
+        PreBind as _, PreFlight, Profile, Reserve as _, Unprepared,
+    },
+    pod::PodInfo,
+    schedule::{Cycle, Nominated, Unfit, View},
+};
+
+const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
+const STATUS: &str = "PATCH /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c/status";
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+fn clock() -> Clock {
+    Clock::starting_at(at(0))
+}
+
+/// The claim `c` at a version, which asks for one device.
+fn written(version: &str, more: &Value) -> Value {
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}});
+    let mut claim = json!({
+        "metadata": {"name": "c", "uid": "c", "namespace": "shop", "resourceVersion": version},
+        "spec": {"devices": {"requests": [request]}},
+    });
+    merge(&mut claim, more);
+    claim
+}
+
+fn claim(version: &str, more: &Value) -> Arc<ResourceClaim> {
+    object("c", &written(version, more))
+}
+
+/// The device `d0`, usable from this node.
+fn given(node: &str) -> Value {
+    let only = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    json!({
+        "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "p", "device": "d0"}]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [only]}]},
+    })
+}
+
+fn conflict() -> (u16, Value) {
+    (
+        409,
+        json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"}),
+    )
+}
+
+fn user(name: &str) -> Value {
+    json!({"resource": "pods", "name": name, "uid": name})
+}
+
+fn pod() -> PodInfo {
+    info("web", &json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}}))
+}
+
+/// One attempt for the pod with this claim, in which the node `n` has the only device, after nodes were looked at.
+fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> Attempt {
+    let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
+    let inventory = Arc::new(Inventory::new(vec![devices], Vec::new(), None));
+    let class = |name: &str| Some(object::<DeviceClass>(name, &json!({})));
+    let in_use = Arc::new(InUse::default());
+    let selectors = super::Selectors::default();
+    let attempt = Attempt::new(vec![claim], &class, &selectors, inventory, in_use);
+    for name in nodes {
+        let node = node(name, &json!({}));
+        drop(attempt.filter(&node, std::time::Duration::from_secs(600), at(0), &|| false));
+    }
+    attempt
+}
+
+fn decided() -> Allocation {
+    let decided = attempt(claim("1", &json!({})), &["n"]).decided("n").unwrap();
+    decided[0].1.clone().unwrap()
+}
+
+async fn reserve(
+    client: &Client,
+    claim: Arc<ResourceClaim>,
+    allocation: Option<&Allocation>,
+) -> Result<Arc<ResourceClaim>, String> {
+    let outcome = bind::reserve(client, &pod().pod, claim, allocation, at(0)).await;
+    outcome.map_err(|why: Unprepared| why.to_string())
+}
+
+/// The first status of a claim: its devices since when, and the pod.
+fn first_status(version: &str) -> Value {
+    let mut allocation = given("n");
+    allocation["allocationTimestamp"] = json!("2027-01-15T08:00:00Z");
+    json!({
+        "metadata": {"uid": "c", "resourceVersion": version},
+        "status": {"allocation": allocation, "reservedFor": [user("web")]},
+    })
+}
+
+#[tokio::test]
+async fn devices_are_written_once_the_claim_is_protected() {
+    let script = Script::new([
+        (200, written("2", &json!({"metadata": {"finalizers": ["other", FINALIZER]}}))),
+        (200, written("3", &json!({"status": {"allocation": given("n")}}))),
+    ]);
+    let client = script.client(&clock());
+    let before = claim("1", &json!({"metadata": {"finalizers": ["other"]}}));
+    let after = reserve(&client, before, Some(&decided())).await.unwrap();
+    assert_eq!(&*after.meta.resource_version, "3");
+    let finalizers = json!({"metadata": {"uid": "c", "resourceVersion": "1", "finalizers": ["other", FINALIZER]}});
+    assert_eq!(
+        script.asked(),
+        [(format!("PATCH {CLAIM}"), finalizers), (STATUS.to_owned(), first_status("2"))]
+    );
+}
+
+#[tokio::test]
+async fn others_who_use_the_claim_are_kept() {
+    let shared = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
+    let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
+    let both = json!([user("first"), user("web")]);
+    // As it is known, and after somebody else wrote it.
+    for stale in [false, true] {
+        let mut answers = vec![(200, written("6", &shared))];
+        if stale {
+            answers.splice(0..0, [conflict(), (200, written("5", &shared))]);
+        }
+        let script = Script::new(answers);
+        let mut known = shared.clone();
+        merge(&mut known, &protected);
+        if stale {
+            known["status"]["reservedFor"] = json!([]);
+        }
+        reserve(&script.client(&clock()), claim("4", &known), None).await.unwrap();
+        let (what, body) = script.asked().pop().unwrap();
+        assert_eq!((&*what, &body["status"]["reservedFor"]), (STATUS, &both));
+        let version = if stale { "5" } else { "4" };
+        assert_eq!(body["metadata"]["resourceVersion"], version);
+        let since = json!({"allocationTimestamp": "2027-01-15T08:00:00Z"});
+        assert_eq!(body["status"]["allocation"], since, "only what is new is written");
+    }
+}
+
+#[tokio::test]
+async fn what_became_of_the_claim_meanwhile_is_told() {
+    let allocated = json!({"status": {"allocation": given("n")}});
+    let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}});
+    for (is, fresh, want) in [
+        (&deleted, true, "claim shop/c got deleted in the meantime"),
+        (&allocated, true, "claim shop/c got allocated elsewhere in the meantime"),
+        (&json!({}), false, "claim shop/c got deallocated elsewhere in the meantime"),
+    ] {
+        let script = Script::new([]);
+        let allocation = decided();
+        let outcome =
+            reserve(&script.client(&clock()), claim("1", is), fresh.then_some(&allocation)).await;
+        assert_eq!(outcome.unwrap_err(), want);
+        assert!(script.asked().is_empty());
+    }
+    // So it turns out when it is read anew.
+    let script = Script::new([conflict(), (200, written("5", &allocated))]);
+    let outcome = reserve(&script.client(&clock()), claim("1", &json!({})), Some(&decided())).await;
+    assert_eq!(outcome.unwrap_err(), "claim shop/c got allocated elsewhere in the meantime");
+    // Conflicts are not met for ever.
+    let mut answers = Vec::new();
+    for n in 2..6 {
+        answers.extend([conflict(), (200, written(&n.to_string(), &json!({})))]);
+    }
+    answers.push(conflict());
+    let script = Script::new(answers);
+    let outcome = reserve(&script.client(&clock()), claim("1", &json!({})), Some(&decided())).await;
+    assert!(outcome.unwrap_err().contains("changed"));
+    assert_eq!(script.asked().len(), 9);
+}
+
+#[tokio::test]
+async fn a_claim_is_released_without_knowing_its_version() {
+    let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+    let script = Script::new([(200, written("3", &json!({})))]);
+    let client = script.client(&clock());
+    bind::release(&client, &claim("1", &used), &pod().pod).await.unwrap();
+    let body = json!({
+        "metadata": {"uid": "c"},
+        "status": {"reservedFor": [{"$patch": "delete", "uid": "web"}]},
+    });
+    assert_eq!(script.asked(), [(STATUS.to_owned(), body)]);
+    let others = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
+    bind::release(&client, &claim("1", &others), &pod().pod).await.unwrap();
+    assert!(script.asked().is_empty());
+}
+
+async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFiltered {
+    let plugin = DynamicResources::default();
+    plugin.connect(&handle(script.client(&clock()), &clock()));
+    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
+    let (pod, mut nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
+    let mut state = CycleState::default();
+    state.put(attempt(claim, &[]));
+    let refused = plugin.filter(&state, &pod, nodes.get("n").unwrap()).unwrap_err();
+    assert_eq!(refused.reasons.join(", "), "resourceclaim not available on the node");
+    let view = View { profile: &profile, nodes: &mut nodes, nominated: &nominated, start: 0 };
+    let mut cycle = Cycle::new(view, &pod, 7, &[]);
+    let (rejected, only_by, only_named) = (Vec::new(), Vec::new(), Vec::new());
+    let unfit = Unfit { n_nodes: 2, overall: None, rejected, only_by, only_named };
+    plugin.post_filter(&mut cycle, &state, &unfit).await
+}
+
+#[tokio::test]
+async fn devices_that_are_of_no_use_are_given_back() {
+    let on_m = |users: Value| json!({"status": {"allocation": given("m"), "reservedFor": users}});
+    let body = json!({
+        "metadata": {"uid": "c", "resourceVersion": "1"},
+        "status": {"allocation": null, "reservedFor": null, "devices": null},
+    });
+    for users in [json!([]), json!([user("web")])] {
+        let script = Script::new([(200, written("2", &json!({})))]);
+        let done = post_filter(&script, claim("1", &on_m(users))).await;
+        let message = "deallocation of ResourceClaim completed".to_owned();
+        assert_eq!(done, PostFiltered { message, ..PostFiltered::default() });
+        assert_eq!(script.asked(), [(STATUS.to_owned(), body.clone())]);
+    }
+    for users in [json!([user("other")]), json!([user("web"), user("other")])] {
+        let script = Script::new([]);
+        let done = post_filter(&script, claim("1", &on_m(users))).await;
+        assert_eq!(done, PostFiltered::default(), "somebody else needs them");
+        assert!(script.asked().is_empty());
+    }
+    let script = Script::new([conflict()]);
+    let done = post_filter(&script, claim("1", &on_m(json!([])))).await;
+    assert!(done.message.contains("changed") && done.nominated.is_none(), "{done:?}");
+}
+
+/// The pod is on its way to the node `n`.
+fn on_its_way(script: &Script) -> (DynamicResources, Client) {
+    let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
+    plugin.connect(&handle(client.clone(), &clock()));
+    let mut state = CycleState::default();
+    state.put(attempt(claim("1", &json!({})), &["n"]));
+    plugin.reserve(&mut state, &pod(), "n").unwrap();
+    assert!(state.get::<Attempt>().is_none());
+    assert!(super::locked(&plugin.tracker).is_pending("c"));
+    (plugin, client)
+}
+
+fn has_device(plugin: &DynamicResources) -> bool {
+    super::locked(&plugin.tracker).in_use().is_taken(&format!("{DRIVER}/p/d0"))
+}
+
+#[tokio::test]
+async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
+    let bound = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+    let script = Script::new([(200, written("2", &json!({}))), (200, written("3", &bound))]);
+    let (plugin, client) = on_its_way(&script);
+    assert!(has_device(&plugin));
+    assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Act { parallel: true });
+    plugin.pre_bind(&client, &pod(), "n").await.unwrap();
+    assert_eq!(script.asked().len(), 2);
+    assert!(!super::locked(&plugin.tracker).is_pending("c") && has_device(&plugin));
+    plugin.post_bind(&pod(), "n");
+    assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Skip);
+
+    let refused =
+        (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}));
+    let script = Script::new([refused]);
+    let (plugin, client) = on_its_way(&script);
+    assert!(plugin.pre_bind(&client, &pod(), "n").await.is_err());
+    plugin.unreserve(&mut CycleState::default(), &pod(), "n");
+    assert!(!has_device(&plugin) && !super::locked(&plugin.tracker).is_pending("c"));
+    assert!(super::locked(&plugin.on_way).get("web").is_none());
+    assert_eq!(script.asked().len(), 1, "there is nothing to release");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_called_back_releases_what_it_had() {
+    let script = Script::new([(200, written("3", &json!({})))]);
+    let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
+    let handle = handle(client, &clock());
+    plugin.connect(&handle);
+    let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+    let decided = OnWay(vec![(claim("1", &used), None)]);
+    super::locked(&plugin.on_way).insert("web".into(), decided);
+    plugin.unreserve(&mut CycleState::default(), &pod(), "n");
+    handle.tasks.join().await;
+    let (what, body) = script.asked().pop().unwrap();
+    assert_eq!((&*what, &body["status"]["reservedFor"][0]["$patch"]), (STATUS, &json!("delete")));
+}
