@@ -94,6 +94,7 @@ impl Prepared {
             });
             recorders.push(recorder);
         }
+        watches.open();
         let scheduler = Scheduler {
             core,
             metrics,

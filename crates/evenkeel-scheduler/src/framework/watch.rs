@@ -75,7 +75,17 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
 /// Where changes of watched kinds go, and what must be complete before the first pod is tried.
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
-    watched: Mutex<(HashSet<TypeId>, Vec<Pending<'static, ()>>)>,
+    watched: Mutex<Asked>,
+}
+
+/// What plugins asked for.
+#[derive(Default)]
+struct Asked {
+    kinds: HashSet<TypeId>,
+    syncs: Vec<Pending<'static, ()>>,
+    /// What begins to tell of changes once all plugins are connected; nothing is put off after that.
+    later: Vec<Box<dyn FnOnce() + Send>>,
+    connected: bool,
 }
 
 impl Watches {
@@ -85,18 +95,35 @@ impl Watches {
         (Self { sender, watched: Mutex::default() }, receiver)
     }
 
-    /// The cache of a kind whose changes are told from now on, once however often it is asked for.
+    /// The cache of a kind whose changes are told, once however often it is asked for.
     pub(crate) fn watch<V: Watched>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.0.insert(TypeId::of::<V>()) {
-            let sender = self.sender.clone();
+        if watched.kinds.insert(TypeId::of::<V>()) {
+            let (sender, told) = (self.sender.clone(), cache.clone());
             // Sending fails once the scheduler has ended; then nobody needs to know.
-            cache.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
+            let tell = move || {
+                told.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
+            };
+            if watched.connected {
+                tell()
+            } else {
+                watched.later.push(Box::new(tell))
+            }
             let waits = cache.clone();
-            watched.1.push(Box::pin(async move { waits.synced().await }));
+            watched.syncs.push(Box::pin(async move { waits.synced().await }));
         }
         cache
+    }
+
+    /// All plugins are connected: changes are told from now on, each after the plugins' own handlers have heard of it, so that
+    /// no pod is tried before they know why.
+    pub(crate) fn open(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.connected = true;
+        let later = std::mem::take(&mut watched.later);
+        drop(watched);
+        later.into_iter().for_each(|tell| tell());
     }
 
     /// The cache of a kind that is filled before the first pod is tried.
@@ -104,12 +131,12 @@ impl Watches {
         let cache = caches.of::<V>();
         let waits = cache.clone();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.1.push(Box::pin(async move { waits.synced().await }));
+        watched.syncs.push(Box::pin(async move { waits.synced().await }));
         cache
     }
 
     /// What to wait for before the first pod is tried.
     pub(crate) fn syncs(&self) -> Vec<Pending<'static, ()>> {
-        std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).1)
+        std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).syncs)
     }
 }

@@ -18,6 +18,7 @@ mod node_volume_limits;
 mod per_domain;
 pub mod pod_topology_spread;
 mod priority_sort;
+mod resource_classes;
 mod scheduling_gates;
 pub mod shape;
 mod taint_toleration;

@@ -49,6 +49,9 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
 ];
 
+/// Whether extended resources can be devices.
+const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
+
 /// Upstream checks these arguments here alone.
 fn fit(making: &Making<'_>) -> Made {
     let args: Fit = making.wire();
@@ -70,6 +73,7 @@ fn fit(making: &Making<'_>) -> Made {
             _ => Strategy::LeastAllocated,
         },
         resources: weights(strategy.resources),
+        extended_resources: making.gates.enabled(EXTENDED_RESOURCES),
     })))
 }
 
@@ -152,6 +156,7 @@ fn dynamic_resources(making: &Making<'_>) -> Made {
         // Without one there is no limit.
         filter_timeout: filter_timeout.unwrap_or_default().duration(),
         binding_timeout: binding_timeout.map_or(default.binding_timeout, Span::duration),
+        extended_resources: making.gates.enabled(EXTENDED_RESOURCES),
     })))
 }
 

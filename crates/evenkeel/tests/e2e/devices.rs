@@ -79,6 +79,15 @@ impl<'a> Devices<'a> {
         self.namespace.create("pods", made).await;
     }
 
+    /// A pod that asks for extended resources.
+    async fn asks(&self, name: &str, resource: &str, count: u32) -> Value {
+        let mut made = pod(name, &json!({}), "app:v1");
+        let amounts = json!({resource: count.to_string()});
+        made["spec"]["containers"][0]["resources"] =
+            json!({"requests": amounts, "limits": amounts});
+        self.namespace.create("pods", made).await
+    }
+
     /// The claim that was made for the pod.
     async fn claim_of(&self, pod: &str) -> Value {
         let pod = self.namespace.get(&format!("pods/{pod}")).await;
@@ -263,4 +272,76 @@ pub(crate) async fn that_are_of_no_use_are_given_back(cluster: &Cluster) {
     let message = "deallocation of ResourceClaim completed";
     told(namespace, "far", "FailedScheduling", message).await;
     devices.clean().await;
+}
+
+pub(crate) async fn stand_for_extended_resources(cluster: &Cluster) {
+    let devices = Devices::prepare(cluster, "devices").await;
+    let namespace = &devices.namespace;
+    devices.offers(0, &[1, 1]).await;
+    let resource = format!("{}/gpu", devices.driver);
+    devices.asks("named", &resource, 1).await;
+    // Until a class says what that is, nobody knows.
+    devices.waits("named", &format!("Insufficient {resource}")).await;
+    let expression = format!("device.driver == '{}'", devices.driver);
+    let selectors = json!([{"cel": {"expression": expression}}]);
+    let class = format!("gpus.{}", devices.driver);
+    devices.class(&class, &json!({"extendedResourceName": resource, "selectors": selectors})).await;
+    let named = devices.runs("named").await;
+    assert_eq!(named["spec"]["nodeName"], *devices.nodes[0]);
+    let told = &named["status"]["extendedResourceClaimStatus"];
+    let mapping = json!({"containerName": "app", "resourceName": resource, "requestName": "container-0-request-0"});
+    assert_eq!(told["requestMappings"], json!([mapping]), "{named:#}");
+    let path = format!("resourceclaims/{}", told["resourceClaimName"].as_str().expect("a name"));
+    let claim = namespace.get(&path).await;
+    let meta = &claim["metadata"];
+    assert_eq!(meta["generateName"], "named-extended-resources-");
+    let marked = json!({"resource.kubernetes.io/extended-resource-claim": "true"});
+    assert_eq!(meta["annotations"], marked);
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "named", "uid": named["metadata"]["uid"], "controller": true});
+    assert_eq!(meta["ownerReferences"], json!([owner]));
+    let exactly = json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": 1});
+    let request = json!({"name": "container-0-request-0", "exactly": exactly});
+    assert_eq!(claim["spec"], json!({"devices": {"requests": [request]}}));
+    assert_eq!(given(&claim).len(), 1);
+    assert_eq!(claim["status"]["reservedFor"][0]["uid"], named["metadata"]["uid"]);
+    // Every class can be asked for by its own name.
+    let implicit = format!("deviceclass.resource.kubernetes.io/{}", devices.driver);
+    devices.asks("implicit", &implicit, 1).await;
+    devices.runs("implicit").await;
+    devices.asks("late", &resource, 2).await;
+    devices.waits("late", "cannot allocate all claims").await;
+    for pod in ["named", "implicit"] {
+        namespace.delete(&format!("pods/{pod}"), "Background").await;
+    }
+    devices.runs("late").await;
+    namespace.until_gone(&path).await;
+    goes_to_a_node_that_offers_it(&devices, &resource).await;
+    devices.clean().await;
+}
+
+/// Where a node offers the resource by itself, no devices are given for it.
+async fn goes_to_a_node_that_offers_it(devices: &Devices<'_>, resource: &str) {
+    let (namespace, cluster) = (&devices.namespace, devices.namespace.cluster());
+    let key = "e2e.evenkeel.dev/offers";
+    let node = json!({
+        "metadata": {"name": devices.driver},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]},
+    });
+    cluster.create("nodes", node).await;
+    let path = format!("nodes/{}", devices.driver);
+    let has = json!({"cpu": "1", "memory": "1Gi", "pods": "9", resource: "1"});
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Test", "message": ""});
+    let status = json!({"allocatable": has, "capacity": has, "conditions": [ready]});
+    cluster.patch(&format!("{path}/status"), json!({"status": status})).await;
+    let mut made = pod("own", &json!({}), "app:v1");
+    let one = json!({resource: "1"});
+    made["spec"]["containers"][0]["resources"] = json!({"requests": one, "limits": one});
+    made["spec"]["tolerations"] = json!([{"key": key, "operator": "Exists"}]);
+    namespace.create("pods", made).await;
+    let own = namespace.until("pods/own", |pod| pod["spec"]["nodeName"] == *devices.driver).await;
+    assert!(own["status"]["extendedResourceClaimStatus"].is_null(), "{own:#}");
+    let claims = namespace.list("resourceclaims").await;
+    assert!(claims.iter().all(|claim| !name(claim).starts_with("own-")), "{claims:#?}");
+    namespace.ask("DELETE", "pods/own", json!({"gracePeriodSeconds": 0})).await.expect("deleted");
+    cluster.delete(&path, "Background").await;
 }

@@ -106,6 +106,7 @@ cases! {
         are_waited_for,
         are_shared_by_a_claim,
         that_are_of_no_use_are_given_back,
+        stand_for_extended_resources,
     ];
     explain: [tells_what_is_waited_for, plans_are_not_carried_out];
     forbidden: [each_account_has_rights];

@@ -7,7 +7,10 @@ use evenkeel_api::{
     quantity::Quantity,
     views::{Device, DeviceTaint, DeviceToleration, Node, ResourceClaim},
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::{
     capacity::{self, Amounts},
@@ -63,7 +66,7 @@ pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
     in_use: &'a InUse,
     node: &'a Node,
-    claims: &'a [Wanted],
+    claims: &'a [Arc<Wanted>],
     over: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
     let mut search = Search::new(inventory, in_use, node, claims, over)?;
@@ -117,7 +120,7 @@ struct Search<'a> {
     inventory: &'a Inventory,
     in_use: &'a InUse,
     node: &'a Node,
-    claims: &'a [Wanted],
+    claims: &'a [Arc<Wanted>],
     over: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
@@ -142,7 +145,7 @@ impl<'a> Search<'a> {
         inventory: &'a Inventory,
         in_use: &'a InUse,
         node: &'a Node,
-        claims: &'a [Wanted],
+        claims: &'a [Arc<Wanted>],
         over: &'a (dyn Fn() -> bool + 'a),
     ) -> Result<Self, Failure> {
         let mut search = Self {
@@ -609,7 +612,7 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
 
 /// For tests and messages: the devices of an allocation by name.
 #[cfg(test)]
-pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Wanted]) -> Vec<String> {
+pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<Wanted>]) -> Vec<String> {
     let mut names = Vec::new();
     for (one, wanted) in allocated.iter().zip(claims) {
         for picked in &one.devices {

@@ -14,8 +14,10 @@ use std::{
 use super::{
     allocate::{self, Failure},
     claims::{self, Readiness},
+    extended::{Special, Which, Wish},
     in_use::InUse,
     inventory::Inventory,
+    on_way::{Making, OnWay},
     requests::{self, Classes, Wanted, claim_name},
     result::{self, Allocation},
     selectors::Selectors,
@@ -29,19 +31,47 @@ pub(super) struct Attempt(Arc<Shared>);
 struct Shared {
     claims: Vec<Arc<ResourceClaim>>,
     /// Those that have no devices yet, or why they never will.
-    wanted: Result<Vec<Wanted>, String>,
+    wanted: Result<Vec<Arc<Wanted>>, String>,
+    extended: Extended,
     inventory: Arc<Inventory>,
     in_use: Arc<InUse>,
     found: Mutex<Found>,
 }
 
+/// How it stands with devices in place of extended resources.
+#[derive(Default)]
+pub(super) enum Extended {
+    /// None are asked for.
+    #[default]
+    None,
+    /// These are.
+    Wish(Wish),
+    /// They were given in an attempt that came to nothing: that claim must go first.
+    Stale(Arc<ResourceClaim>),
+}
+
 /// What was found out node by node.
 #[derive(Default)]
 struct Found {
-    /// Devices for the claims without, in their order, by node.
-    by_node: HashMap<Box<str>, Vec<Allocation>>,
+    by_node: HashMap<Box<str>, OnNode>,
     /// Claims whose devices are of no use on some node.
     unavailable: BTreeSet<usize>,
+    /// Claims for extended resources, by what of them must be devices.
+    variants: HashMap<Which, Arc<Variant>>,
+}
+
+/// What a node would give.
+struct OnNode {
+    /// Devices for the claims without, in their order, and last for the one that is to be made.
+    allocations: Vec<Allocation>,
+    special: Option<Arc<Special>>,
+}
+
+/// A claim for extended resources that is to be made.
+struct Variant {
+    special: Arc<Special>,
+    /// It and the claims without devices, or why they never will have any.
+    wanted: Result<Vec<Arc<Wanted>>, String>,
 }
 
 /// Whether devices can be looked for at all.
@@ -97,11 +127,13 @@ impl Attempt {
         selectors: &Selectors,
         inventory: Arc<Inventory>,
         in_use: Arc<InUse>,
+        extended: Extended,
     ) -> Self {
         let without = claims.iter().filter(|claim| claim.status.allocation.is_none());
-        let wanted = without.map(|claim| requests::wanted(claim, class, selectors)).collect();
+        let wanted = without.map(|claim| requests::wanted(claim, class, selectors).map(Arc::new));
+        let wanted = wanted.collect();
         let found = Mutex::default();
-        Self(Arc::new(Shared { claims, wanted, inventory, in_use, found }))
+        Self(Arc::new(Shared { claims, wanted, extended, inventory, in_use, found }))
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, Found> {
@@ -115,7 +147,12 @@ impl Attempt {
         patience: Duration,
         now: Timestamp,
         over: &dyn Fn() -> bool,
+        selectors: &Selectors,
     ) -> Filtered {
+        let variant = self.variant(node, selectors)?;
+        if variant.is_none() && self.0.claims.is_empty() {
+            return Ok(());
+        }
         let unavailable: Vec<usize> = self
             .0
             .claims
@@ -124,18 +161,56 @@ impl Attempt {
             .filter(|(_, claim)| !is_available(claim, node, patience, now))
             .map(|(n, _)| n)
             .collect();
-        let allocations = self.allocate(node, over)?;
+        let wanted = variant.as_ref().map_or(&self.0.wanted, |variant| &variant.wanted);
+        let allocations = self.allocate(node, wanted, over)?;
         let mut found = self.found();
         if !unavailable.is_empty() {
             found.unavailable.extend(unavailable);
             return Err(Rejection::unresolvable("resourceclaim not available on the node"));
         }
-        found.by_node.insert((&*node.meta.name).into(), allocations);
+        let special = variant.map(|variant| Arc::clone(&variant.special));
+        found.by_node.insert((&*node.meta.name).into(), OnNode { allocations, special });
         Ok(())
     }
 
-    fn allocate(&self, node: &Node, over: &dyn Fn() -> bool) -> Result<Vec<Allocation>, Rejection> {
-        let wanted = self.0.wanted.as_ref().map_err(|why| Rejection::error(why.clone()))?;
+    /// What must be made for extended resources on the node.
+    fn variant(
+        &self,
+        node: &Node,
+        selectors: &Selectors,
+    ) -> Result<Option<Arc<Variant>>, Rejection> {
+        let wish = match &self.0.extended {
+            Extended::None => return Ok(None),
+            Extended::Stale(_) => {
+                return Err(Rejection::unresolvable("cannot schedule extended resource claim"));
+            }
+            Extended::Wish(wish) => wish,
+        };
+        let which = wish.on(node)?;
+        if !which.contains(&true) {
+            return Ok(None);
+        }
+        if let Some(known) = self.found().variants.get(&which) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let special = Arc::new(wish.special(&which));
+        let own = requests::wanted(&special.claim, &|name: &str| wish.class(name), selectors);
+        let wanted = self.0.wanted.clone().and_then(|mut wanted| {
+            wanted.push(Arc::new(own?));
+            Ok(wanted)
+        });
+        let variant = Arc::new(Variant { special, wanted });
+        self.found().variants.insert(which, Arc::clone(&variant));
+        Ok(Some(variant))
+    }
+
+    fn allocate(
+        &self,
+        node: &Node,
+        wanted: &Result<Vec<Arc<Wanted>>, String>,
+        over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Allocation>, Rejection> {
+        let wanted = wanted.as_ref().map_err(|why| Rejection::error(why.clone()))?;
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -160,8 +235,8 @@ impl Attempt {
     /// How much of what the claims prefer the node gives.
     pub(super) fn score(&self, node: &str) -> i64 {
         let found = self.found();
-        let Some(allocations) = found.by_node.get(node) else { return 0 };
-        let mut new = allocations.iter();
+        let Some(on_node) = found.by_node.get(node) else { return 0 };
+        let mut new = on_node.allocations.iter();
         let ranks = self.0.claims.iter().map(|claim| match claim.status.allocation.as_deref() {
             Some(allocation) => {
                 let taken = |name: &str| {
@@ -174,13 +249,14 @@ impl Attempt {
         ranks.sum()
     }
 
-    /// The claims, each with the devices that it gets on the node, if it has none.
-    pub(super) fn decided(
-        &self,
-        node: &str,
-    ) -> Option<Vec<(Arc<ResourceClaim>, Option<Allocation>)>> {
+    /// What the pod gets on the node.
+    pub(super) fn decided(&self, node: &str) -> Option<OnWay> {
         let found = self.found();
-        let mut new = found.by_node.get(node)?.iter().cloned();
+        let Some(on_node) = found.by_node.get(node) else {
+            // The node offers all extended resources itself.
+            return self.0.claims.is_empty().then(OnWay::default);
+        };
+        let mut new = on_node.allocations.iter().cloned();
         let each = self.0.claims.iter().map(|claim| {
             let allocation = match claim.status.allocation {
                 Some(_) => None,
@@ -188,7 +264,23 @@ impl Attempt {
             };
             Some((Arc::clone(claim), allocation))
         });
-        each.collect()
+        let claims = each.collect::<Option<_>>()?;
+        let special = match &on_node.special {
+            Some(special) => {
+                let special = Arc::clone(special);
+                Some(Making { special, allocation: new.next()?, made: None })
+            }
+            None => None,
+        };
+        Some(OnWay { claims, special })
+    }
+
+    /// The claim that must go before devices can be given in place of extended resources.
+    pub(super) fn stale(&self) -> Option<&Arc<ResourceClaim>> {
+        match &self.0.extended {
+            Extended::Stale(claim) => Some(claim),
+            Extended::None | Extended::Wish(_) => None,
+        }
     }
 
     /// A claim whose devices keep the pod from a node, and which nobody else uses.

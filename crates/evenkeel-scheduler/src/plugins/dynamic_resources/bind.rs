@@ -16,9 +16,9 @@ use super::{claims, result::Allocation};
 use crate::framework::Unprepared;
 
 /// Keeps a claim while its devices are in use.
-const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// So often is a claim read anew when somebody else wrote it meanwhile.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 
 /// Makes the claim the pod's: its devices, if they were decided on now, and that the pod uses them. What is written is the
 /// claim as it was read, so that no other write is lost.
@@ -93,7 +93,8 @@ fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     Value::Array(reserved)
 }
 
-async fn patch(
+/// Changes a claim, if it is still at this version.
+pub(super) async fn patch(
     client: &Client,
     claim: &ResourceClaim,
     version: &str,

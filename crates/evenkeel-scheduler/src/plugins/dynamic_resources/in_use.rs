@@ -151,6 +151,13 @@ impl Tracker {
         self.pending.insert(uid.into(), allocation);
     }
 
+    /// The claim that was decided about has this uid, now that it was made.
+    pub(super) fn rename(&mut self, before: &str, uid: &str) {
+        if let Some(allocation) = self.pending.remove(before) {
+            self.pending.insert(uid.into(), allocation);
+        }
+    }
+
     /// What was decided is not to be.
     pub(super) fn abandon(&mut self, uid: &str) {
         if !self.settled.contains(uid) {

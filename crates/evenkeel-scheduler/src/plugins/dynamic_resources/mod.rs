@@ -10,26 +10,22 @@ mod bind;
 mod capacity;
 mod claims;
 mod constraint;
+mod extended;
 mod in_use;
 mod inventory;
+mod on_way;
 mod pools;
 mod requests;
 mod result;
 mod selectors;
+mod special;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod writes;
 
-use evenkeel_api::{
-    View as _,
-    views::{DeviceClass, DeviceTaintRule, Pod, ResourceClaim, ResourceSlice},
-};
-use evenkeel_runtime::{
-    cache::{Cache, CacheEvent},
-    client::Client,
-    plan::{Note, Target},
-};
+use evenkeel_api::views::{DeviceClass, DeviceTaintRule, Pod, ResourceClaim, ResourceSlice};
+use evenkeel_runtime::cache::{Cache, CacheEvent};
 use std::{
     collections::HashMap,
     sync::{
@@ -40,22 +36,24 @@ use std::{
 };
 use tokio::sync::Notify;
 
+use super::resource_classes::ResourceClasses;
 use crate::{
     framework::{
         Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
         Pending, Plugin, PostBind, PostFilter, PostFiltered, PreBind, PreEnqueue, PreFilter,
-        PreFiltered, PreFlight, Rejection, Reserve, Resource, Score, Unprepared,
+        PreFiltered, Rejection, Reserve, Resource, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     schedule::{Cycle, Unfit},
 };
-use attempt::Attempt;
-use claims::Readiness;
+use attempt::{Attempt, Extended};
+use extended::Wish;
 use in_use::Tracker;
 use inventory::Inventory;
-use result::Allocation;
+use on_way::OnWay;
 use selectors::Selectors;
+use special::Specials;
 
 /// What can be set about [`DynamicResources`]; upstream's `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +62,17 @@ pub struct Args {
     pub filter_timeout: Duration,
     /// How long a pod waits for devices to be made ready.
     pub binding_timeout: Duration,
+    /// Whether extended resources can be devices.
+    pub extended_resources: bool,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Self { filter_timeout: Duration::from_secs(10), binding_timeout: Duration::from_secs(600) }
+        Self {
+            filter_timeout: Duration::from_secs(10),
+            binding_timeout: Duration::from_secs(600),
+            extended_resources: true,
+        }
     }
 }
 
@@ -80,13 +84,11 @@ pub struct DynamicResources {
     selectors: Selectors,
     inventory: Mutex<Option<Arc<Inventory>>>,
     tracker: Arc<Mutex<Tracker>>,
+    /// Extended resources that are devices.
+    resource_classes: Arc<ResourceClasses>,
     /// What was decided for pods that are on their way, by uid.
     on_way: Mutex<HashMap<Box<str>, OnWay>>,
 }
-
-/// What is decided for a pod: its claims, each with the devices that it is to get, if it has none.
-#[derive(Debug, Clone)]
-struct OnWay(Vec<(Arc<ResourceClaim>, Option<Allocation>)>);
 
 /// What it looks at.
 struct Seen {
@@ -99,6 +101,7 @@ struct Seen {
     stale: Arc<AtomicBool>,
     /// Told of each change of a claim.
     changed: Arc<Notify>,
+    specials: Arc<Mutex<Specials>>,
 }
 
 impl Seen {
@@ -107,26 +110,33 @@ impl Seen {
         let rules = handle.watch::<DeviceTaintRule>();
         let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
         let (tracks, tells) = (Arc::clone(tracker), Arc::clone(&changed));
+        let specials = Arc::<Mutex<Specials>>::default();
+        let finds = Arc::clone(&specials);
         claims.subscribe(move |event| {
-            let mut tracker = tracks.lock().unwrap_or_else(PoisonError::into_inner);
-            match event {
-                CacheEvent::Deleted(claim) => tracker.gone(claim),
+            let (gone, seen) = match event {
+                CacheEvent::Deleted(claim) => (Some(claim), None),
                 CacheEvent::Updated { old, new } => {
-                    if old.meta.uid != new.meta.uid {
-                        tracker.gone(old);
-                    }
-                    tracker.seen(new);
+                    (Some(old).filter(|old| old.meta.uid != new.meta.uid), Some(new))
                 }
-                CacheEvent::Added { object, .. } => tracker.seen(object),
+                CacheEvent::Added { object, .. } => (None, Some(object)),
+            };
+            let (mut tracker, mut specials) = (locked(&tracks), locked(&finds));
+            if let Some(gone) = gone {
+                tracker.gone(gone);
+                specials.gone(gone);
             }
-            drop(tracker);
+            if let Some(seen) = seen {
+                tracker.seen(seen);
+                specials.seen(seen);
+            }
+            drop((tracker, specials));
             tells.notify_waiters();
         });
         let (of_slices, of_rules) = (Arc::clone(&stale), Arc::clone(&stale));
         slices.subscribe(move |_| of_slices.store(true, Ordering::Release));
         rules.subscribe(move |_| of_rules.store(true, Ordering::Release));
         let classes = handle.watch();
-        Self { handle: handle.clone(), claims, slices, classes, rules, stale, changed }
+        Self { handle: handle.clone(), claims, slices, classes, rules, stale, changed, specials }
     }
 }
 
@@ -163,6 +173,14 @@ impl DynamicResources {
         claims::of_pod(pod, |name| self.claim(seen?, &pod.meta.namespace, name))
     }
 
+    /// Which of the pod's extended resources may be devices.
+    fn extended(&self, seen: &Seen, pod: &PodInfo) -> Extended {
+        let class_of = |resource: &str| self.resource_classes.class_of(resource);
+        let Some(wish) = Wish::of(pod, class_of) else { return Extended::None };
+        let stale = locked(&seen.specials).of(&pod.pod);
+        stale.map_or(Extended::Wish(wish), Extended::Stale)
+    }
+
     /// All devices there are.
     fn inventory(&self, seen: &Seen) -> Arc<Inventory> {
         let mut inventory = locked(&self.inventory);
@@ -181,56 +199,18 @@ impl DynamicResources {
     /// Whether a change of a claim may help the pod.
     fn after_claim(&self, pod: &Pod, edit: &Edit<Arc<ResourceClaim>>) -> Hint {
         let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
-        let Some(now) = edit.now() else { return Hint::when(had) };
+        let Some(now) = edit.now() else {
+            let is_stale = |claim: &ResourceClaim| {
+                extended::is_special(claim) && claim.meta.controlled_by(&pod.meta.uid)
+            };
+            return Hint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
+        };
         let Ok(claims) = self.claims(pod) else { return Hint::Skip };
         if had && now.status.allocation.is_none() {
             return Hint::Queue;
         }
         let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
         Hint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
-    }
-
-    /// Waits until the devices of the pod's claims are ready.
-    async fn wait(&self, seen: &Seen, pod: &PodInfo, node: &str) -> Result<(), Unprepared> {
-        let meta = &pod.pod.meta;
-        let regarding = Target::of(Pod::kind(), meta);
-        let message = format!("waiting for binding conditions for device on node {node}");
-        let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
-        seen.handle.recorder.record(&note, "Scheduling", None);
-        let patience = self.args.binding_timeout;
-        let wait = async {
-            loop {
-                // Before looking, so that no change is missed.
-                let changed = seen.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if self.is_ready(seen, &pod.pod).map_err(Unprepared::Refused)? {
-                    return Ok(());
-                }
-                changed.await;
-            }
-        };
-        tokio::select! {
-            done = wait => done,
-            () = seen.handle.clock.sleep(patience) => Err(Unprepared::Refused(
-                "device binding timeout: context deadline exceeded".to_owned(),
-            )),
-        }
-    }
-
-    fn is_ready(&self, seen: &Seen, pod: &Pod) -> Result<bool, String> {
-        let now = seen.handle.clock.now();
-        for claim in self.claims(pod)? {
-            match claims::readiness(&claim) {
-                Readiness::Ready => {}
-                Readiness::Failed(why) => return Err(why),
-                Readiness::Waits if claims::is_overdue(&claim, self.args.binding_timeout, now) => {
-                    return Err(format!("device binding timeout: claim={}", claim.meta.name));
-                }
-                Readiness::Waits => return Ok(false),
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -240,7 +220,12 @@ impl Plugin for DynamicResources {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.seen.get_or_init(|| Seen::new(handle, &self.tracker));
+        self.seen.get_or_init(|| {
+            if self.args.extended_resources {
+                self.resource_classes.follow(handle);
+            }
+            Seen::new(handle, &self.tracker)
+        });
     }
 
     fn events(&self) -> Vec<Interest> {
@@ -304,9 +289,11 @@ impl PreFilter for DynamicResources {
         _: &NodeTable,
     ) -> Result<PreFiltered, Rejection> {
         let claims = self.claims(&pod.pod).map_err(Rejection::unresolvable)?;
-        let Some(seen) = self.seen.get().filter(|_| !claims.is_empty()) else {
+        let Some(seen) = self.seen.get() else { return Ok(PreFiltered::Skip) };
+        let extended = self.extended(seen, pod);
+        if claims.is_empty() && matches!(extended, Extended::None) {
             return Ok(PreFiltered::Skip);
-        };
+        }
         let class = |name: &str| seen.classes.get("", name);
         let in_use = {
             let tracker = locked(&self.tracker);
@@ -314,7 +301,7 @@ impl PreFilter for DynamicResources {
             tracker.in_use()
         };
         let inventory = self.inventory(seen);
-        state.put(Attempt::new(claims, &class, &self.selectors, inventory, in_use));
+        state.put(Attempt::new(claims, &class, &self.selectors, inventory, in_use, extended));
         Ok(PreFiltered::All)
     }
 }
@@ -328,7 +315,8 @@ impl Filter for DynamicResources {
         let now = clock.now();
         let deadline = if limit.is_zero() { None } else { now.saturating_add(limit).ok() };
         let over = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        attempt.filter(node.node(), self.args.binding_timeout, now, &over)
+        let patience = self.args.binding_timeout;
+        attempt.filter(node.node(), patience, now, &over, &self.selectors)
     }
 }
 
@@ -344,10 +332,17 @@ impl PostFilter for DynamicResources {
             let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
                 return PostFiltered::default();
             };
+            let client = &seen.handle.client;
             // Devices that are of use on some node only stand in the way of others.
-            let Some(claim) = attempt.in_the_way(&pod.pod) else { return PostFiltered::default() };
-            let message = match bind::deallocate(&seen.handle.client, &claim).await {
-                Ok(_) => "deallocation of ResourceClaim completed".to_owned(),
+            let (done, what) = if let Some(claim) = attempt.in_the_way(&pod.pod) {
+                (bind::deallocate(client, &claim).await.map(drop), "deallocation")
+            } else if let Some(claim) = attempt.stale() {
+                (special::delete(client, claim).await, "deletion")
+            } else {
+                return PostFiltered::default();
+            };
+            let message = match done {
+                Ok(()) => format!("{what} of ResourceClaim completed"),
                 Err(error) => error.to_string(),
             };
             PostFiltered { message, ..PostFiltered::default() }
@@ -362,97 +357,5 @@ impl Score for DynamicResources {
 
     fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         super::normalise(scores, false);
-    }
-}
-
-impl Reserve for DynamicResources {
-    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered {
-        let Some(attempt) = state.get::<Attempt>() else { return Ok(()) };
-        let decided = attempt
-            .decided(node)
-            .ok_or_else(|| Rejection::error("claim allocation not found for node"))?;
-        let mut tracker = locked(&self.tracker);
-        for (claim, allocation) in &decided {
-            if let Some(allocation) = allocation {
-                tracker.decide(&claim.meta.uid, Arc::clone(&allocation.seen));
-            }
-        }
-        drop(tracker);
-        // The devices in use are no longer looked at: whoever changes them need not copy them.
-        state.remove::<Attempt>();
-        locked(&self.on_way).insert(pod.uid().into(), OnWay(decided));
-        Ok(())
-    }
-
-    fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
-        let Some(OnWay(decided)) = locked(&self.on_way).remove(pod.uid()) else { return };
-        let mut tracker = locked(&self.tracker);
-        for (claim, allocation) in &decided {
-            if allocation.is_some() {
-                tracker.abandon(&claim.meta.uid);
-            }
-        }
-        drop(tracker);
-        let Some(seen) = self.seen.get() else { return };
-        for (claim, _) in decided {
-            let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-            let claim = self.claim(seen, namespace, name).unwrap_or(claim);
-            if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
-                continue;
-            }
-            let (client, pod) = (seen.handle.client.clone(), Arc::clone(&pod.pod));
-            seen.handle.tasks.spawn("claim release", async move {
-                if let Err(error) = bind::release(&client, &claim, &pod).await {
-                    // It is tried again when the pod is, and by the controller of claims when the pod is gone.
-                    let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-                    tracing::debug!(%namespace, %name, %error, "Claim not released");
-                }
-            });
-        }
-    }
-}
-
-impl PreBind for DynamicResources {
-    fn pre_flight(&self, pod: &PodInfo, _: &str) -> PreFlight {
-        if locked(&self.on_way).contains_key(pod.uid()) {
-            PreFlight::Act { parallel: true }
-        } else {
-            PreFlight::Skip
-        }
-    }
-
-    fn pre_bind<'a>(
-        &'a self,
-        client: &'a Client,
-        pod: &'a PodInfo,
-        node: &'a str,
-    ) -> Pending<'a, Result<(), Unprepared>> {
-        Box::pin(async move {
-            let decided = locked(&self.on_way).get(pod.uid()).cloned();
-            let (Some(OnWay(decided)), Some(seen)) = (decided, self.seen.get()) else {
-                return Ok(());
-            };
-            let mut waits = false;
-            for (claim, allocation) in decided {
-                let claim = if claims::is_reserved(&claim, &pod.pod) {
-                    claim
-                } else {
-                    let now = seen.handle.clock.now();
-                    let written =
-                        bind::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
-                    locked(&self.tracker).wrote(Arc::clone(&written));
-                    written
-                };
-                let has = claim.status.allocation.as_deref();
-                waits |= has.is_some_and(claims::must_be_awaited);
-            }
-            if waits { self.wait(seen, pod, node).await } else { Ok(()) }
-        })
-    }
-}
-
-impl PostBind for DynamicResources {
-    fn post_bind(&self, pod: &PodInfo, _: &str) {
-        locked(&self.on_way).remove(pod.uid());
     }
 }

@@ -84,7 +84,7 @@ impl World {
         &self,
         node: &Node,
         claims: &[Arc<ResourceClaim>],
-        then: impl Fn(&[Wanted], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
+        then: impl Fn(&[Arc<Wanted>], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
     ) -> T {
         let class = |name: &str| match name {
             "any" => Some(object::<DeviceClass>(name, &json!({}))),
@@ -98,8 +98,10 @@ impl World {
         };
         let inventory = Inventory::new(self.slices.clone(), self.rules.clone(), None);
         let selectors = Selectors::default();
-        let wanted: Result<Vec<_>, _> =
-            claims.iter().map(|claim| requests::wanted(claim, &class, &selectors)).collect();
+        let wanted: Result<Vec<_>, _> = claims
+            .iter()
+            .map(|claim| requests::wanted(claim, &class, &selectors).map(Arc::new))
+            .collect();
         match wanted {
             Err(why) => then(&[], Err(Failure::Fatal(why))),
             Ok(wanted) => {

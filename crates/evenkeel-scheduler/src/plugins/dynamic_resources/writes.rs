@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     DynamicResources, OnWay,
-    attempt::Attempt,
+    attempt::{Attempt, Extended},
     bind,
     in_use::InUse,
     inventory::Inventory,
@@ -17,8 +17,9 @@ use super::{
 use crate::{
     fixtures::{Script, at, handle, info, merge, node, table},
     framework::{
-        CycleState, Filter as _, Plugin as _, PostBind as _, PostFilter as _, PostFiltered,
-        PreBind as _, PreFlight, Profile, Reserve as _, Unprepared,
+        Change, CycleState, Edit, Filter as _, Hint, ObjectChange, Plugin as _, PostBind as _,
+        PostFilter as _, PostFiltered, PreBind as _, PreFilter as _, PreFiltered, PreFlight,
+        Profile, Reserve as _, Unprepared,
     },
     pod::PodInfo,
     schedule::{Cycle, Nominated, Unfit, View},
@@ -78,17 +79,23 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> Attempt {
     let class = |name: &str| Some(object::<DeviceClass>(name, &json!({})));
     let in_use = Arc::new(InUse::default());
     let selectors = super::Selectors::default();
-    let attempt = Attempt::new(vec![claim], &class, &selectors, inventory, in_use);
+    let attempt = Attempt::new(vec![claim], &class, &selectors, inventory, in_use, Extended::None);
     for name in nodes {
         let node = node(name, &json!({}));
-        drop(attempt.filter(&node, std::time::Duration::from_secs(600), at(0), &|| false));
+        drop(attempt.filter(
+            &node,
+            std::time::Duration::from_secs(600),
+            at(0),
+            &|| false,
+            &selectors,
+        ));
     }
     attempt
 }
 
 fn decided() -> Allocation {
     let decided = attempt(claim("1", &json!({})), &["n"]).decided("n").unwrap();
-    decided[0].1.clone().unwrap()
+    decided.claims[0].1.clone().unwrap()
 }
 
 async fn reserve(
@@ -205,17 +212,27 @@ async fn a_claim_is_released_without_knowing_its_version() {
 async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFiltered {
     let plugin = DynamicResources::default();
     plugin.connect(&handle(script.client(&clock()), &clock()));
-    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
-    let (pod, mut nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
+    let (pod, nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
     let mut state = CycleState::default();
     state.put(attempt(claim, &[]));
     let refused = plugin.filter(&state, &pod, nodes.get("n").unwrap()).unwrap_err();
     assert_eq!(refused.reasons.join(", "), "resourceclaim not available on the node");
+    asked_for_a_way_out(&plugin, &state, &pod).await
+}
+
+/// What the plugin does when no node is left.
+async fn asked_for_a_way_out(
+    plugin: &DynamicResources,
+    state: &CycleState,
+    pod: &PodInfo,
+) -> PostFiltered {
+    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
+    let mut nodes = table(&[]);
     let view = View { profile: &profile, nodes: &mut nodes, nominated: &nominated, start: 0 };
-    let mut cycle = Cycle::new(view, &pod, 7, &[]);
+    let mut cycle = Cycle::new(view, pod, 7, &[]);
     let (rejected, only_by, only_named) = (Vec::new(), Vec::new(), Vec::new());
     let unfit = Unfit { n_nodes: 2, overall: None, rejected, only_by, only_named };
-    plugin.post_filter(&mut cycle, &state, &unfit).await
+    plugin.post_filter(&mut cycle, state, &unfit).await
 }
 
 #[tokio::test]
@@ -290,10 +307,175 @@ async fn a_pod_that_is_called_back_releases_what_it_had() {
     let handle = handle(client, &clock());
     plugin.connect(&handle);
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
-    let decided = OnWay(vec![(claim("1", &used), None)]);
+    let decided = OnWay { claims: vec![(claim("1", &used), None)], special: None };
     super::locked(&plugin.on_way).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     handle.tasks.join().await;
     let (what, body) = script.asked().pop().unwrap();
     assert_eq!((&*what, &body["status"]["reservedFor"][0]["$patch"]), (STATUS, &json!("delete")));
+}
+
+/// The plugin with a class of devices that `example.com/gpu` is, and a state in which the node `n` has one of them.
+fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, CycleState) {
+    let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
+    plugin.connect(&handle(client.clone(), &clock()));
+    let named = json!({"spec": {"extendedResourceName": "example.com/gpu"}});
+    plugin.resource_classes.set(object("gpus", &named));
+    let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
+    *super::locked(&plugin.inventory) =
+        Some(Arc::new(Inventory::new(vec![devices], Vec::new(), None)));
+    plugin.seen.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
+    let mut state = CycleState::default();
+    let pre = plugin.pre_filter(&mut state, pod, &table(&[])).unwrap();
+    assert_eq!(pre, PreFiltered::All);
+    (plugin, client, state)
+}
+
+fn gpu_pod() -> PodInfo {
+    let asks = json!({"requests": {"example.com/gpu": "1"}});
+    info("web", &json!({"spec": {"containers": [{"name": "c", "resources": asks}]}}))
+}
+
+/// What the plugin says of nodes: `n` and `m` as they are, `own`, which offers the resource itself.
+fn told_of_nodes(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
+    let own = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
+    let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &own)]);
+    ["n", "m", "own"].map(|name| match plugin.filter(state, pod, nodes.get(name).unwrap()) {
+        Ok(()) => String::new(),
+        Err(why) => why.reasons.join(", "),
+    })
+}
+
+const SPECIAL: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/web-1";
+
+/// The claim that was made for the pod, at a version.
+fn made(version: &str, more: &Value) -> Value {
+    let owner =
+        json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "web", "controller": true});
+    let mut made = json!({"metadata": {
+        "name": "web-1", "uid": "u1", "namespace": "shop", "resourceVersion": version, "ownerReferences": [owner],
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+    }});
+    merge(&mut made, more);
+    made
+}
+
+#[tokio::test]
+async fn a_claim_is_made_for_extended_resources() {
+    let pod = gpu_pod();
+    let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
+    let mut bound = protected.clone();
+    bound["status"] = json!({"allocation": given("n"), "reservedFor": [user("web")]});
+    let script = Script::new([
+        (201, made("1", &json!({}))),
+        (200, made("2", &protected)),
+        (200, made("3", &bound)),
+        (200, json!({"metadata": {"name": "web"}})),
+    ]);
+    let (plugin, client, mut state) = with_class(&script, &pod);
+    assert_eq!(told_of_nodes(&plugin, &state, &pod), ["", "cannot allocate all claims", ""]);
+    plugin.reserve(&mut state, &pod, "n").unwrap();
+    assert!(has_device(&plugin));
+    plugin.pre_bind(&client, &pod, "n").await.unwrap();
+    assert!(has_device(&plugin));
+    let asked = script.asked();
+    let what: Vec<&str> = asked.iter().map(|(what, _)| &**what).collect();
+    assert_eq!(
+        what,
+        [
+            "POST /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims",
+            &format!("PATCH {SPECIAL}"),
+            &format!("PATCH {SPECIAL}/status"),
+            "PATCH /api/v1/namespaces/shop/pods/web/status",
+        ]
+    );
+    assert_eq!(asked[2].1["status"]["reservedFor"], json!([user("web")]));
+    let mapping = json!({"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"});
+    let status = json!({"resourceClaimName": "web-1", "requestMappings": [mapping]});
+    assert_eq!(
+        asked[3].1,
+        json!({"metadata": {"uid": "web"}, "status": {"extendedResourceClaimStatus": status}})
+    );
+    plugin.post_bind(&pod, "n");
+    assert!(super::locked(&plugin.on_way).is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_offers_the_resource_needs_no_claim() {
+    let (pod, script) = (gpu_pod(), Script::new([]));
+    let (plugin, _, mut state) = with_class(&script, &pod);
+    told_of_nodes(&plugin, &state, &pod);
+    plugin.reserve(&mut state, &pod, "own").unwrap();
+    assert_eq!(plugin.pre_flight(&pod, "own"), PreFlight::Skip);
+    assert!(!has_device(&plugin));
+    let none = info("p", &json!({}));
+    let skipped = plugin.pre_filter(&mut CycleState::default(), &none, &table(&[]));
+    assert_eq!(skipped, Ok(PreFiltered::Skip));
+}
+
+#[tokio::test]
+async fn a_claim_that_was_made_for_nothing_is_deleted() {
+    let pod = gpu_pod();
+    let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
+    let refused =
+        (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}));
+    let script = Script::new([
+        (201, made("1", &json!({}))),
+        (200, made("2", &protected)),
+        refused,
+        (200, made("2", &json!({}))),
+    ]);
+    let (plugin, client, mut state) = with_class(&script, &pod);
+    told_of_nodes(&plugin, &state, &pod);
+    plugin.reserve(&mut state, &pod, "n").unwrap();
+    assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
+    script.asked();
+    plugin.unreserve(&mut state, &pod, "n");
+    assert!(!has_device(&plugin));
+    let seen = plugin.seen.get().unwrap();
+    // Until it is gone it is as if it were not there.
+    let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
+    super::locked(&seen.specials).seen(&shown);
+    assert!(super::locked(&seen.specials).of(&pod.pod).is_none());
+    seen.handle.tasks.join().await;
+    let what: Vec<String> = script.asked().into_iter().map(|(what, _)| what).collect();
+    assert_eq!(what, [format!("DELETE {SPECIAL}")]);
+}
+
+#[tokio::test]
+async fn a_claim_of_an_earlier_attempt_must_go_first() {
+    let pod = gpu_pod();
+    let old = json!({"metadata": {"finalizers": [FINALIZER, "other"]}, "status": {"allocation": given("n")}});
+    let script = Script::new([
+        conflict(),
+        (200, made("3", &old)),
+        (200, made("4", &json!({}))),
+        (404, json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"})),
+    ]);
+    let (plugin, _, _) = with_class(&script, &pod);
+    let stale: Arc<ResourceClaim> = object("web-1", &made("2", &old));
+    super::locked(&plugin.seen.get().unwrap().specials).seen(&stale);
+    let mut state = CycleState::default();
+    plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
+    let why = "cannot schedule extended resource claim".to_owned();
+    assert_eq!(told_of_nodes(&plugin, &state, &pod), [why.clone(), why.clone(), why]);
+    let done = asked_for_a_way_out(&plugin, &state, &pod).await;
+    assert_eq!(done.message, "deletion of ResourceClaim completed");
+    let asked = script.asked();
+    assert_eq!(asked.len(), 4);
+    assert_eq!(asked[2].1["metadata"]["finalizers"], json!(["other"]));
+    // Once it is gone, the pod is tried again; other pods only if devices came free.
+    let unallocated: Arc<ResourceClaim> = object("web-1", &made("2", &json!({})));
+    let gone = |claim: &Arc<ResourceClaim>| {
+        Change::Object(ObjectChange::ResourceClaim(Edit::Deleted(Arc::clone(claim))))
+    };
+    for (pod, claim, want) in [
+        (&pod, &unallocated, Hint::Queue),
+        (&info("other", &json!({})), &unallocated, Hint::Skip),
+        (&info("other", &json!({})), &stale, Hint::Queue),
+    ] {
+        assert_eq!(plugin.hint(pod, &gone(claim)), want);
+    }
+    super::locked(&plugin.seen.get().unwrap().specials).gone(&stale);
+    assert!(matches!(plugin.extended(plugin.seen.get().unwrap(), &pod), Extended::Wish(_)));
 }

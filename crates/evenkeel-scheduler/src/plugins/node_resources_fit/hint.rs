@@ -1,24 +1,43 @@
 //! Which changes may make room for a pod that no node had room for.
 
-use evenkeel_api::views::Node;
+use evenkeel_api::views::{DeviceClass, Node};
+use std::sync::Arc;
 
 use crate::{
-    framework::{Change, Edit, Hint},
+    framework::{Change, Edit, Hint, ObjectChange},
+    plugins::resource_classes::implicit,
     pod::PodInfo,
     resources::Resources,
 };
 
-pub(super) fn hint(pod: &PodInfo, change: &Change) -> Hint {
+/// Whether a resource is given as devices where it is not offered.
+type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
+
+pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> Hint {
     let asks = &pod.asks.requests;
     match change {
         Change::Node(edit) => Hint::when(edit.now().is_some_and(|new| {
             let (has, had) = (Room::of(new), edit.before().map(|old| Room::of(old)));
-            has.takes(asks) && had.is_none_or(|had| has.gives_more(&had, asks))
+            has.takes(asks, is_devices)
+                && had.is_none_or(|had| has.gives_more(&had, asks, is_devices))
         })),
         Change::AssignedPod(Edit::Updated { old, new }) => {
             Hint::when(gives_more(&old.asks.requests, &new.asks.requests, asks))
         }
+        Change::Object(ObjectChange::DeviceClass(edit)) => Hint::when(names_more(edit, asks)),
         _ => Hint::Queue,
+    }
+}
+
+/// Whether something that is asked for became the devices of a class.
+fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
+    let Some(class) = edit.now() else { return false };
+    let is_asked = |name: &str| asks.scalars.iter().any(|(asked, _)| **asked == *name);
+    let named = &class.spec.extended_resource_name;
+    match edit.before() {
+        Some(before) if before.spec.extended_resource_name == *named => false,
+        Some(_) => is_asked(named),
+        None => is_asked(&implicit(&class.meta.name)) || is_asked(named),
     }
 }
 
@@ -39,18 +58,26 @@ impl Room {
     }
 
     /// Whether the pod would fit if there were no others.
-    fn takes(&self, asks: &Resources) -> bool {
+    fn takes(&self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
         let has = &self.resources;
         self.pods > 0
             && asks.cpu <= has.cpu
             && asks.memory <= has.memory
             && asks.ephemeral_storage <= has.ephemeral_storage
-            && asks.scalars.iter().all(|(name, amount)| *amount <= has.scalar(name))
+            && asks.scalars.iter().all(|(name, amount)| {
+                let has = has.scalar(name);
+                *amount <= has || (has == 0 && is_devices(name))
+            })
     }
 
     /// Whether there is more than there was of something that the pod takes up.
-    fn gives_more(&self, before: &Self, asks: &Resources) -> bool {
-        self.pods > before.pods || gives_more(&self.resources, &before.resources, asks)
+    fn gives_more(&self, before: &Self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
+        let devices = |(name, amount): &(Arc<str>, i64)| {
+            *amount > 0 && self.resources.scalar(name) == 0 && is_devices(name)
+        };
+        self.pods > before.pods
+            || gives_more(&self.resources, &before.resources, asks)
+            || asks.scalars.iter().any(devices)
     }
 }
 

@@ -9,13 +9,14 @@ mod score;
 mod tests;
 
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 pub use super::amounts::ResourceWeight;
-use super::{amounts::Counted, shape::Shape};
+use super::{amounts::Counted, resource_classes::ResourceClasses, shape::Shape};
 use crate::{
     framework::{
-        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreScore, Reason,
-        Rejection, Resource, Score, Severity,
+        Action, Change, CycleState, Filter, Filtered, Handle, Hint, Interest, Plugin, PreScore,
+        Reason, Rejection, Resource, Score, Severity,
     },
     nodes::NodeRef,
     pod::PodInfo,
@@ -29,6 +30,9 @@ pub struct NodeResourcesFit {
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
     counted: Counted,
+    /// Extended resources that are devices, which [`DynamicResources`](super::DynamicResources) gives where a node does not
+    /// offer them itself; `None` where that cannot be.
+    devices: Option<Arc<ResourceClasses>>,
 }
 
 /// Arguments of [`NodeResourcesFit`].
@@ -42,6 +46,8 @@ pub struct Args {
     pub strategy: Strategy,
     /// What that is judged by.
     pub resources: Vec<ResourceWeight>,
+    /// Whether extended resources can be devices.
+    pub extended_resources: bool,
 }
 
 /// Which nodes are best.
@@ -62,6 +68,7 @@ impl Default for Args {
             ignored_resource_groups: Vec::new(),
             strategy: Strategy::LeastAllocated,
             resources: ResourceWeight::standard(),
+            extended_resources: true,
         }
     }
 }
@@ -76,8 +83,15 @@ impl NodeResourcesFit {
     /// With arguments.
     pub fn new(args: Args) -> Self {
         let counted = Counted::new(&args.resources);
+        let devices = args.extended_resources.then(Arc::default);
         let Args { ignored_resources, ignored_resource_groups, strategy, .. } = args;
-        Self { ignored_resources, ignored_groups: ignored_resource_groups, strategy, counted }
+        let ignored_groups = ignored_resource_groups;
+        Self { ignored_resources, ignored_groups, strategy, counted, devices }
+    }
+
+    /// Whether a resource is given as devices by nodes that do not offer it.
+    fn is_devices(&self, name: &str) -> bool {
+        self.devices.as_ref().is_some_and(|devices| devices.class_of(name).is_some())
     }
 
     /// Whether a resource is not looked at.
@@ -94,16 +108,26 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
+    fn connect(&self, handle: &Handle) {
+        if let Some(devices) = &self.devices {
+            devices.follow(handle);
+        }
+    }
+
     fn events(&self) -> Vec<Interest> {
-        vec![
+        let mut events = vec![
             Interest::new(Resource::AssignedPod, &[Action::Delete, Action::UpdatePodScaleDown]),
             Interest::new(Resource::TargetPod, &[Action::UpdatePodScaleDown]),
             Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeAllocatable]),
-        ]
+        ];
+        if self.devices.is_some() {
+            events.push(Interest::new(Resource::DeviceClass, &[Action::Add, Action::Update]));
+        }
+        events
     }
 
     fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
-        hint::hint(pod, change)
+        hint::hint(pod, change, &|name| self.is_devices(name))
     }
 
     fn as_filter(&self) -> Option<&dyn Filter> {
@@ -130,7 +154,8 @@ impl Filter for NodeResourcesFit {
         short.check("Insufficient ephemeral-storage", asks.ephemeral_storage, storage.0, storage.1);
         for (name, amount) in &asks.scalars {
             let (used, most) = (node.requested_scalar(name), node.scalar(name));
-            if *amount > 0 && *amount > most - used && !self.ignores(name) {
+            let is_short = *amount > 0 && *amount > most - used && !self.ignores(name);
+            if is_short && !(most == 0 && self.is_devices(name)) {
                 short.unresolvable |= *amount > most;
                 short.reasons.push(Reason::Owned(format!("Insufficient {name}")));
             }

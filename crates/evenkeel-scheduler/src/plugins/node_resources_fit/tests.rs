@@ -1,11 +1,13 @@
 //! Scores by strategy, what is ignored, and hints.
 
+use evenkeel_api::{Encoding, View as _, views::DeviceClass};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 use super::{Args, NodeResourcesFit, ResourceWeight, Strategy};
 use crate::{
     fixtures::{asking, info, merge, node, table},
-    framework::{Change, Edit, Hint, Plugin},
+    framework::{Change, Edit, Hint, ObjectChange, Plugin},
     nodes::NodeTable,
     plugins::{
         shape::Shape,
@@ -106,6 +108,79 @@ fn ignored_resources_are_not_looked_at() {
     check(&["example.com/gpu"], &[], "");
     check(&[], &["example.com"], "");
     check(&["cpu"], &["example"], "Insufficient example.com/gpu");
+}
+
+fn class(name: &str, resource: &str) -> Arc<DeviceClass> {
+    let class = json!({"metadata": {"name": name}, "spec": {"extendedResourceName": resource}});
+    Arc::new(DeviceClass::decode(class.to_string().as_bytes(), Encoding::Json).unwrap())
+}
+
+#[test]
+fn what_a_node_does_not_offer_may_be_devices() {
+    let plugin = NodeResourcesFit::default();
+    let devices = plugin.devices.as_ref().unwrap();
+    let offers = |n: &str| {
+        node(
+            n,
+            &json!({ "status": { "allocatable": { "example.com/gpu": n, "example.com/nic": n } } }),
+        )
+    };
+    let mut nodes = table(&[offers("0"), offers("2"), node("none", &json!({}))]);
+    nodes.place(info("first", &gpu(asking("1", "1Gi"), "1")), "2");
+    let pod = info("p", &gpu(asking("1", "1Gi"), "2"));
+    let short = "Insufficient example.com/gpu";
+    let refused = || verdicts(&plugin, &nodes, &pod).into_values().collect::<Vec<_>>();
+    assert_eq!(refused(), [short, short, short]);
+    devices.set(class("gpus", "example.com/nic"));
+    assert_eq!(refused(), [short, short, short], "they are another's");
+    devices.set(class("gpus", "example.com/gpu"));
+    assert_eq!(refused(), ["", short, ""], "a node that offers them does so by itself");
+    let implicit = json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
+        "deviceclass.resource.kubernetes.io/gpus": "1" } } }] } });
+    assert!(verdicts(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
+    // Where this is off, nothing is.
+    let off = NodeResourcesFit::new(Args { extended_resources: false, ..Args::default() });
+    assert!(off.devices.is_none());
+    assert_eq!(verdicts(&off, &nodes, &pod)["none"], short);
+    assert_eq!((off.events().len(), plugin.events().len()), (3, 4));
+}
+
+#[test]
+fn hints_for_devices_as_upstream() {
+    let plugin = NodeResourcesFit::default();
+    let waiting = info("p", &gpu(asking("1", "1Gi"), "1"));
+    let implicit = info(
+        "p",
+        &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
+        "deviceclass.resource.kubernetes.io/a": "1" } } }] } }),
+    );
+    let changed = |old, new| Edit::Updated { old, new };
+    let (none, gpus) = (class("a", ""), class("a", "example.com/gpu"));
+    for (n, (pod, edit, want)) in [
+        (&waiting, Edit::Added(Arc::clone(&gpus)), Hint::Queue),
+        (&waiting, Edit::Added(class("a", "example.com/nic")), Hint::Skip),
+        (&waiting, Edit::Added(Arc::clone(&none)), Hint::Skip),
+        (&waiting, changed(Arc::clone(&none), Arc::clone(&gpus)), Hint::Queue),
+        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&gpus)), Hint::Skip),
+        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&none)), Hint::Skip),
+        (&implicit, Edit::Added(Arc::clone(&none)), Hint::Queue),
+        (&implicit, changed(none, Arc::clone(&gpus)), Hint::Skip),
+        (&implicit, Edit::Added(class("b", "")), Hint::Skip),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let change = Change::Object(ObjectChange::DeviceClass(edit));
+        assert_eq!(plugin.hint(pod, &change), want, "{n}");
+    }
+    // A node without them can have the pod once they are devices.
+    let plain = || Change::Node(Edit::Added(node("a", &json!({}))));
+    assert_eq!(plugin.hint(&waiting, &plain()), Hint::Skip);
+    plugin.devices.as_ref().unwrap().set(gpus);
+    assert_eq!(plugin.hint(&waiting, &plain()), Hint::Queue);
+    let (old, new) = (node("a", &json!({})), node("a", &json!({})));
+    let same = Change::Node(Edit::Updated { old, new });
+    assert_eq!(plugin.hint(&waiting, &same), Hint::Queue);
 }
 
 #[test]

@@ -1,0 +1,425 @@
+//! Extended resources of a pod that devices are given for (KEP-5004): what of them a node must give as devices, and the
+//! claim that this comes to. Pure.
+//!
+//! Containers ask for resources, claims have requests: the pod's status says which container has which ([`Mapping`]).
+
+use evenkeel_api::{
+    Meta, OwnerReference, StrMap, Text,
+    views::{Container, DeviceClass, DeviceRequest, ExactDeviceRequest, Node, Pod, ResourceClaim},
+};
+use serde_json::{Value, json};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+use crate::{
+    framework::Rejection, plugins::resource_classes::may_be_devices, pod::PodInfo,
+    resources::Resources,
+};
+
+/// What the claim is called before it is written; no claim can have this name.
+const UNWRITTEN: &str = "<extended-resources>";
+/// Marks such a claim.
+pub(super) const MARK: &str = "resource.kubernetes.io/extended-resource-claim";
+
+/// The extended resources that a pod asks for, some of which are devices.
+pub(super) struct Wish {
+    pod: Arc<Pod>,
+    resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
+}
+
+/// Which of a [`Wish`]'s resources must be devices, in their order.
+pub(super) type Which = SmallVec<[bool; 8]>;
+
+/// The claim of a pod on some node, as it is to be made.
+#[derive(Debug, PartialEq)]
+pub(super) struct Special {
+    pub(super) claim: Arc<ResourceClaim>,
+    pub(super) mappings: Vec<Mapping>,
+}
+
+/// A container has devices of a request in place of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapping {
+    container: Text,
+    resource: Arc<str>,
+    request: String,
+}
+
+impl Mapping {
+    /// As it is written in the pod's status.
+    pub(super) fn json(&self) -> Value {
+        let Self { container, resource, request } = self;
+        json!({ "containerName": container, "resourceName": &**resource, "requestName": request })
+    }
+}
+
+impl Wish {
+    /// The pod's; none where none of its resources can be devices.
+    pub(super) fn of(
+        pod: &PodInfo,
+        class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
+    ) -> Option<Self> {
+        let Resources { scalars, .. } = &pod.asks.requests;
+        let asked = scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_devices(name));
+        let resources: Vec<_> = asked.map(|(name, _)| (Arc::clone(name), class_of(name))).collect();
+        let some = resources.iter().any(|(_, class)| class.is_some());
+        some.then(|| Self { pod: Arc::clone(&pod.pod), resources })
+    }
+
+    /// What the node must give as devices: what it does not offer itself.
+    ///
+    /// # Errors
+    /// When it can give something in neither way.
+    pub(super) fn on(&self, node: &Node) -> Result<Which, Rejection> {
+        let each = self.resources.iter().map(|(name, class)| {
+            match node.status.allocatable.get(name).map(|amount| amount.value()) {
+                None | Some(0) if class.is_some() => Ok(true),
+                None => Err(Rejection::unresolvable("cannot fit resource")),
+                Some(_) => Ok(false),
+            }
+        });
+        each.collect()
+    }
+
+    /// The class of this name, of those that the wish is about.
+    pub(super) fn class(&self, name: &str) -> Option<Arc<DeviceClass>> {
+        let mut classes = self.resources.iter().filter_map(|(_, class)| class.as_ref());
+        classes.find(|class| *class.meta.name == *name).map(Arc::clone)
+    }
+
+    /// The claim for these resources.
+    pub(super) fn special(&self, which: &Which) -> Special {
+        let containers = containers(&self.pod);
+        let (mut requests, mut mappings) = (Vec::new(), Vec::new());
+        let wanted = self.resources.iter().zip(which).filter(|(_, wanted)| **wanted);
+        for ((name, class), _) in wanted {
+            let Some(class) = class else { continue };
+            let mut one = OfResource { name, mappings: Vec::new() };
+            requests.extend(one.requests(&containers, &class.meta.name));
+            mappings.append(&mut one.mappings);
+        }
+        requests.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut claim = ResourceClaim { meta: self.meta(), ..ResourceClaim::default() };
+        claim.spec.devices.requests = requests.into();
+        Special { claim: Arc::new(claim), mappings }
+    }
+
+    fn meta(&self) -> Meta {
+        let pod = &self.pod.meta;
+        let owner = OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            controller: true,
+            ..OwnerReference::default()
+        };
+        let annotations: StrMap = [(MARK, "true")].into_iter().collect();
+        Meta {
+            name: UNWRITTEN.into(),
+            generate_name: format!("{}-extended-resources-", pod.name).into(),
+            namespace: pod.namespace.clone(),
+            // Nothing else has it until the claim is written.
+            uid: format!("{UNWRITTEN}/{}", pod.uid).into(),
+            annotations,
+            owners: vec![owner].into(),
+            ..Meta::default()
+        }
+    }
+}
+
+/// Whether a claim was made for a pod's extended resources.
+pub(super) fn is_special(claim: &ResourceClaim) -> bool {
+    claim.meta.annotations.get(MARK) == Some("true")
+}
+
+/// As such a claim is sent to be made.
+pub(super) fn body(claim: &ResourceClaim) -> Value {
+    let owner = |owner: &OwnerReference| {
+        let OwnerReference { api_version, kind, name, uid, controller, .. } = owner;
+        json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": controller })
+    };
+    let request = |request: &DeviceRequest| {
+        let exactly = request.exactly.as_deref().map(|exactly| {
+            let ExactDeviceRequest { device_class_name, allocation_mode, count, .. } = exactly;
+            json!({ "deviceClassName": device_class_name, "allocationMode": allocation_mode, "count": count })
+        });
+        json!({ "name": request.name, "exactly": exactly })
+    };
+    let meta = &claim.meta;
+    json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "generateName": meta.generate_name,
+            "namespace": meta.namespace,
+            "annotations": { MARK: "true" },
+            "ownerReferences": meta.owners.iter().map(owner).collect::<Vec<_>>(),
+        },
+        "spec": { "devices": {
+            "requests": claim.spec.devices.requests.iter().map(request).collect::<Vec<_>>(),
+        } },
+    })
+}
+
+/// The pod's containers, init containers first, each with whether it ends before those after it begin.
+fn containers(pod: &Pod) -> Vec<(&Container, bool)> {
+    let init =
+        pod.spec.init_containers.iter().map(|init| (init, &*init.restart_policy != "Always"));
+    init.chain(pod.spec.containers.iter().map(|container| (container, false))).collect()
+}
+
+/// What one resource comes to.
+struct OfResource<'a> {
+    name: &'a Arc<str>,
+    mappings: Vec<Mapping>,
+}
+
+impl OfResource<'_> {
+    /// Requests for all containers. Those that end use devices of those that begin after them; what they need beside that
+    /// they share, since they run one after the other: the largest such request is made.
+    fn requests(&mut self, containers: &[(&Container, bool)], class: &str) -> Vec<DeviceRequest> {
+        let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
+        for (n, (container, ends)) in containers.iter().enumerate() {
+            let own = if *ends { None } else { self.request(n, container, class, &[]) };
+            lasting.push(own);
+        }
+        let first_of_ending = self.mappings.len();
+        let (mut largest, mut own_names) = (None::<DeviceRequest>, Vec::new());
+        for (n, (container, _)) in containers.iter().enumerate().filter(|(_, (_, ends))| *ends) {
+            let Some(own) = self.request(n, container, class, &lasting[n..]) else { continue };
+            own_names.push(own.name.clone());
+            if largest.as_ref().is_none_or(|known| count(known) < count(&own)) {
+                largest = Some(own);
+            }
+        }
+        if let Some(largest) = &largest {
+            for mapping in &mut self.mappings[first_of_ending..] {
+                if own_names.iter().any(|name| **name == *mapping.request) {
+                    mapping.request = largest.name.to_string();
+                }
+            }
+        }
+        largest.into_iter().chain(lasting.into_iter().flatten()).collect()
+    }
+
+    /// The request for a container, for what it cannot have of `others`' devices.
+    fn request(
+        &mut self,
+        n: usize,
+        container: &Container,
+        class: &str,
+        others: &[Option<DeviceRequest>],
+    ) -> Option<DeviceRequest> {
+        let asked = &container.resources.requests;
+        let wanted = asked.get(self.name).map_or(0, |amount| amount.value());
+        if wanted <= 0 {
+            return None;
+        }
+        let mut has = 0;
+        for other in others.iter().flatten() {
+            has += count(other);
+            self.map(container, other.name.to_string());
+            if has >= wanted {
+                return None;
+            }
+        }
+        // Its place among the container's resources in the order of their names.
+        let place = asked.iter().filter(|(name, _)| *name < &**self.name).count();
+        let name = format!("container-{n}-request-{place}");
+        self.map(container, name.clone());
+        let exactly = ExactDeviceRequest {
+            device_class_name: class.into(),
+            allocation_mode: "ExactCount".into(),
+            count: wanted - has,
+            ..ExactDeviceRequest::default()
+        };
+        let exactly = Some(Box::new(exactly));
+        Some(DeviceRequest { name: name.into(), exactly, ..DeviceRequest::default() })
+    }
+
+    fn map(&mut self, container: &Container, request: String) {
+        let (container, resource) = (container.name.clone(), Arc::clone(self.name));
+        self.mappings.push(Mapping { container, resource, request });
+    }
+}
+
+fn count(request: &DeviceRequest) -> i64 {
+    request.exactly.as_deref().map_or(0, |exactly| exactly.count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{info, node};
+    use evenkeel_api::{Encoding, View as _};
+
+    fn class_of(resource: &str) -> Option<Arc<DeviceClass>> {
+        let name = resource.strip_prefix("example.com/").filter(|name| *name != "other")?;
+        let class = json!({ "metadata": { "name": name } });
+        Some(Arc::new(DeviceClass::decode(class.to_string().as_bytes(), Encoding::Json).unwrap()))
+    }
+
+    fn container(name: &str, asks: &Value) -> Value {
+        json!({ "name": name, "resources": { "requests": asks } })
+    }
+
+    fn wish(init: &[Value], containers: &[Value]) -> Option<Wish> {
+        let spec = json!({ "spec": { "initContainers": init, "containers": containers } });
+        Wish::of(&info("web", &spec), class_of)
+    }
+
+    /// Requests as `NAME=N*CLASS`, and mappings as `CONTAINER/RESOURCE=REQUEST`.
+    fn told(special: &Special) -> (Vec<String>, Vec<String>) {
+        let requests = special.claim.spec.devices.requests.iter().map(|request| {
+            let exactly = request.exactly.as_deref().unwrap();
+            format!("{}={}*{}", request.name, exactly.count, exactly.device_class_name)
+        });
+        let mappings = special.mappings.iter().map(|mapping| {
+            let resource = mapping.resource.trim_start_matches("example.com/");
+            format!("{}/{resource}={}", mapping.container, mapping.request)
+        });
+        (requests.collect(), mappings.collect())
+    }
+
+    #[test]
+    fn containers_get_requests_and_share_those_of_others() {
+        let gpu = |n: u32| json!({ "cpu": "1", "example.com/gpu": n.to_string() });
+        let sidecar = |n: u32| {
+            let mut sidecar = container("side", &gpu(n));
+            sidecar["restartPolicy"] = json!("Always");
+            sidecar
+        };
+        for (case, init, containers, requests, mappings) in [
+            (
+                "one",
+                vec![],
+                vec![container("a", &gpu(2))],
+                vec!["container-0-request-1=2*gpu"],
+                vec!["a/gpu=container-0-request-1"],
+            ),
+            (
+                "two",
+                vec![],
+                vec![container("a", &gpu(1)), container("b", &json!({})), container("c", &gpu(2))],
+                vec!["container-0-request-1=1*gpu", "container-2-request-1=2*gpu"],
+                vec!["a/gpu=container-0-request-1", "c/gpu=container-2-request-1"],
+            ),
+            (
+                "init uses what comes later",
+                vec![container("i", &gpu(1))],
+                vec![container("a", &gpu(2))],
+                vec!["container-1-request-1=2*gpu"],
+                vec!["a/gpu=container-1-request-1", "i/gpu=container-1-request-1"],
+            ),
+            (
+                "init needs more",
+                vec![container("i", &gpu(5))],
+                vec![container("a", &gpu(2)), container("b", &gpu(1))],
+                vec![
+                    "container-0-request-1=2*gpu",
+                    "container-1-request-1=2*gpu",
+                    "container-2-request-1=1*gpu",
+                ],
+                vec![
+                    "a/gpu=container-1-request-1",
+                    "b/gpu=container-2-request-1",
+                    "i/gpu=container-1-request-1",
+                    "i/gpu=container-2-request-1",
+                    "i/gpu=container-0-request-1",
+                ],
+            ),
+            (
+                "inits share the largest",
+                vec![container("i", &gpu(1)), container("j", &gpu(3)), container("k", &gpu(2))],
+                vec![container("a", &json!({}))],
+                vec!["container-1-request-1=3*gpu"],
+                vec![
+                    "i/gpu=container-1-request-1",
+                    "j/gpu=container-1-request-1",
+                    "k/gpu=container-1-request-1",
+                ],
+            ),
+            (
+                "a sidecar stays",
+                vec![sidecar(1), container("i", &gpu(1))],
+                vec![container("a", &json!({}))],
+                vec!["container-0-request-1=1*gpu", "container-1-request-1=1*gpu"],
+                vec!["side/gpu=container-0-request-1", "i/gpu=container-1-request-1"],
+            ),
+            (
+                "several",
+                vec![],
+                vec![container(
+                    "a",
+                    &json!({ "example.com/b": "1", "example.com/a": "2", "cpu": "1" }),
+                )],
+                vec!["container-0-request-1=2*a", "container-0-request-2=1*b"],
+                vec!["a/a=container-0-request-1", "a/b=container-0-request-2"],
+            ),
+        ] {
+            let wish = wish(&init, &containers).unwrap();
+            let which = wish.on(&node("n", &json!({}))).unwrap();
+            let (had, mapped) = told(&wish.special(&which));
+            assert_eq!((had, mapped), (own(&requests), own(&mappings)), "{case}");
+        }
+    }
+
+    fn own(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_node_offers_itself_is_no_device() {
+        let offers = |what: &Value| node("n", &json!({ "status": { "allocatable": what } }));
+        let asks = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
+        let both = wish(&[], &[container("a", &asks)]).unwrap();
+        for (offered, want) in [
+            (json!({}), [true, true]),
+            (json!({ "example.com/gpu": "0" }), [true, true]),
+            (json!({ "example.com/gpu": "9" }), [false, true]),
+            (json!({ "example.com/gpu": "1", "example.com/nic": "1" }), [false, false]),
+        ] {
+            assert_eq!(both.on(&offers(&offered)).unwrap()[..], want, "{offered}");
+        }
+        let asks = json!({ "example.com/gpu": "1", "example.com/other": "1" });
+        let mixed = wish(&[], &[container("a", &asks)]).unwrap();
+        let why = mixed.on(&offers(&json!({}))).unwrap_err();
+        assert_eq!(why.reasons.join(", "), "cannot fit resource");
+        let offered = offers(&json!({ "example.com/other": "0" }));
+        assert_eq!(mixed.on(&offered).unwrap()[..], [true, false]);
+        for asks in
+            [json!({ "example.com/other": "1" }), json!({ "example.com/gpu": "0" }), json!({})]
+        {
+            assert!(wish(&[], &[container("a", &asks)]).is_none(), "{asks}");
+        }
+    }
+
+    #[test]
+    fn the_claim_is_the_pods() {
+        let wish = wish(&[], &[container("a", &json!({ "example.com/gpu": "2" }))]).unwrap();
+        let special = wish.special(&wish.on(&node("n", &json!({}))).unwrap());
+        assert!(is_special(&special.claim) && special.claim.meta.controlled_by("web"));
+        assert_eq!(
+            body(&special.claim),
+            json!({
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {
+                    "generateName": "web-extended-resources-",
+                    "namespace": "shop",
+                    "annotations": { "resource.kubernetes.io/extended-resource-claim": "true" },
+                    "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "web", "controller": true }],
+                },
+                "spec": { "devices": { "requests": [{ "name": "container-0-request-0", "exactly": {
+                    "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2,
+                } }] } },
+            })
+        );
+        assert_eq!(
+            special.mappings[0].json(),
+            json!({ "containerName": "a", "resourceName": "example.com/gpu", "requestName": "container-0-request-0" })
+        );
+        assert!(wish.class("gpu").is_some() && wish.class("other").is_none());
+    }
+}

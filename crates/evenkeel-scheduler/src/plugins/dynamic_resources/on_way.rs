@@ -1,0 +1,251 @@
+//! Pods on their way to a node: devices are theirs from the decision on, and their claims are written before they are bound.
+
+use evenkeel_api::{
+    View as _,
+    views::{Pod, ResourceClaim},
+};
+use evenkeel_runtime::{
+    client::Client,
+    plan::{Note, Target},
+};
+use std::sync::{Arc, PoisonError};
+
+use super::{
+    DynamicResources, Seen,
+    attempt::Attempt,
+    bind,
+    claims::{self, Readiness},
+    extended::Special,
+    locked,
+    result::Allocation,
+    special,
+};
+use crate::{
+    framework::{
+        CycleState, Filtered, Pending, PostBind, PreBind, PreFlight, Rejection, Reserve, Unprepared,
+    },
+    pod::PodInfo,
+};
+
+/// What is decided for a pod.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OnWay {
+    /// Its claims, each with the devices that it is to get, if it has none.
+    pub(super) claims: Vec<(Arc<ResourceClaim>, Option<Allocation>)>,
+    /// Devices in place of extended resources.
+    pub(super) special: Option<Making>,
+}
+
+/// A claim that is to be made.
+#[derive(Debug, Clone)]
+pub(super) struct Making {
+    pub(super) special: Arc<Special>,
+    pub(super) allocation: Allocation,
+    /// As it was written last.
+    pub(super) made: Option<Arc<ResourceClaim>>,
+}
+
+impl Making {
+    /// Under which its devices are known.
+    fn uid(&self) -> &str {
+        &self.made.as_ref().unwrap_or(&self.special.claim).meta.uid
+    }
+}
+
+impl OnWay {
+    /// The devices that are to be given, each with the claim's uid.
+    fn gives(&self) -> impl Iterator<Item = (&str, &Allocation)> {
+        let claims = self.claims.iter();
+        let claims = claims.filter_map(|(claim, given)| Some((&*claim.meta.uid, given.as_ref()?)));
+        claims.chain(self.special.as_ref().map(|making| (making.uid(), &making.allocation)))
+    }
+}
+
+impl Reserve for DynamicResources {
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered {
+        let Some(attempt) = state.get::<Attempt>() else { return Ok(()) };
+        let decided = attempt
+            .decided(node)
+            .ok_or_else(|| Rejection::error("claim allocation not found for node"))?;
+        let mut tracker = locked(&self.tracker);
+        for (uid, allocation) in decided.gives() {
+            tracker.decide(uid, Arc::clone(&allocation.seen));
+        }
+        drop(tracker);
+        // The devices in use are no longer looked at: whoever changes them need not copy them.
+        state.remove::<Attempt>();
+        if !decided.claims.is_empty() || decided.special.is_some() {
+            locked(&self.on_way).insert(pod.uid().into(), decided);
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
+        let Some(decided) = locked(&self.on_way).remove(pod.uid()) else { return };
+        let mut tracker = locked(&self.tracker);
+        decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
+        drop(tracker);
+        let Some(seen) = self.seen.get() else { return };
+        for (claim, _) in decided.claims {
+            let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+            let claim = self.claim(seen, namespace, name).unwrap_or(claim);
+            if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
+                continue;
+            }
+            let (client, pod) = (seen.handle.client.clone(), Arc::clone(&pod.pod));
+            seen.handle.tasks.spawn("claim release", async move {
+                if let Err(error) = bind::release(&client, &claim, &pod).await {
+                    // It is tried again when the pod is, and by the controller of claims when the pod is gone.
+                    let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+                    tracing::debug!(%namespace, %name, %error, "Claim not released");
+                }
+            });
+        }
+        if let Some(made) = decided.special.and_then(|making| making.made) {
+            give_up(seen, made);
+        }
+    }
+}
+
+/// Deletes a claim that was made for nothing.
+fn give_up(seen: &Seen, made: Arc<ResourceClaim>) {
+    let specials = Arc::clone(&seen.specials);
+    specials.lock().unwrap_or_else(PoisonError::into_inner).give_up(&made);
+    let client = seen.handle.client.clone();
+    seen.handle.tasks.spawn("claim deletion", async move {
+        if let Err(error) = special::delete(&client, &made).await {
+            // The pod's next attempt finds it and tries again.
+            let (namespace, name) = (&made.meta.namespace, &made.meta.name);
+            tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
+            specials.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
+        }
+    });
+}
+
+impl PreBind for DynamicResources {
+    fn pre_flight(&self, pod: &PodInfo, _: &str) -> PreFlight {
+        if locked(&self.on_way).contains_key(pod.uid()) {
+            PreFlight::Act { parallel: true }
+        } else {
+            PreFlight::Skip
+        }
+    }
+
+    fn pre_bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a PodInfo,
+        node: &'a str,
+    ) -> Pending<'a, Result<(), Unprepared>> {
+        Box::pin(async move {
+            let decided = locked(&self.on_way).get(pod.uid()).cloned();
+            let (Some(decided), Some(seen)) = (decided, self.seen.get()) else {
+                return Ok(());
+            };
+            let mut waits = false;
+            let has_to_wait = |claim: &ResourceClaim| {
+                claim.status.allocation.as_deref().is_some_and(claims::must_be_awaited)
+            };
+            for (claim, allocation) in decided.claims {
+                let claim = if claims::is_reserved(&claim, &pod.pod) {
+                    claim
+                } else {
+                    let now = seen.handle.clock.now();
+                    let written =
+                        bind::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
+                    locked(&self.tracker).wrote(Arc::clone(&written));
+                    written
+                };
+                waits |= has_to_wait(&claim);
+            }
+            if let Some(making) = decided.special {
+                waits |= has_to_wait(&*self.make(seen, client, pod, making).await?);
+            }
+            if waits { self.wait(seen, pod, node).await } else { Ok(()) }
+        })
+    }
+}
+
+impl PostBind for DynamicResources {
+    fn post_bind(&self, pod: &PodInfo, _: &str) {
+        locked(&self.on_way).remove(pod.uid());
+    }
+}
+
+impl DynamicResources {
+    /// Makes the claim for the pod's extended resources, with its devices, and tells the pod.
+    async fn make(
+        &self,
+        seen: &Seen,
+        client: &Client,
+        pod: &PodInfo,
+        making: Making,
+    ) -> Result<Arc<ResourceClaim>, Unprepared> {
+        let Making { special, allocation, .. } = making;
+        let made = Arc::new(special::make(client, &special.claim).await?);
+        self.remember(pod, &made);
+        locked(&self.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
+        let now = seen.handle.clock.now();
+        let written = bind::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
+        self.remember(pod, &written);
+        locked(&self.tracker).wrote(Arc::clone(&written));
+        special::tell(client, &pod.pod, &written.meta.name, &special.mappings).await?;
+        Ok(written)
+    }
+
+    /// Keeps what must be deleted if the pod is not bound.
+    fn remember(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
+        let mut on_way = locked(&self.on_way);
+        if let Some(making) = on_way.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
+            making.made = Some(Arc::clone(claim));
+        }
+    }
+
+    /// Waits until the devices of the pod's claims are ready.
+    async fn wait(&self, seen: &Seen, pod: &PodInfo, node: &str) -> Result<(), Unprepared> {
+        let meta = &pod.pod.meta;
+        let regarding = Target::of(Pod::kind(), meta);
+        let message = format!("waiting for binding conditions for device on node {node}");
+        let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
+        seen.handle.recorder.record(&note, "Scheduling", None);
+        let patience = self.args.binding_timeout;
+        let wait = async {
+            loop {
+                // Before looking, so that no change is missed.
+                let changed = seen.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if self.is_ready(seen, &pod.pod).map_err(Unprepared::Refused)? {
+                    return Ok(());
+                }
+                changed.await;
+            }
+        };
+        tokio::select! {
+            done = wait => done,
+            () = seen.handle.clock.sleep(patience) => Err(Unprepared::Refused(
+                "device binding timeout: context deadline exceeded".to_owned(),
+            )),
+        }
+    }
+
+    fn is_ready(&self, seen: &Seen, pod: &Pod) -> Result<bool, String> {
+        let now = seen.handle.clock.now();
+        let special = locked(&self.on_way).get(&*pod.meta.uid).and_then(|decided| {
+            decided.special.as_ref().and_then(|making| making.made.as_ref().map(Arc::clone))
+        });
+        let special = special
+            .map(|made| self.claim(seen, &made.meta.namespace, &made.meta.name).unwrap_or(made));
+        for claim in self.claims(pod)?.into_iter().chain(special) {
+            match claims::readiness(&claim) {
+                Readiness::Ready => {}
+                Readiness::Failed(why) => return Err(why),
+                Readiness::Waits if claims::is_overdue(&claim, self.args.binding_timeout, now) => {
+                    return Err(format!("device binding timeout: claim={}", claim.meta.name));
+                }
+                Readiness::Waits => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,143 @@
+//! Extended resources that stand for devices: which class's they are (KEP-5004).
+//!
+//! A class may name one resource; every class can be asked for as `deviceclass.resource.kubernetes.io/NAME`.
+
+use evenkeel_api::{Text, views::DeviceClass};
+use evenkeel_runtime::cache::CacheEvent;
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{framework::Handle, resources::is_extended};
+
+/// What the name of a class is put behind.
+const PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+/// The resource that every class of this name stands for.
+pub(super) fn implicit(class: &str) -> String {
+    format!("{PREFIX}{class}")
+}
+
+/// Whether a resource may stand for devices.
+pub(super) fn may_be_devices(resource: &str) -> bool {
+    is_extended(resource) || resource.starts_with(PREFIX)
+}
+
+/// The classes, by the resources that they stand for.
+#[derive(Debug, Default)]
+pub(super) struct ResourceClasses(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    classes: HashMap<Text, Arc<DeviceClass>>,
+    /// Worked out anew after a change.
+    by_resource: Option<HashMap<Box<str>, Arc<DeviceClass>>>,
+}
+
+impl ResourceClasses {
+    /// Keeps up with the cluster's classes from now on.
+    pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
+        let follower = Arc::clone(self);
+        handle.watch::<DeviceClass>().subscribe(move |event| match event {
+            CacheEvent::Deleted(class) => follower.remove(&class.meta.name),
+            event => follower.set(Arc::clone(event.object())),
+        });
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is a class, or another version of it.
+    pub(super) fn set(&self, class: Arc<DeviceClass>) {
+        let mut known = self.known();
+        known.by_resource = None;
+        known.classes.insert(class.meta.name.clone(), class);
+    }
+
+    fn remove(&self, name: &str) {
+        let mut known = self.known();
+        known.by_resource = None;
+        known.classes.remove(name);
+    }
+
+    /// The class whose devices the resource is. Of several that name it the newest counts, so that a class can be replaced;
+    /// among those of one age, the first by name.
+    pub(super) fn class_of(&self, resource: &str) -> Option<Arc<DeviceClass>> {
+        let mut known = self.known();
+        let Known { classes, by_resource } = &mut *known;
+        let by_resource = by_resource.get_or_insert_with(|| sorted(classes));
+        by_resource.get(resource).map(Arc::clone)
+    }
+}
+
+fn sorted(classes: &HashMap<Text, Arc<DeviceClass>>) -> HashMap<Box<str>, Arc<DeviceClass>> {
+    let mut best_last: Vec<_> = classes.values().collect();
+    best_last.sort_by_key(|class| (class.meta.creation, Reverse(&class.meta.name)));
+    let mut by_resource = HashMap::new();
+    for class in best_last {
+        by_resource.insert(implicit(&class.meta.name).into(), Arc::clone(class));
+        let named = &class.spec.extended_resource_name;
+        if !named.is_empty() {
+            by_resource.insert((&**named).into(), Arc::clone(class));
+        }
+    }
+    by_resource
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View as _};
+    use serde_json::json;
+
+    fn class(name: &str, second: u32, resource: &str) -> Arc<DeviceClass> {
+        let class = json!({
+            "metadata": {"name": name, "creationTimestamp": format!("2027-01-15T08:00:0{second}Z")},
+            "spec": {"extendedResourceName": resource},
+        });
+        Arc::new(DeviceClass::decode(class.to_string().as_bytes(), Encoding::Json).unwrap())
+    }
+
+    #[test]
+    fn the_newest_class_that_names_a_resource_counts() {
+        let classes = ResourceClasses::default();
+        let of = |resource: &str| {
+            classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())
+        };
+        assert_eq!(of("example.com/gpu"), "");
+        for (name, second, resource, want) in [
+            ("b", 1, "example.com/gpu", "b"),
+            ("c", 1, "example.com/gpu", "b"),
+            ("a", 1, "example.com/gpu", "a"),
+            ("z", 2, "example.com/gpu", "z"),
+            ("y", 3, "", "z"),
+            ("z", 2, "example.com/other", "a"),
+            ("z", 2, "example.com/gpu", "z"),
+        ] {
+            classes.set(class(name, second, resource));
+            assert_eq!(of("example.com/gpu"), want, "after {name} {resource}");
+        }
+        assert_eq!(of("deviceclass.resource.kubernetes.io/y"), "y");
+        assert_eq!(of("example.com/other"), "");
+        classes.remove("z");
+        assert_eq!(of("example.com/gpu"), "a");
+        assert_eq!(of("deviceclass.resource.kubernetes.io/z"), "");
+    }
+
+    #[test]
+    fn only_some_resources_may_be_devices() {
+        for (resource, may) in [
+            ("example.com/gpu", true),
+            ("deviceclass.resource.kubernetes.io/gpu", true),
+            ("cpu", false),
+            ("hugepages-2Mi", false),
+            ("kubernetes.io/batch", false),
+            ("requests.example.com/gpu", false),
+        ] {
+            assert_eq!(may_be_devices(resource), may, "{resource}");
+        }
+    }
+}
