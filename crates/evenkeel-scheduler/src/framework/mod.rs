@@ -26,7 +26,7 @@ pub use verdict::{Filtered, Reason, Rejection, Severity};
 pub use watch::Watched;
 pub(crate) use watch::Watches;
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{any::Any, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
     metrics::Metrics,
@@ -92,6 +92,11 @@ impl Handle {
     /// The objects of a kind. They are all there before the first pod is tried; no plugin is asked about their changes.
     pub fn filled<V: View>(&self) -> Cache<V> {
         self.watches.filled(&self.caches)
+    }
+
+    /// What the plugins of all profiles know together, one of each type.
+    pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.watches.shared()
     }
 
     /// The pods that wait for permission to be bound.

@@ -9,8 +9,8 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches};
 use std::{
-    any::TypeId,
-    collections::HashSet,
+    any::{Any, TypeId},
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -76,6 +76,7 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
     watched: Mutex<Asked>,
+    shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// What plugins asked for.
@@ -92,7 +93,7 @@ impl Watches {
     /// The changes come out of the receiver.
     pub(crate) fn new() -> (Self, UnboundedReceiver<ObjectChange>) {
         let (sender, receiver) = unbounded_channel();
-        (Self { sender, watched: Mutex::default() }, receiver)
+        (Self { sender, watched: Mutex::default(), shared: Mutex::default() }, receiver)
     }
 
     /// The cache of a kind whose changes are told, once however often it is asked for.
@@ -106,9 +107,9 @@ impl Watches {
                 told.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
             };
             if watched.connected {
-                tell()
+                tell();
             } else {
-                watched.later.push(Box::new(tell))
+                watched.later.push(Box::new(tell));
             }
             let waits = cache.clone();
             watched.syncs.push(Box::pin(async move { waits.synced().await }));
@@ -133,6 +134,13 @@ impl Watches {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.syncs.push(Box::pin(async move { waits.synced().await }));
         cache
+    }
+
+    /// What the plugins of all profiles know together, one of each type.
+    pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        Arc::clone(one).downcast().unwrap_or_default()
     }
 
     /// What to wait for before the first pod is tried.

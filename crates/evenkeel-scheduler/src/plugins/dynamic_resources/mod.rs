@@ -83,7 +83,6 @@ pub struct DynamicResources {
     seen: OnceLock<Seen>,
     selectors: Selectors,
     inventory: Mutex<Option<Arc<Inventory>>>,
-    tracker: Arc<Mutex<Tracker>>,
     /// Extended resources that are devices.
     resource_classes: Arc<ResourceClasses>,
     /// What was decided for pods that are on their way, by uid.
@@ -101,17 +100,20 @@ struct Seen {
     stale: Arc<AtomicBool>,
     /// Told of each change of a claim.
     changed: Arc<Notify>,
+    /// Devices in use: also by what was decided in other profiles.
+    tracker: Arc<Mutex<Tracker>>,
     specials: Arc<Mutex<Specials>>,
 }
 
 impl Seen {
-    fn new(handle: &Handle, tracker: &Arc<Mutex<Tracker>>) -> Self {
+    fn new(handle: &Handle) -> Self {
         let (claims, slices) = (handle.watch::<ResourceClaim>(), handle.watch::<ResourceSlice>());
         let rules = handle.watch::<DeviceTaintRule>();
         let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
-        let (tracks, tells) = (Arc::clone(tracker), Arc::clone(&changed));
-        let specials = Arc::<Mutex<Specials>>::default();
-        let finds = Arc::clone(&specials);
+        let (tracker, specials) =
+            (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<Specials>>());
+        let (tracks, finds, tells) =
+            (Arc::clone(&tracker), Arc::clone(&specials), Arc::clone(&changed));
         claims.subscribe(move |event| {
             let (gone, seen) = match event {
                 CacheEvent::Deleted(claim) => (Some(claim), None),
@@ -136,7 +138,8 @@ impl Seen {
         slices.subscribe(move |_| of_slices.store(true, Ordering::Release));
         rules.subscribe(move |_| of_rules.store(true, Ordering::Release));
         let classes = handle.watch();
-        Self { handle: handle.clone(), claims, slices, classes, rules, stale, changed, specials }
+        let handle = handle.clone();
+        Self { handle, claims, slices, classes, rules, stale, changed, tracker, specials }
     }
 }
 
@@ -159,7 +162,7 @@ impl DynamicResources {
     /// A claim as it is known best.
     fn claim(&self, seen: &Seen, namespace: &str, name: &str) -> Option<Arc<ResourceClaim>> {
         let cached = seen.claims.get(namespace, name)?;
-        let mut tracker = locked(&self.tracker);
+        let mut tracker = locked(&seen.tracker);
         tracker.overtaken(&cached);
         Some(tracker.best(cached))
     }
@@ -224,7 +227,7 @@ impl Plugin for DynamicResources {
             if self.args.extended_resources {
                 self.resource_classes.follow(handle);
             }
-            Seen::new(handle, &self.tracker)
+            Seen::new(handle)
         });
     }
 
@@ -296,7 +299,7 @@ impl PreFilter for DynamicResources {
         }
         let class = |name: &str| seen.classes.get("", name);
         let in_use = {
-            let tracker = locked(&self.tracker);
+            let tracker = locked(&seen.tracker);
             attempt::check(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
             tracker.in_use()
         };

@@ -63,11 +63,13 @@ impl OnWay {
 
 impl Reserve for DynamicResources {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered {
-        let Some(attempt) = state.get::<Attempt>() else { return Ok(()) };
+        let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
+            return Ok(());
+        };
         let decided = attempt
             .decided(node)
             .ok_or_else(|| Rejection::error("claim allocation not found for node"))?;
-        let mut tracker = locked(&self.tracker);
+        let mut tracker = locked(&seen.tracker);
         for (uid, allocation) in decided.gives() {
             tracker.decide(uid, Arc::clone(&allocation.seen));
         }
@@ -81,11 +83,11 @@ impl Reserve for DynamicResources {
     }
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
-        let Some(decided) = locked(&self.on_way).remove(pod.uid()) else { return };
-        let mut tracker = locked(&self.tracker);
+        let decided = locked(&self.on_way).remove(pod.uid());
+        let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return };
+        let mut tracker = locked(&seen.tracker);
         decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
         drop(tracker);
-        let Some(seen) = self.seen.get() else { return };
         for (claim, _) in decided.claims {
             let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
             let claim = self.claim(seen, namespace, name).unwrap_or(claim);
@@ -153,7 +155,7 @@ impl PreBind for DynamicResources {
                     let now = seen.handle.clock.now();
                     let written =
                         bind::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
-                    locked(&self.tracker).wrote(Arc::clone(&written));
+                    locked(&seen.tracker).wrote(Arc::clone(&written));
                     written
                 };
                 waits |= has_to_wait(&claim);
@@ -184,11 +186,11 @@ impl DynamicResources {
         let Making { special, allocation, .. } = making;
         let made = Arc::new(special::make(client, &special.claim).await?);
         self.remember(pod, &made);
-        locked(&self.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
+        locked(&seen.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
         let now = seen.handle.clock.now();
         let written = bind::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
         self.remember(pod, &written);
-        locked(&self.tracker).wrote(Arc::clone(&written));
+        locked(&seen.tracker).wrote(Arc::clone(&written));
         special::tell(client, &pod.pod, &written.meta.name, &special.mappings).await?;
         Ok(written)
     }

@@ -268,12 +268,12 @@ fn on_its_way(script: &Script) -> (DynamicResources, Client) {
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
     assert!(state.get::<Attempt>().is_none());
-    assert!(super::locked(&plugin.tracker).is_pending("c"));
+    assert!(super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c"));
     (plugin, client)
 }
 
 fn has_device(plugin: &DynamicResources) -> bool {
-    super::locked(&plugin.tracker).in_use().is_taken(&format!("{DRIVER}/p/d0"))
+    super::locked(&plugin.seen.get().unwrap().tracker).in_use().is_taken(&format!("{DRIVER}/p/d0"))
 }
 
 #[tokio::test]
@@ -285,7 +285,9 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Act { parallel: true });
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
     assert_eq!(script.asked().len(), 2);
-    assert!(!super::locked(&plugin.tracker).is_pending("c") && has_device(&plugin));
+    assert!(
+        !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c") && has_device(&plugin)
+    );
     plugin.post_bind(&pod(), "n");
     assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Skip);
 
@@ -295,7 +297,9 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     let (plugin, client) = on_its_way(&script);
     assert!(plugin.pre_bind(&client, &pod(), "n").await.is_err());
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
-    assert!(!has_device(&plugin) && !super::locked(&plugin.tracker).is_pending("c"));
+    assert!(
+        !has_device(&plugin) && !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
+    );
     assert!(super::locked(&plugin.on_way).get("web").is_none());
     assert_eq!(script.asked().len(), 1, "there is nothing to release");
 }
@@ -478,4 +482,19 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     }
     super::locked(&plugin.seen.get().unwrap().specials).gone(&stale);
     assert!(matches!(plugin.extended(plugin.seen.get().unwrap(), &pod), Extended::Wish(_)));
+}
+
+#[tokio::test]
+async fn profiles_know_of_each_others_decisions() {
+    let script = Script::new([]);
+    let handle = handle(script.client(&clock()), &clock());
+    let (one, other) = (DynamicResources::default(), DynamicResources::default());
+    one.connect(&handle);
+    other.connect(&handle);
+    let mut state = CycleState::default();
+    state.put(attempt(claim("1", &json!({})), &["n"]));
+    one.reserve(&mut state, &pod(), "n").unwrap();
+    assert!(has_device(&one) && has_device(&other));
+    one.unreserve(&mut state, &pod(), "n");
+    assert!(!has_device(&other));
 }
