@@ -15,6 +15,7 @@ use crate::{
     framework::{self, Command, Extender, OnTheWay, Point, PreBind, PreFlight, Profile, Rejection},
     metrics::Metrics,
     pod::PodInfo,
+    telling::Told,
 };
 
 /// What bindings work with.
@@ -48,8 +49,17 @@ struct Actor<'a> {
 }
 
 impl Binder {
-    /// Waits for permission, prepares and binds.
-    pub(crate) async fn bind(self, assigned: Assigned, began: Instant) -> Answer {
+    /// Waits for permission, prepares and binds, after what is being `told` of the pod.
+    pub(crate) async fn bind(
+        self,
+        assigned: Assigned,
+        told: Option<Told>,
+        began: Instant,
+    ) -> Answer {
+        if let Some(told) = told {
+            // Else a condition that says that it has no node could be written when it has one.
+            told.cancelled().await;
+        }
         let actors = self.actors(&assigned);
         let mut nominated = false;
         if !actors.is_empty() || assigned.waiting.is_some() {

@@ -58,7 +58,10 @@ mod queue;
 pub mod resources;
 mod run;
 pub mod schedule;
+#[cfg(test)]
+mod scripted;
 pub mod simulate;
+mod telling;
 
 pub use options::{DEFAULT_SCHEDULER, SchedulerOptions};
 pub use run::run;

@@ -28,6 +28,7 @@ use crate::{
     metrics::{Metrics, Outcome},
     pod::PodInfo,
     schedule::View,
+    telling::Telling,
 };
 
 /// While attempts follow each other, metrics of how much waits are brought up to date after so many.
@@ -105,7 +106,7 @@ impl Prepared {
             recorders,
             commands,
             bindings: FuturesUnordered::new(),
-            patches: FuturesUnordered::new(),
+            telling: Telling::default(),
         };
         Self { scheduler, events, caches, watches, tasks, stop }
     }
@@ -258,8 +259,8 @@ struct Scheduler {
     /// Since the metrics were last brought up to date.
     attempts: u32,
     bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// Writes of conditions; nobody waits for them.
-    patches: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Writes of conditions.
+    telling: Telling,
 }
 
 impl Scheduler {
@@ -271,7 +272,7 @@ impl Scheduler {
             while let Some(Some(answer)) = self.bindings.next().now_or_never() {
                 self.answered(answer);
             }
-            while let Some(Some(())) = self.patches.next().now_or_never() {}
+            while let Some(Some(())) = self.telling.answered().now_or_never() {}
             if self.attempts >= SHOWN_EVERY {
                 self.show();
             }
@@ -313,7 +314,7 @@ impl Scheduler {
                 None => return false,
             },
             Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.answered(answer),
-            Some(()) = self.patches.next(), if !self.patches.is_empty() => {}
+            Some(()) = self.telling.answered(), if !self.telling.is_empty() => {}
             () = self.clock.sleep(due.unwrap_or_default()), if due.is_some() => {}
         }
         true
@@ -360,7 +361,8 @@ impl Scheduler {
         match step {
             Step::Bind(assigned) => {
                 let binder = self.binder(profile);
-                self.bindings.push(Box::pin(binder.bind(assigned, began)));
+                let told = self.telling.about(&assigned.popped.uid);
+                self.bindings.push(Box::pin(binder.bind(assigned, told, began)));
             }
             Step::Failed(failure) => self.failed(&failure, false, began, now),
             Step::Deleting(info) => self.tell_deleting(&info, profile),
@@ -455,14 +457,14 @@ impl Scheduler {
             return;
         };
         let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
-        self.patches.push(Box::pin(async move {
+        self.telling.send(info.uid(), async move {
             let (kind, meta, form) = (Pod::kind(), &pod.meta, PatchForm::Strategic);
             let written =
                 client.patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, patch.into()).await;
             if let Err(error) = written {
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Condition not written");
             }
-        }));
+        });
     }
 }
 

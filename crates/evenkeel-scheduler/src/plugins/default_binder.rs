@@ -1,6 +1,10 @@
 //! DefaultBinder: a POST to the pod's `binding`.
+//!
+//! Where it is open whether a post was done (no answer came, or a trouble of the API server's own), the pod is not taken for unbound
+//! lightly: its room would be given away while it is there. It is posted again, which binds it once at most, and in the end
+//! the API server is asked where the pod is.
 
-use evenkeel_api::{View, views::Pod};
+use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
 
 use std::time::Duration;
@@ -10,7 +14,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// After a trouble of the API server's own the binding is tried again, after so long each.
+/// After a post of which it is open whether it was done the next one follows so much later.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
@@ -53,15 +57,99 @@ impl Bind for DefaultBinder {
                 let body = body.clone().into();
                 client.create_subresource::<Metadata>(&kind, namespace, name, "binding", body).await
             };
-            for wait in WAITS {
-                match post().await {
-                    Err(error) if matches!(error.code(), 500 | 503) => {
-                        client.clock().sleep(wait).await;
-                    }
-                    answer => return answer.map(|_| true),
+            let (mut waits, mut open) = (WAITS.into_iter(), false);
+            loop {
+                let Err(error) = post().await else { return Ok(true) };
+                let again = leaves_open(&error);
+                // Connections may send again by themselves, so that it may be this binding that a conflict is with.
+                open |= again || error.is_conflict();
+                match waits.next().filter(|_| again) {
+                    Some(wait) => client.clock().sleep(wait).await,
+                    None if open && is_on(client, meta, node).await => return Ok(true),
+                    None => return Err(error),
                 }
             }
-            post().await.map(|_| true)
         })
+    }
+}
+
+/// Whether the request may have been done all the same.
+fn leaves_open(error: &ApiError) -> bool {
+    matches!(error, ApiError::Transport { .. } | ApiError::Decode { .. })
+        || matches!(error.code(), 500 | 503 | 504)
+}
+
+/// Whether the API server has the pod on this node.
+async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
+    let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
+    found.is_ok_and(|found| found.meta.uid == meta.uid && *found.spec.node_name == *node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{at, info, merge},
+        scripted::{Answer, Script},
+    };
+    use evenkeel_runtime::clock::Clock;
+    use serde_json::json;
+
+    const POST: &str = "POST /api/v1/namespaces/shop/pods/p/binding";
+    const GET: &str = "GET /api/v1/namespaces/shop/pods/p";
+
+    /// Binds pod `p` to node `a` with these answers; how that ends, and what was asked.
+    async fn bind(answers: Vec<Answer>) -> (Result<bool, u16>, Vec<String>) {
+        let script = Script::new(answers);
+        let client = script.client(&Clock::starting_at(at(0)));
+        let bound = DefaultBinder.bind(&client, &info("p", &json!({})), "a").await;
+        (bound.map_err(|error| error.code()), script.seen())
+    }
+
+    fn found(uid: &str, node: &str) -> Answer {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
+        merge(&mut pod, &json!({ "metadata": { "name": "p", "namespace": "shop", "uid": uid } }));
+        merge(&mut pod, &json!({ "spec": { "nodeName": node } }));
+        Answer::Object(pod)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_whose_answer_was_lost_is_found_to_be_done() {
+        let taken = || vec![Answer::Lost, Answer::Refused(409)];
+        for (found, want) in [
+            (found("p", "a"), Ok(true)),
+            (found("p", "b"), Err(409)),
+            (found("p", ""), Err(409)),
+            (found("another", "a"), Err(409)),
+            (Answer::Refused(404), Err(409)),
+            (Answer::Lost, Err(409)),
+        ] {
+            let mut answers = taken();
+            answers.push(found);
+            let (bound, asked) = bind(answers).await;
+            assert_eq!((bound, asked), (want, [POST, POST, GET].map(str::to_owned).into()));
+        }
+        let done = Answer::Object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
+        let (bound, asked) = bind(vec![Answer::Refused(500), done]).await;
+        assert_eq!((bound, asked.len()), (Ok(true), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clear_refusal_is_the_last_word() {
+        for code in [400, 404, 422] {
+            let (bound, asked) = bind(vec![Answer::Refused(code)]).await;
+            assert_eq!((bound, asked.len()), (Err(code), 1));
+        }
+        let (bound, asked) = bind(vec![Answer::Refused(409), found("p", "b")]).await;
+        assert_eq!((bound, asked.len()), (Err(409), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_away_is_not_asked_for_ever() {
+        let (bound, asked) = bind((0..9).map(|_| Answer::Lost).collect()).await;
+        assert_eq!(
+            (bound, asked),
+            (Err(0), [POST, POST, POST, POST, GET].map(str::to_owned).into())
+        );
     }
 }
