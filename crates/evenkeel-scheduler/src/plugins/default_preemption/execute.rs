@@ -28,10 +28,22 @@ use crate::{
 
 const TARGET: &str = "DisruptionTarget";
 const REASON: &str = "PreemptionByScheduler";
-/// After victims could not be evicted the pod is tried again after so long.
+/// After victims could not be evicted the pod is tried again after so long: what fails at once, as all does without a connection,
+/// would else be tried again and again at the same moment.
 const PAUSE: Duration = Duration::from_secs(1);
 /// So many victims are evicted at the same time.
 const AT_ONCE: usize = 16;
+
+/// What came of an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Evicted {
+    /// Its end will be seen.
+    Begun,
+    /// It was on its way and is called back; there is no end to be seen.
+    CalledBack,
+    /// It is no longer there.
+    Gone,
+}
 
 /// Evicts, and knows for whom.
 pub(super) struct Executor {
@@ -70,11 +82,14 @@ impl Executor {
         match self.running().get(uid) {
             None => false,
             Some(None) => true,
-            Some(Some(last)) => {
-                let seen = self.pods.get(&last.meta.namespace, &last.meta.name);
-                seen.is_some_and(|seen| seen.meta.uid == last.meta.uid && !seen.meta.deleting())
-            }
+            Some(Some(last)) => self.held(last).is_some_and(|last| !last.meta.deleting()),
         }
+    }
+
+    /// The pod as the cache has it, if it does.
+    fn held(&self, pod: &Pod) -> Option<Arc<Pod>> {
+        let held = self.pods.get(&pod.meta.namespace, &pod.meta.name);
+        held.filter(|held| held.meta.uid == pod.meta.uid)
     }
 
     /// Begins to evict. `lower` are pods that were promised the node and come after this one.
@@ -116,7 +131,10 @@ impl Work {
         let evicted = self.evict_all().await;
         executor.running().remove(pod.uid());
         let unseen = match evicted {
-            Ok(unseen) => unseen,
+            Ok(Evicted::Begun) => false,
+            Ok(Evicted::CalledBack) => true,
+            // That may have been seen while the pod was held back; where it is still to be seen, that is early enough.
+            Ok(Evicted::Gone) => executor.held(&self.last).is_none(),
             Err(error) => {
                 let meta = &pod.pod.meta;
                 tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
@@ -125,18 +143,17 @@ impl Work {
             }
         };
         if !well {
-            // What cannot be evicted now cannot be in the next instant either.
             executor.handle.clock.sleep(PAUSE).await;
         }
         if !well || unseen {
-            // No deletion will be seen that would have it tried again.
+            // Nothing will be seen that would have it tried again.
             executor.handle.activate(pod.uid());
         }
         executor.handle.metrics.preemption_ran(well, began.elapsed());
     }
 
-    /// Whether no deletion of the last victim will be seen.
-    async fn evict_all(&self) -> Result<bool, ApiError> {
+    /// Evicts all of them; what came of the last one.
+    async fn evict_all(&self) -> Result<Evicted, ApiError> {
         for group in self.others.chunks(AT_ONCE) {
             let evictions: Vec<_> = group.iter().map(|victim| self.evict(victim)).collect();
             try_join_all(evictions).await?;
@@ -146,15 +163,15 @@ impl Work {
         self.evict(&self.last).await
     }
 
-    /// Whether no deletion of the victim will be seen: it was called back instead, or is gone.
-    async fn evict(&self, victim: &Pod) -> Result<bool, ApiError> {
+    async fn evict(&self, victim: &Pod) -> Result<Evicted, ApiError> {
         let handle = &self.executor.handle;
         let in_memory = handle.preempt(&victim.meta.uid, NAME);
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
-                // Gone already; that may have been seen while the pod was still held back.
-                Err(error) if error.is_not_found() || error.is_other_uid() => return Ok(true),
+                Err(error) if error.is_not_found() || error.is_other_uid() => {
+                    return Ok(Evicted::Gone);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -167,7 +184,7 @@ impl Work {
         };
         let preemptor = Target::of(Pod::kind(), &self.pod.pod.meta);
         handle.recorder.record(&note, "Preempting", Some(&preemptor));
-        Ok(in_memory)
+        Ok(if in_memory { Evicted::CalledBack } else { Evicted::Begun })
     }
 
     async fn delete(&self, victim: &Pod) -> Result<(), ApiError> {
@@ -241,25 +258,4 @@ fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::{at, pod};
-
-    #[test]
-    fn a_victim_says_once_why_it_leaves() {
-        let ready = json!({ "type": "Ready", "status": "True" });
-        let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
-        let status = condition(&fresh, "for another", at(9)).unwrap();
-        assert_eq!(
-            status["$setElementOrder/conditions"],
-            json!([{ "type": "Ready" }, { "type": TARGET }])
-        );
-        let mut told = status["conditions"][0].clone();
-        assert_eq!((&told["reason"], &told["observedGeneration"]), (&json!(REASON), &json!(1)));
-        told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
-        let told = pod("v", &json!({ "status": { "conditions": [told] } }));
-        assert_eq!(condition(&told, "for another", at(9)), None);
-        let other = condition(&told, "for yet another", at(9)).unwrap();
-        assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
-    }
-}
+mod tests;

@@ -1,0 +1,142 @@
+use super::*;
+use crate::{
+    fixtures::{at, handle, info, pod},
+    framework::Command,
+    scripted::{Answer, Script},
+};
+use evenkeel_runtime::clock::Clock;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// An executor beside a server that answers from a script, and what it asks of the scheduler.
+struct Bench {
+    executor: Arc<Executor>,
+    script: Script,
+    commands: UnboundedReceiver<Command>,
+}
+
+impl Bench {
+    /// The cache holds pods of these names, and will never hear of a change.
+    async fn new(pods: &[&str], answers: Vec<Answer>) -> Self {
+        let clock = Clock::starting_at(at(0));
+        let script = Script::new(answers).with_lists([
+            ("/api/v1/pods", list("PodList", pods)),
+            ("/apis/policy/v1/poddisruptionbudgets", list("PodDisruptionBudgetList", &[])),
+        ]);
+        let (sender, commands) = unbounded_channel();
+        let handle = Handle { commands: sender, ..handle(script.client(&clock), &clock) };
+        let executor = Executor::new(&handle);
+        handle.caches.start(&handle.tasks);
+        handle.caches.of::<Pod>().synced().await;
+        Self { executor: Arc::new(executor), script, commands }
+    }
+
+    fn start(&self, victims: &[&str]) {
+        let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
+        let victims = Victims { node: "a".into(), pods, violations: 0 };
+        self.executor.start(&info("high", &json!({})), victims, Vec::new());
+    }
+
+    /// Whether the pod is to be tried again by then.
+    async fn is_activated_within(&mut self, time: Duration) -> bool {
+        let command = tokio::time::timeout(time, self.commands.recv()).await;
+        matches!(command, Ok(Some(Command::Activate(uid))) if *uid == *"high")
+    }
+}
+
+fn list(kind: &str, names: &[&str]) -> Value {
+    let item = |name: &&str| json!({ "metadata": { "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1" } });
+    let items: Vec<Value> = names.iter().map(item).collect();
+    let meta = json!({ "resourceVersion": "7" });
+    json!({ "kind": kind, "apiVersion": "v1", "metadata": meta, "items": items })
+}
+
+fn done() -> Answer {
+    Answer::Object(json!({ "kind": "Pod", "apiVersion": "v1", "metadata": {} }))
+}
+
+fn patch(name: &str) -> String {
+    format!("PATCH /api/v1/namespaces/shop/pods/{name}/status")
+}
+
+fn delete(name: &str) -> String {
+    format!("DELETE /api/v1/namespaces/shop/pods/{name}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
+    for answers in [
+        vec![Answer::Lost],
+        vec![Answer::Refused(500)],
+        vec![done(), Answer::Lost],
+        vec![done(), Answer::Refused(409)],
+    ] {
+        let mut bench = Bench::new(&["v"], answers.clone()).await;
+        bench.start(&["v"]);
+        assert!(bench.executor.is_running("high"));
+        assert!(!bench.is_activated_within(PAUSE.mul_f64(0.9)).await, "{answers:?}");
+        assert!(!bench.executor.is_running("high"), "what happens meanwhile may wake it");
+        assert!(bench.is_activated_within(PAUSE.mul_f64(0.2)).await, "{answers:?}");
+        assert_eq!(bench.script.seen().len(), answers.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_one_stays_while_another_cannot_be_evicted() {
+    let mut bench = Bench::new(&["u", "v"], vec![Answer::Refused(500)]).await;
+    bench.start(&["u", "v"]);
+    assert!(bench.is_activated_within(PAUSE * 2).await);
+    assert_eq!(bench.script.seen(), [patch("u")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_was_begun_is_waited_for() {
+    let mut bench = Bench::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
+    bench.start(&["u", "v"]);
+    assert!(!bench.is_activated_within(PAUSE * 60).await, "its end will be seen");
+    assert!(!bench.executor.is_running("high"));
+    assert_eq!(bench.script.seen(), [patch("u"), delete("u"), patch("v"), delete("v")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
+    let bench = Bench::new(&["u", "v"], vec![done(), done(), done()]).await;
+    bench.start(&["u", "v"]);
+    tokio::time::sleep(PAUSE).await;
+    assert!(bench.executor.is_running("high"), "there is no answer about v yet");
+    // That it is gone may be known before the answer.
+    let bench = Bench::new(&["u"], vec![done(), done(), done()]).await;
+    bench.start(&["u", "v"]);
+    tokio::time::sleep(PAUSE).await;
+    assert!(!bench.executor.is_running("high"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_gone_is_waited_for_only_where_that_is_still_to_be_seen() {
+    for answers in [vec![Answer::Refused(404)], vec![done(), Answer::Refused(404)]] {
+        let mut seen = Bench::new(&[], answers.clone()).await;
+        seen.start(&["v"]);
+        assert!(seen.is_activated_within(Duration::from_millis(1)).await);
+        let mut unseen = Bench::new(&["v"], answers).await;
+        unseen.start(&["v"]);
+        assert!(!unseen.is_activated_within(PAUSE * 60).await, "the cache will show it");
+        assert!(!unseen.executor.is_running("high"));
+    }
+}
+
+#[test]
+fn a_victim_says_once_why_it_leaves() {
+    let ready = json!({ "type": "Ready", "status": "True" });
+    let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
+    let status = condition(&fresh, "for another", at(9)).unwrap();
+    assert_eq!(
+        status["$setElementOrder/conditions"],
+        json!([{ "type": "Ready" }, { "type": TARGET }])
+    );
+    let mut told = status["conditions"][0].clone();
+    assert_eq!((&told["reason"], &told["observedGeneration"]), (&json!(REASON), &json!(1)));
+    told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
+    let told = pod("v", &json!({ "status": { "conditions": [told] } }));
+    assert_eq!(condition(&told, "for another", at(9)), None);
+    let other = condition(&told, "for yet another", at(9)).unwrap();
+    assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
+}
