@@ -4,7 +4,10 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Pod, PodDisruptionBudget},
 };
-use std::{cmp::Reverse, sync::Arc};
+use std::{
+    cmp::{Ordering, Reverse},
+    sync::Arc,
+};
 
 use super::Args;
 use crate::{
@@ -34,12 +37,16 @@ pub(super) fn ineligible(cycle: &Cycle<'_>, unfit: &Unfit) -> Option<&'static st
 }
 
 fn is_leaving(pod: &Pod) -> bool {
+    pod.meta.deleting() && was_told(pod)
+}
+
+/// Whether the pod says that it leaves for the sake of another.
+fn was_told(pod: &Pod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     let target = conditions.find(|condition| &*condition.type_ == "DisruptionTarget");
-    pod.meta.deleting()
-        && target.is_some_and(|target| {
-            &*target.status == "True" && &*target.reason == "PreemptionByScheduler"
-        })
+    target.is_some_and(|target| {
+        &*target.status == "True" && &*target.reason == "PreemptionByScheduler"
+    })
 }
 
 /// Nodes on which the pod would run with some others gone: those that break no budget first. Where there is none, what stands
@@ -122,7 +129,7 @@ fn victims_on(
         potential.iter().for_each(|other| cycle.put_back(other, slot));
         return Err(why);
     }
-    potential.sort_by_key(importance);
+    potential.sort_by(by_importance);
     let (breaking, free) = by_budgets(potential, budgets);
     let n_breaking = breaking.len();
     let (mut victims, mut violations) = (Vec::new(), 0);
@@ -140,15 +147,17 @@ fn victims_on(
         let reason = format!("expected at least one victim pod on node \"{name}\"");
         return Err(Rejection::unresolvable(reason));
     }
-    victims.sort_by_key(importance);
+    victims.sort_by(by_importance);
     let node = Arc::clone(cycle.nodes().at(slot).name());
     let pods = victims.into_iter().map(|victim| victim.pod).collect();
     Ok(Victims { node, pods, violations })
 }
 
-/// The most important first: by priority, then by how long it has run.
-fn importance(pod: &PodInfo) -> (Reverse<i32>, Timestamp) {
-    (Reverse(pod.priority()), started(&pod.pod))
+/// The most important first: by priority, then by how long it has run. Among equals who was told to leave is the first to go, so
+/// that an eviction that was begun and not done does not cost another pod its place; beyond that, always the same one.
+fn by_importance(one: &PodInfo, other: &PodInfo) -> Ordering {
+    let key = |pod: &PodInfo| (Reverse(pod.priority()), started(&pod.pod), was_told(&pod.pod));
+    key(one).cmp(&key(other)).then_with(|| one.uid().cmp(other.uid()))
 }
 
 /// Who has not started will have started last.
@@ -199,6 +208,8 @@ pub(super) fn choose(candidates: Vec<Victims>) -> Option<Victims> {
         let of_highest =
             victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
         let earliest = of_highest.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
-        (victims.violations, first, sum, victims.pods.len(), Reverse(earliest))
+        // Beyond upstream's points: where an eviction was begun and not done, it is gone on with.
+        let untold = victims.pods.iter().filter(|pod| !was_told(pod)).count();
+        (victims.violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
     })
 }

@@ -105,6 +105,30 @@ fn the_least_important_go_and_no_more_than_needed() {
 }
 
 #[test]
+fn among_equals_who_was_told_to_leave_goes() {
+    let told = json!({ "status": { "conditions": [{
+        "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+    }] } });
+    let one = [node("a", &json!({}))];
+    for marked in ["x", "y"] {
+        let all = ["x", "y", "z"].map(|name| {
+            let more = if name == marked { told.clone() } else { json!({}) };
+            ("a", pod(name, 1, "1", &more))
+        });
+        check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &[marked], 0)));
+    }
+    for (marked, other) in [("a", "b"), ("b", "a")] {
+        let nodes = two(vec![(marked, pod("x", 1, "4", &told)), (other, plain("y", 1, "4"))]);
+        check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
+    }
+    // Else always the same one, in whichever order they came.
+    for names in [["x", "y"], ["y", "x"]] {
+        let all = names.map(|name| ("a", plain(name, 1, "2")));
+        check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
+    }
+}
+
+#[test]
 fn nodes_are_compared_point_by_point() {
     // By the highest priority among the victims.
     let nodes = two(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
