@@ -44,7 +44,8 @@ pub struct Fault {
 pub struct Faults {
     /// What happens at single writes.
     pub at_writes: Vec<Fault>,
-    /// Watch events reach the controllers up to so much late, each watch by its own measure but in order.
+    /// Watch events reach the controllers and the scheduler up to so much late, each watch by its own measure but in order; that is
+    /// settled when the watch begins.
     pub stale: Duration,
 }
 

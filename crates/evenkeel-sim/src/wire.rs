@@ -251,7 +251,7 @@ impl Wire {
         if matches!(self.part, Part::User | Part::Observer) {
             return response.map(boxed);
         }
-        let stale = if self.part == Part::Controllers {
+        let stale = if matches!(self.part, Part::Controllers | Part::Scheduler) {
             let path = target.split('?').next().unwrap_or_default();
             self.shared.armed.stale().mul_f64(self.shared.clock.draw(&path))
         } else {

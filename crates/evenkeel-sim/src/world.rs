@@ -8,10 +8,13 @@ use crate::{
     requests::Requests,
     wire::{Call, Exchange, Wire},
 };
-use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::Pod,
+};
 use evenkeel_apiserver::Server;
 use evenkeel_nodes::{Delays, NodesOptions};
-use evenkeel_runtime::{client::Client, clock::Clock};
+use evenkeel_runtime::{cache::CacheEvent, client::Client, clock::Clock};
 use std::{
     collections::BTreeMap,
     ops::Deref,
@@ -166,6 +169,13 @@ impl World {
     /// Counts the pods of a namespace that have this label, from now on, at every change.
     pub async fn watch_pods(&self, namespace: &str, label: (&str, &str)) -> PodWatch {
         PodWatch::start(&self.observer.caches, namespace, label).await
+    }
+
+    /// Tells `seen` of every change of a pod, in order and without delay, and first of the pods that there are.
+    pub async fn on_pods(&self, seen: impl Fn(&CacheEvent<Pod>) + Send + Sync + 'static) {
+        let pods = self.observer.caches.of::<Pod>();
+        pods.subscribe(seen);
+        pods.synced().await;
     }
 
     /// From now on the server tells what nodes and pods use.

@@ -1,0 +1,138 @@
+//! Pods get nodes while something goes wrong with the scheduler: none is bound twice, none is left over, no node holds more than it
+//! has.
+
+mod ledger;
+mod preemption;
+
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
+use evenkeel_nodes::{NodeOptions, NodesOptions};
+use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
+use ledger::Ledger;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What each node has.
+const CPUS: i64 = 8;
+
+/// Nothing is written for so long once the last fault is over, be that a minute's absence.
+const UNDISTURBED: Duration = Duration::from_secs(100);
+
+/// A cluster of so many nodes.
+fn nodes(count: u32) -> Options {
+    let options = Options::default();
+    let nodes = NodeOptions::several(count, "node-", &["zone-a", "zone-b"]);
+    Options { nodes: NodesOptions { nodes, ..options.nodes }, ..options }
+}
+
+fn pod(name: &str, cpu: i64) -> Value {
+    let mut pod = bare_pod(name);
+    pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": cpu.to_string() } });
+    pod
+}
+
+fn ready(pods: &[Value]) -> usize {
+    pods.iter().filter(|pod| is_ready(pod)).count()
+}
+
+async fn are_ready(user: &Requests, n: usize) -> bool {
+    ready(&user.list(PODS).await) == n
+}
+
+/// Nobody is up to date from the beginning on.
+fn behind(world: &World) {
+    world.arm(Faults { stale: SECOND, ..Faults::default() });
+}
+
+/// Four pods of four CPUs fill two nodes; one more waits until another is gone.
+async fn full(world: &mut World, faults: Faults) {
+    let ledger = Ledger::open(world).await;
+    world.settle(REST).await;
+    world.arm(faults);
+    for n in 0..5 {
+        world.create(PODS, &pod(&format!("p{n}"), 4)).await;
+    }
+    world.until("four are ready", 10 * MINUTE, async |user| are_ready(user, 4).await).await;
+    world.settle(UNDISTURBED).await;
+    let pods = world.list(PODS).await;
+    let waiting: Vec<&Value> =
+        pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).collect();
+    assert_eq!(waiting.len(), 1, "{pods:#?}");
+    // Not until it has waited for so long that it is tried again for that alone.
+    world.stays_silent(2 * MINUTE).await;
+    let placed = pods.iter().find(|pod| is_ready(pod)).expect("four are");
+    let name = placed["metadata"]["name"].as_str().expect("it has a name");
+    world.delete(&format!("{PODS}/{name}"), "Background").await;
+    world.until("the last one is ready", 10 * MINUTE, async |user| are_ready(user, 4).await).await;
+    world.settle(REST).await;
+    assert!(ledger.check(world, 0).is_empty(), "nobody has to yield");
+    world.stays_silent(SILENCE).await;
+}
+
+/// The same, and who waits is told why.
+async fn full_and_told(world: &mut World, faults: Faults) {
+    full(world, faults).await;
+    world.create(PODS, &pod("late", 4)).await;
+    world.settle(REST).await;
+    let late = world.get(&format!("{PODS}/late")).await.expect("it is there");
+    let condition = &late["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["reason"]),
+        (&json!("PodScheduled"), &json!("Unschedulable"))
+    );
+    let message = "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.";
+    assert_eq!(condition["message"], message);
+}
+
+/// The same where the scheduler sees everything late.
+async fn full_and_behind(world: &mut World, faults: Faults) {
+    behind(world);
+    full(world, Faults { stale: SECOND, ..faults }).await;
+}
+
+fn each_write(
+    kinds: &[What],
+    options: &Options,
+    scenario: &impl AsyncFn(&mut World, Faults),
+    more_than: u64,
+) {
+    for what in kinds {
+        let runs = explore::each_write(options, Part::Scheduler, *what, scenario);
+        assert!(runs > more_than, "the scenario has {runs} writes only");
+    }
+}
+
+/// Several things go wrong for anybody, of which twice as many as usual are the scheduler's.
+fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+    for seed in 0..seeds {
+        let mut faults = Faults::drawn(seed, 6, 12, &KINDS, SECOND);
+        for fault in faults.at_writes.iter_mut().step_by(2) {
+            fault.part = Part::Scheduler;
+        }
+        explore::with(&Options { seed, ..options.clone() }, faults, scenario);
+    }
+}
+
+#[test]
+fn a_scheduler_that_crashes_at_any_write_fills_nodes() {
+    each_write(&[What::CrashBefore, What::CrashAfter], &nodes(2), &full_and_told, 5);
+}
+
+#[test]
+fn a_scheduler_whose_bindings_are_refused_fills_nodes() {
+    each_write(&[What::Refuse(500)], &nodes(2), &full, 5);
+}
+
+#[test]
+fn a_scheduler_that_hears_no_answers_and_sees_all_late_fills_nodes() {
+    each_write(&[What::LoseAnswer], &nodes(2), &full_and_behind, 5);
+}
+
+#[test]
+fn a_scheduler_that_is_cut_off_for_a_minute_fills_nodes() {
+    each_write(&[What::Cut], &nodes(2), &full, 5);
+}
+
+#[test]
+fn whatever_goes_wrong_nodes_are_filled() {
+    drawn(&nodes(2), 4, &full_and_behind);
+}

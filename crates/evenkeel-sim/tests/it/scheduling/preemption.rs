@@ -1,0 +1,283 @@
+//! More important pods come where there is no room, while something goes wrong: those of lower priority make it, no more of them than
+//! are needed, and who is spared by a budget stays.
+
+use super::{Ledger, UNDISTURBED, behind, drawn, each_write, nodes, pod, ready};
+use crate::{
+    budgets::BUDGETS,
+    fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, is_ready},
+};
+use evenkeel_sim::{Count, Faults, Part, What, World, explore};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const HIGH: i32 = 1000;
+
+const CRASHES: [What; 2] = [What::CrashBefore, What::CrashAfter];
+const LOSSES: [What; 2] = [What::LoseRequest, What::LoseAnswer];
+const REFUSALS: [What; 2] = [What::Refuse(500), What::BreakWatches];
+
+async fn classes(world: &World) {
+    for (name, value) in [("low", -1), ("mid", 500), ("high", HIGH)] {
+        world.create(CLASSES, &json!({ "metadata": { "name": name }, "value": value })).await;
+    }
+}
+
+/// A pod of a class, for any node or for this one.
+fn of_class(name: &str, cpu: i64, class: &str, node: Option<u32>) -> Value {
+    let mut pod = pod(name, cpu);
+    if !class.is_empty() {
+        pod["spec"]["priorityClassName"] = class.into();
+    }
+    if let Some(node) = node {
+        pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": format!("node-{node}") });
+    }
+    pod
+}
+
+/// Makes pods, and waits until they run.
+async fn occupied(world: &mut World, pods: &[Value]) {
+    for pod in pods {
+        world.create(PODS, pod).await;
+    }
+    let n = pods.len();
+    world.until("all run", 10 * MINUTE, async |user| ready(&user.list(PODS).await) == n).await;
+    world.settle(REST).await;
+}
+
+async fn runs(world: &mut World, name: &str) {
+    let path = format!("{PODS}/{name}");
+    let is_there = async |user: &evenkeel_sim::Requests| {
+        user.get(&path).await.is_some_and(|pod| is_ready(&pod))
+    };
+    world.until(&format!("{name} runs"), 10 * MINUTE, is_there).await;
+}
+
+/// Two nodes are full of unimportant pods when an important one comes.
+async fn important(world: &mut World, faults: Faults) {
+    let ledger = Ledger::open(world).await;
+    classes(world).await;
+    world.settle(REST).await;
+    let low = |n: usize| of_class(&format!("p{n}"), 4, if n == 3 { "low" } else { "" }, None);
+    occupied(world, &(0..4).map(low).collect::<Vec<_>>()).await;
+    world.arm(faults);
+    world.create(PODS, &of_class("high", 4, "high", None)).await;
+    runs(world, "high").await;
+    world.settle(UNDISTURBED).await;
+    let victims = ledger.check(world, HIGH);
+    assert_eq!(victims, ["p3".to_owned()].into(), "the least important, and nobody else");
+    assert_eq!(ready(&world.list(PODS).await), 4);
+    world.stays_silent(SILENCE).await;
+}
+
+/// The same where the scheduler sees everything late.
+async fn important_and_behind(world: &mut World, faults: Faults) {
+    behind(world);
+    important(world, Faults { stale: SECOND, ..faults }).await;
+}
+
+/// A whole node is needed: the two unimportant pods of one go, the two of the other stay.
+async fn several_victims(world: &mut World, faults: Faults) {
+    let ledger = Ledger::open(world).await;
+    classes(world).await;
+    world.settle(REST).await;
+    let there = [("a0", "", 0), ("a1", "low", 0), ("b0", "mid", 1), ("b1", "low", 1)];
+    let there = there.map(|(name, class, node)| of_class(name, 4, class, Some(node)));
+    occupied(world, &there).await;
+    world.arm(faults);
+    world.create(PODS, &of_class("high", 8, "high", None)).await;
+    runs(world, "high").await;
+    world.settle(UNDISTURBED).await;
+    let victims = ledger.check(world, HIGH);
+    assert_eq!(victims, ["a0", "a1"].map(str::to_owned).into());
+    assert_eq!(ready(&world.list(PODS).await), 3);
+    world.stays_silent(SILENCE).await;
+}
+
+/// One pod has been promised room when a more important one takes it all.
+async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
+    let ledger = Ledger::open(world).await;
+    classes(world).await;
+    world.settle(REST).await;
+    occupied(world, &[0, 1].map(|n| of_class(&format!("p{n}"), 4, "low", None))).await;
+    world.arm(faults);
+    world.create(PODS, &of_class("mid", 4, "mid", None)).await;
+    world.pass(Duration::from_millis(100)).await;
+    world.create(PODS, &of_class("high", 8, "high", None)).await;
+    runs(world, "high").await;
+    world.settle(UNDISTURBED).await;
+    let victims = ledger.check(world, HIGH);
+    assert!(victims.contains("p0") && victims.contains("p1"), "{victims:?}");
+    let pods = world.list(PODS).await;
+    assert_eq!(ready(&pods), 1, "{pods:#?}");
+    // Unless it had come to run on the way; then it had to yield too.
+    match pods.iter().find(|pod| pod["metadata"]["name"] == "mid") {
+        Some(mid) => {
+            assert!(mid["spec"]["nodeName"].is_null(), "{mid:#}");
+            assert!(mid["status"]["nominatedNodeName"].is_null(), "{mid:#}");
+        }
+        None => assert!(victims.contains("mid")),
+    }
+    world.stays_silent(SILENCE / 2).await;
+}
+
+/// A budget spares one of two unimportant pods: the first important pod takes the other's place, the second one that of a more
+/// important pod elsewhere.
+async fn a_budget_is_counted(world: &mut World, faults: Faults) {
+    let ledger = Ledger::open(world).await;
+    let guarded = world.watch_pods("default", ("guarded", "yes")).await;
+    classes(world).await;
+    let selector = json!({ "matchLabels": { "guarded": "yes" } });
+    let spec = json!({ "minAvailable": 1, "selector": selector });
+    world.create(BUDGETS, &json!({ "metadata": { "name": "one" }, "spec": spec })).await;
+    world.settle(REST).await;
+    let there = [("g0", "low", 0), ("g1", "low", 0), ("b0", "mid", 1), ("b1", "", 1)];
+    let there = there.map(|(name, class, node)| {
+        let mut pod = of_class(name, 4, class, Some(node));
+        if class == "low" {
+            pod["metadata"]["labels"]["guarded"] = "yes".into();
+        }
+        pod
+    });
+    occupied(world, &there).await;
+    let two = Count { active: 2, ready: 2 };
+    assert_eq!(guarded.now(), two);
+    guarded.reset();
+    world.arm(faults);
+    world.create(PODS, &of_class("first", 4, "high", None)).await;
+    runs(world, "first").await;
+    world.settle(UNDISTURBED).await;
+    world.create(PODS, &of_class("second", 4, "high", None)).await;
+    runs(world, "second").await;
+    world.settle(UNDISTURBED).await;
+    let victims = ledger.check(world, HIGH);
+    assert!(victims.len() == 2 && victims.contains("b1"), "{victims:?}");
+    assert!(guarded.fewest_ready() >= 1, "{:?}", guarded.counts());
+    assert_eq!(ready(&world.list(PODS).await), 4);
+    world.stays_silent(SILENCE).await;
+}
+
+/// The node on which room is made is deleted after this write of the scheduler; who is left over by that comes back elsewhere.
+async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
+    let ledger = Ledger::open(world).await;
+    classes(world).await;
+    world.settle(REST).await;
+    let low = |n: u32| of_class(&format!("p{n}"), 8, if n == 0 { "low" } else { "" }, Some(n));
+    occupied(world, &(0..3).map(low).collect::<Vec<_>>()).await;
+    world.arm(faults);
+    let labels = json!({ "app": "high" });
+    let high = of_class("", 8, "high", None)["spec"].clone();
+    let spec = json!({
+        "replicas": 1,
+        "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": high },
+    });
+    world.create(SETS, &json!({ "metadata": { "name": "high" }, "spec": spec })).await;
+    while world.writes(Part::Scheduler) < after {
+        world.pass(Duration::from_millis(1)).await;
+    }
+    world.delete("/api/v1/nodes/node-0", "Background").await;
+    let elsewhere = |pod: &Value| {
+        is_ready(pod)
+            && pod["spec"]["nodeName"] != "node-0"
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && pod["spec"]["priorityClassName"] == "high"
+    };
+    world
+        .until("it runs elsewhere", 20 * MINUTE, async |user| {
+            user.list(PODS).await.iter().any(elsewhere)
+        })
+        .await;
+    world.settle(2 * MINUTE).await;
+    let pods = world.list(PODS).await;
+    assert!(pods.len() == 2 && ready(&pods) == 2, "{pods:#?}");
+    let victims = ledger.check(world, HIGH);
+    assert_eq!(victims.iter().filter(|name| *name != "p0").count(), 1, "{victims:?}");
+    world.stays_silent(SILENCE).await;
+}
+
+#[test]
+fn a_scheduler_that_crashes_at_any_write_makes_room_once() {
+    each_write(&CRASHES, &nodes(2), &important, 4);
+}
+
+#[test]
+fn a_scheduler_whose_requests_or_answers_are_lost_makes_room_once() {
+    each_write(&LOSSES, &nodes(2), &important_and_behind, 4);
+}
+
+#[test]
+fn a_scheduler_that_is_refused_makes_room_once() {
+    each_write(&REFUSALS, &nodes(2), &important, 4);
+}
+
+#[test]
+fn a_scheduler_that_is_away_for_a_minute_makes_room_once() {
+    each_write(&[What::Pause, What::Cut], &nodes(2), &important, 4);
+}
+
+#[test]
+fn whatever_goes_wrong_room_is_made() {
+    drawn(&nodes(2), 4, &important_and_behind);
+}
+
+#[test]
+fn a_scheduler_that_crashes_at_any_write_evicts_all_it_must() {
+    each_write(&[What::CrashAfter], &nodes(2), &several_victims, 6);
+}
+
+#[test]
+fn a_scheduler_that_hears_no_answers_evicts_all_it_must() {
+    each_write(&[What::LoseAnswer], &nodes(2), &several_victims, 6);
+}
+
+#[test]
+fn whatever_goes_wrong_all_are_evicted_that_must() {
+    drawn(&nodes(2), 4, &several_victims);
+}
+
+#[test]
+fn a_promise_is_taken_back_although_the_scheduler_crashes() {
+    each_write(&[What::CrashAfter], &nodes(1), &a_promise_is_taken_back, 6);
+}
+
+#[test]
+fn a_promise_is_taken_back_although_answers_are_lost() {
+    each_write(&[What::LoseAnswer], &nodes(1), &a_promise_is_taken_back, 6);
+}
+
+#[test]
+fn a_budget_is_counted_although_the_scheduler_crashes() {
+    each_write(&[What::CrashAfter], &nodes(2), &a_budget_is_counted, 8);
+}
+
+#[test]
+fn a_budget_is_counted_although_answers_are_lost() {
+    each_write(&[What::LoseAnswer], &nodes(2), &a_budget_is_counted, 8);
+}
+
+#[test]
+fn a_node_goes_at_any_moment() {
+    for after in 0..5 {
+        let scenario = async |world: &mut World, faults| a_node_goes(world, faults, after).await;
+        explore::with(&nodes(3), Faults::default(), &scenario);
+        let faults = Faults { stale: SECOND, ..Faults::default() };
+        let late = async |world: &mut World, _| {
+            behind(world);
+            a_node_goes(world, faults.clone(), after).await;
+        };
+        explore::with(&nodes(3), Faults::default(), &late);
+    }
+}
+
+#[test]
+fn a_node_goes_and_the_scheduler_crashes() {
+    let scenario = async |world: &mut World, faults| a_node_goes(world, faults, 3).await;
+    each_write(&[What::CrashAfter], &nodes(3), &scenario, 4);
+}
+
+#[test]
+fn whatever_goes_wrong_a_node_goes() {
+    let scenario = async |world: &mut World, faults| a_node_goes(world, faults, 2).await;
+    drawn(&nodes(3), 4, &scenario);
+}
