@@ -83,6 +83,8 @@ enum Happening {
     Answered(How),
     /// The cache shows what happened longest ago.
     Shown,
+    /// The cache shows a pod and a node again as it has shown them before.
+    ShownAgain(usize),
     /// The watch is lost: what was not shown yet is shown by a new list, in another order.
     Relisted,
     /// The scheduler ends; of the bindings on their way each second one is done all the same. Another one starts.
@@ -114,6 +116,7 @@ fn happening() -> impl Strategy<Value = Happening> {
             1 => Just(How::Refused),
         ].prop_map(Happening::Answered),
         4 => Just(Happening::Shown),
+        2 => (0_usize..20).prop_map(Happening::ShownAgain),
         1 => Just(Happening::Relisted),
         1 => Just(Happening::Crashed),
     ]
@@ -207,6 +210,7 @@ impl World {
                 let first = self.unshown.remove(0);
                 self.show(&first, now);
             }
+            Happening::ShownAgain(n) => self.show_again(n, now),
             Happening::Relisted => {
                 for unshown in std::mem::take(&mut self.unshown).into_iter().rev() {
                     self.show(&unshown, now);
@@ -231,6 +235,22 @@ impl World {
                     self.core.pod_seen(&pod, now);
                 }
             }
+        }
+    }
+
+    fn show_again(&mut self, n: usize, now: Timestamp) {
+        let (name, at) = (format!("p{n}"), n % 3);
+        let is_shown = !self.unshown.iter().any(|unshown| match unshown {
+            Unshown::Pod(other) | Unshown::Gone(other) => *other == name,
+        });
+        if is_shown {
+            match self.object(&name) {
+                Some(pod) => self.core.pod_seen(&pod, now),
+                None => self.core.pod_gone(&name, now),
+            }
+        }
+        if self.nodes.contains(&at) {
+            self.core.node_seen(&node(&format!("n{at}"), &json!({})), now);
         }
     }
 
