@@ -62,8 +62,16 @@ async fn full(world: &mut World, faults: Faults) {
     let placed = pods.iter().find(|pod| is_ready(pod)).expect("four are");
     let name = placed["metadata"]["name"].as_str().expect("it has a name");
     world.delete(&format!("{PODS}/{name}"), "Background").await;
-    world.until("the last one is ready", 10 * MINUTE, async |user| are_ready(user, 4).await).await;
-    world.settle(REST).await;
+    let (path, waits) = (format!("{PODS}/{name}"), &waiting[0]["metadata"]["name"]);
+    world
+        .until("the last one took its place", 10 * MINUTE, async |user| {
+            let last = format!("{PODS}/{}", waits.as_str().unwrap_or_default());
+            user.get(&path).await.is_none()
+                && user.get(&last).await.is_some_and(|pod| is_ready(&pod))
+        })
+        .await;
+    world.settle(UNDISTURBED).await;
+    assert!(are_ready(world, 4).await);
     assert!(ledger.check(world, 0).is_empty(), "nobody has to yield");
     world.stays_silent(SILENCE).await;
 }
