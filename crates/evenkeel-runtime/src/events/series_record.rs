@@ -27,9 +27,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-const QUEUE: usize = 1000;
-/// So many events are on their way at a time: a scheduler tells of each pod, and places several hundred a second.
-const AT_ONCE: usize = 32;
+/// So many events wait at most. A scheduler places a burst of pods several times faster than a server stores what is told
+/// of them, and upstream keeps all that wait (a goroutine each); here some hundred bytes each, and only while they do.
+const QUEUE: usize = 50_000;
+/// So many events are on their way at a time.
+const AT_ONCE: usize = 64;
 const FINISH_EVERY: Duration = Duration::from_secs(6 * 60);
 const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
 
@@ -78,7 +80,7 @@ impl SeriesRecorder {
     }
 
     /// Records an event: what was done (`action`, such as `Binding`) and, if so, which second object is concerned. Never
-    /// blocks; with a thousand waiting already the event is dropped and counted.
+    /// blocks; with 50,000 waiting already the event is dropped and counted.
     pub fn record(&self, note: &Note, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, false);
     }
