@@ -638,7 +638,7 @@ fn any_limit() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200000))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn rollouts_keep_their_budgets(
