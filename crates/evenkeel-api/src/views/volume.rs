@@ -51,6 +51,8 @@ message! {
         csi: Option<Box<CsiVolumeSource>> = 28 "csi",
         /// A claim that lives as long as the pod.
         ephemeral: Option<Box<EphemeralVolumeSource>> = 29 "ephemeral",
+        /// What an image holds.
+        image: Option<Box<ImageVolumeSource>> = 30 "image",
     }
 }
 
@@ -179,6 +181,14 @@ message! {
     pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
         /// The driver.
         driver: Text = 1 "driver",
+    }
+}
+
+message! {
+    /// An image that is mounted.
+    pub struct ImageVolumeSource("k8s.io.api.core.v1.ImageVolumeSource") {
+        /// Its name, as a container's.
+        reference: Text = 1 "reference",
     }
 }
 

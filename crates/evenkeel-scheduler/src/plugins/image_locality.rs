@@ -1,6 +1,6 @@
 //! ImageLocality: rather nodes that have the pod's images already.
 
-use evenkeel_api::views::{Container, Pod};
+use evenkeel_api::views::Pod;
 
 use crate::{
     framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
@@ -9,7 +9,7 @@ use crate::{
 };
 
 const MIB: i64 = 1024 * 1024;
-/// Sums below count as nothing; sums above (for each container) as everything.
+/// Sums below count as nothing; sums above (for each image of the pod) as everything.
 const LEAST: i64 = 23 * MIB;
 const MOST: i64 = 1000 * MIB;
 
@@ -49,8 +49,8 @@ impl PreScore for ImageLocality {
             let share = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
             (image.size() as f64 * share) as i64
         };
-        let known: Vec<(Image, i64)> = containers(&pod.pod)
-            .filter_map(|one| nodes.image(&full_name(&one.image)))
+        let known: Vec<(Image, i64)> = images(&pod.pod)
+            .filter_map(|name| nodes.image(&full_name(name)))
             .map(|image| (image.clone(), worth(image)))
             .collect();
         if known.is_empty() {
@@ -66,13 +66,17 @@ impl Score for ImageLocality {
         let Some(Known(known)) = state.get::<Known>() else { return 0 };
         let there = known.iter().filter(|(image, _)| image.is_on(node.slot()));
         let sum: i64 = there.map(|(_, worth)| worth).sum();
-        let most = MOST * containers(&pod.pod).count() as i64;
+        let most = MOST * images(&pod.pod).count() as i64;
         MAX_NODE_SCORE * (sum.clamp(LEAST, most.max(LEAST)) - LEAST) / (most - LEAST).max(1)
     }
 }
 
-fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    pod.spec.init_containers.iter().chain(&*pod.spec.containers)
+/// Of its containers, and of the volumes that are images.
+fn images(pod: &Pod) -> impl Iterator<Item = &str> {
+    let spec = &pod.spec;
+    let containers = spec.init_containers.iter().chain(&*spec.containers).map(|one| &*one.image);
+    let volumes = spec.volumes.iter().filter_map(|volume| volume.source.image.as_deref());
+    containers.chain(volumes.map(|image| &*image.reference))
 }
 
 /// With `:latest` where no tag is given.

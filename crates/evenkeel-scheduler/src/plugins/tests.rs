@@ -199,3 +199,12 @@ fn images_that_are_there_attract() {
         table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);
     check(&mut nodes, &json!({}), "b");
 }
+
+#[test]
+fn so_do_images_that_are_mounted() {
+    let image = json!([{ "names": ["weights:7"], "sizeBytes": 3_000_000_000_u64 }]);
+    let mut nodes =
+        table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);
+    let volumes = json!([{ "name": "w", "image": { "reference": "weights:7" } }]);
+    check(&mut nodes, &json!({ "spec": { "volumes": volumes } }), "b");
+}

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, header};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use std::{
-    io::Write as _,
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -146,8 +146,28 @@ impl Cluster {
 
     /// What upstream's scheduler has told until now.
     pub(crate) fn log(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.path("kube-scheduler.log")).unwrap())
-            .into_owned()
+        self.log_from(0)
+    }
+
+    /// The same without its first bytes.
+    fn log_from(&self, at: u64) -> String {
+        let mut file = std::fs::File::open(self.path("kube-scheduler.log")).unwrap();
+        file.seek(SeekFrom::Start(at)).unwrap();
+        let mut read = Vec::new();
+        file.read_to_end(&mut read).unwrap();
+        String::from_utf8_lossy(&read).into_owned()
+    }
+
+    /// Makes nodes, and waits until both schedulers know all of them. Upstream's takes an image's spread from when it last
+    /// copied a node, so that it must not see the first pod before the last node.
+    pub(crate) async fn create_nodes(&self, nodes: &[Value]) {
+        let before = std::fs::metadata(self.path("kube-scheduler.log")).unwrap().len();
+        for node in nodes {
+            self.create("/api/v1/nodes", node).await;
+        }
+        let known = || self.log_from(before).matches("\"Add event for node\"").count();
+        self.until(|| self.caches().of::<Node>().len() == nodes.len()).await;
+        self.until(|| known() >= nodes.len()).await;
     }
 
     /// Our scheduler, which only looks, with filled caches; upstream's runs from then on.

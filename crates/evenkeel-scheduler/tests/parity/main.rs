@@ -9,7 +9,7 @@ mod generate;
 mod told;
 
 use cluster::Cluster;
-use evenkeel_api::views::{Node, Pod};
+use evenkeel_api::views::Pod;
 use evenkeel_scheduler::explain::Explained;
 use generate::Generator;
 use std::{collections::BTreeMap, sync::Arc};
@@ -36,10 +36,7 @@ async fn run(cluster: &Cluster) -> Vec<String> {
     for seed in 0..cluster::wanted().unwrap_or(CLUSTERS) {
         let mut generator = Generator::new(seed);
         let nodes = generator.nodes();
-        for node in &nodes {
-            cluster.create("/api/v1/nodes", node).await;
-        }
-        cluster.until(|| cluster.caches().of::<Node>().len() == nodes.len()).await;
+        cluster.create_nodes(&nodes).await;
         for n in 0..PODS {
             let (name, pod) = generator.pod(n);
             cluster.create("/api/v1/namespaces/default/pods", &pod).await;
