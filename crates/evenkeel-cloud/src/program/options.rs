@@ -59,7 +59,7 @@ impl Options {
             read.refuse("cloud-provider", "--cloud-provider cannot be empty");
         }
         let serving = ServingOptions::check(&read, &gates);
-        warnings.extend(serving.request_header.warnings());
+        warnings.extend(serving.warnings());
         let leader = LeaderOptions::check(&read);
         let mut options = Self {
             client: ClientOptions::check(&read),

@@ -65,6 +65,13 @@ pub struct RequestHeader {
 }
 
 impl ServingOptions {
+    /// What is allowed, but better not done.
+    pub fn warnings(&self) -> Vec<String> {
+        let ciphers = self.tls.insecure();
+        let ciphers = ciphers.map(|cipher| format!("Use of insecure cipher '{cipher}' detected."));
+        self.request_header.warnings().into_iter().chain(ciphers).collect()
+    }
+
     /// Checks what was given.
     pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
         let port = read.int("secure-port");
@@ -140,7 +147,7 @@ impl RequestHeader {
     }
 
     /// What aggregation needs and these headers leave out.
-    pub fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let lists = [
             ("requestheader-username-headers", &self.username, "X-Remote-User header"),
             ("requestheader-group-headers", &self.group, "X-Remote-Group header"),

@@ -92,7 +92,7 @@ impl TlsOptions {
     }
 
     /// Ciphers that were asked for although they are insecure.
-    pub fn insecure(&self) -> impl Iterator<Item = &'static str> + '_ {
+    pub(super) fn insecure(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.ciphers.iter().copied().filter(|cipher| INSECURE.contains(cipher))
     }
 

@@ -83,13 +83,7 @@ impl Options {
         let choice = Choice::check(&read);
         limits::check(&read);
         let serving = ServingOptions::check(&read, &gates);
-        warnings.extend(serving.request_header.warnings());
-        warnings.extend(
-            serving
-                .tls
-                .insecure()
-                .map(|cipher| format!("Use of insecure cipher '{cipher}' detected.")),
-        );
+        warnings.extend(serving.warnings());
         warnings.extend(
             choice.old_names.iter().map(|(old, name)| format!("{old} is an old name of {name}")),
         );

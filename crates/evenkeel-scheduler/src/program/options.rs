@@ -51,10 +51,7 @@ impl Options {
         )
         .settle(&read);
         let serving = ServingOptions::check(&read, &gates);
-        warnings.extend(serving.request_header.warnings());
-        let insecure = serving.tls.insecure();
-        warnings
-            .extend(insecure.map(|cipher| format!("Use of insecure cipher '{cipher}' detected.")));
+        warnings.extend(serving.warnings());
         let options = Self {
             file: read.path("config"),
             write_to: read.path("write-config-to"),
