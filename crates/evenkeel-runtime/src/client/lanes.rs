@@ -111,8 +111,9 @@ impl HttpBody for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::Tasks;
     use bytes::Bytes;
-    use futures::StreamExt as _;
+    use futures::{FutureExt as _, StreamExt as _};
     use http_body_util::{BodyExt as _, Either, Full, StreamBody};
     use hyper::service::service_fn;
     use hyper_util::{
@@ -127,12 +128,13 @@ mod tests {
     use tokio::net::TcpListener;
 
     /// A server as strict as kube-apiserver. `/watch` never ends; everything else is answered. Counts its connections.
-    async fn server() -> (SocketAddr, Arc<AtomicUsize>) {
+    async fn server(tasks: &Tasks) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
-        tokio::spawn(async move {
+        let serving = tasks.clone();
+        tasks.spawn("server", async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let service = service_fn(|request: Request<Incoming>| async move {
@@ -148,7 +150,8 @@ mod tests {
                 });
                 let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 builder.max_concurrent_streams(100);
-                tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
+                serving.spawn("connection", connection.map(drop));
             }
         });
         (address, connections)
@@ -168,7 +171,8 @@ mod tests {
 
     #[tokio::test]
     async fn more_watches_than_a_connection_may_have_leave_room_for_writes() {
-        let (address, connections) = server().await;
+        let tasks = Tasks::new();
+        let (address, connections) = server(&tasks).await;
         let lanes = lanes();
         let mut watches = Vec::new();
         for _ in 0..STREAMS * 2 + 1 {
@@ -189,7 +193,8 @@ mod tests {
 
     #[tokio::test]
     async fn many_at_once_spread_and_all_are_answered() {
-        let (address, connections) = server().await;
+        let tasks = Tasks::new();
+        let (address, connections) = server(&tasks).await;
         let lanes = lanes();
         let all = (0..STREAMS * 5).map(|_| async {
             get(&lanes, address, "pods").await.into_body().collect().await.unwrap().to_bytes()
