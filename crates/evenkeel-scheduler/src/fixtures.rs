@@ -1,4 +1,4 @@
-//! Pods and nodes for tests, written as the API writes them, and an API server that answers from a script.
+//! Pods and nodes for tests, written as the API writes them, and what plugins are connected with.
 
 use evenkeel_api::{
     Encoding, View,
@@ -8,16 +8,9 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, events::SeriesRecorder, tasks::Tasks,
 };
-use http::{Request, Response};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
 use prometheus::Registry;
 use serde_json::{Value, json};
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use crate::{
     framework::{Handle, OnTheWay, Watches},
@@ -80,45 +73,6 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
             }
         }
         (into, more) => *into = more.clone(),
-    }
-}
-
-/// An API server that answers each request with the next of these, code and body, and what it was asked.
-#[derive(Clone, Default)]
-pub(crate) struct Script {
-    answers: Arc<Mutex<VecDeque<(u16, Value)>>>,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Script {
-    pub(crate) fn new(answers: impl IntoIterator<Item = (u16, Value)>) -> Self {
-        let script = Self::default();
-        script.answers.lock().unwrap().extend(answers);
-        script
-    }
-
-    /// Requests as `METHOD path`, each with its body, since the last look.
-    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut self.asked.lock().unwrap())
-    }
-
-    pub(crate) fn client(&self, clock: &Clock) -> Client {
-        let script = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let script = script.clone();
-            async move {
-                let what = format!("{} {}", request.method(), request.uri().path());
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                script.asked.lock().unwrap().push((what.clone(), body));
-                let answer = script.answers.lock().unwrap().pop_front();
-                let (code, body) = answer.unwrap_or_else(|| panic!("no answer to {what}"));
-                let mut response = Response::new(Body::from(body.to_string().into_bytes()));
-                *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
-                Ok::<_, Infallible>(response)
-            }
-        });
-        Client::new(kube::Client::new(service, "default"), clock.clone())
     }
 }
 

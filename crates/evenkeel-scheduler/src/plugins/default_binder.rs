@@ -110,18 +110,18 @@ mod tests {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
         merge(&mut pod, &json!({ "metadata": { "name": "p", "namespace": "shop", "uid": uid } }));
         merge(&mut pod, &json!({ "spec": { "nodeName": node } }));
-        Answer::Object(pod)
+        Answer::object(pod)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_whose_answer_was_lost_is_found_to_be_done() {
-        let taken = || vec![Answer::Lost, Answer::Refused(409)];
+        let taken = || vec![Answer::Lost, Answer::refused(409)];
         for (found, want) in [
             (found("p", "a"), Ok(true)),
             (found("p", "b"), Err(409)),
             (found("p", ""), Err(409)),
             (found("another", "a"), Err(409)),
-            (Answer::Refused(404), Err(409)),
+            (Answer::refused(404), Err(409)),
             (Answer::Lost, Err(409)),
         ] {
             let mut answers = taken();
@@ -129,18 +129,18 @@ mod tests {
             let (bound, asked) = bind(answers).await;
             assert_eq!((bound, asked), (want, [POST, POST, GET].map(str::to_owned).into()));
         }
-        let done = Answer::Object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
-        let (bound, asked) = bind(vec![Answer::Refused(500), done]).await;
+        let done = Answer::object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
+        let (bound, asked) = bind(vec![Answer::refused(500), done]).await;
         assert_eq!((bound, asked.len()), (Ok(true), 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_clear_refusal_is_the_last_word() {
         for code in [400, 404, 422] {
-            let (bound, asked) = bind(vec![Answer::Refused(code)]).await;
+            let (bound, asked) = bind(vec![Answer::refused(code)]).await;
             assert_eq!((bound, asked.len()), (Err(code), 1));
         }
-        let (bound, asked) = bind(vec![Answer::Refused(409), found("p", "b")]).await;
+        let (bound, asked) = bind(vec![Answer::refused(409), found("p", "b")]).await;
         assert_eq!((bound, asked.len()), (Err(409), 2));
     }
 

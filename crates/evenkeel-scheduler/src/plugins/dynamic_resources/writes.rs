@@ -15,7 +15,7 @@ use super::{
     tests::{DRIVER, object, sized, slice},
 };
 use crate::{
-    fixtures::{Script, at, handle, info, merge, node, table},
+    fixtures::{at, handle, info, merge, node, table},
     framework::{
         Change, CycleState, Edit, Filter as _, Hint, ObjectChange, Plugin as _, PostBind as _,
         PostFilter as _, PostFiltered, PreBind as _, PreFilter as _, PreFiltered, PreFlight,
@@ -23,6 +23,7 @@ use crate::{
     },
     pod::PodInfo,
     schedule::{Cycle, Nominated, Unfit, View},
+    scripted::Script,
 };
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
@@ -170,7 +171,7 @@ async fn what_became_of_the_claim_meanwhile_is_told() {
         (&allocated, true, "claim shop/c got allocated elsewhere in the meantime"),
         (&json!({}), false, "claim shop/c got deallocated elsewhere in the meantime"),
     ] {
-        let script = Script::new([]);
+        let script = Script::default();
         let allocation = decided();
         let outcome =
             reserve(&script.client(&clock()), claim("1", is), fresh.then_some(&allocation)).await;
@@ -250,7 +251,7 @@ async fn devices_that_are_of_no_use_are_given_back() {
         assert_eq!(script.asked(), [(STATUS.to_owned(), body.clone())]);
     }
     for users in [json!([user("other")]), json!([user("web"), user("other")])] {
-        let script = Script::new([]);
+        let script = Script::default();
         let done = post_filter(&script, claim("1", &on_m(users))).await;
         assert_eq!(done, PostFiltered::default(), "somebody else needs them");
         assert!(script.asked().is_empty());
@@ -406,7 +407,7 @@ async fn a_claim_is_made_for_extended_resources() {
 
 #[tokio::test]
 async fn a_node_that_offers_the_resource_needs_no_claim() {
-    let (pod, script) = (gpu_pod(), Script::new([]));
+    let (pod, script) = (gpu_pod(), Script::default());
     let (plugin, _, mut state) = with_class(&script, &pod);
     told_of_nodes(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "own").unwrap();
@@ -442,7 +443,7 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
     super::locked(&seen.specials).seen(&shown);
     assert!(super::locked(&seen.specials).of(&pod.pod).is_none());
     seen.handle.tasks.join().await;
-    let what: Vec<String> = script.asked().into_iter().map(|(what, _)| what).collect();
+    let what = script.seen();
     assert_eq!(what, [format!("DELETE {SPECIAL}")]);
 }
 
@@ -486,7 +487,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
 
 #[tokio::test]
 async fn profiles_know_of_each_others_decisions() {
-    let script = Script::new([]);
+    let script = Script::default();
     let handle = handle(script.client(&clock()), &clock());
     let (one, other) = (DynamicResources::default(), DynamicResources::default());
     one.connect(&handle);

@@ -51,7 +51,7 @@ fn list(kind: &str, names: &[&str]) -> Value {
 }
 
 fn done() -> Answer {
-    Answer::Object(json!({ "kind": "Pod", "apiVersion": "v1", "metadata": {} }))
+    Answer::object(json!({ "kind": "Pod", "apiVersion": "v1", "metadata": {} }))
 }
 
 fn patch(name: &str) -> String {
@@ -66,9 +66,9 @@ fn delete(name: &str) -> String {
 async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
     for answers in [
         vec![Answer::Lost],
-        vec![Answer::Refused(500)],
+        vec![Answer::refused(500)],
         vec![done(), Answer::Lost],
-        vec![done(), Answer::Refused(409)],
+        vec![done(), Answer::refused(409)],
     ] {
         let mut bench = Bench::new(&["v"], answers.clone()).await;
         bench.start(&["v"]);
@@ -82,7 +82,7 @@ async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_one_stays_while_another_cannot_be_evicted() {
-    let mut bench = Bench::new(&["u", "v"], vec![Answer::Refused(500)]).await;
+    let mut bench = Bench::new(&["u", "v"], vec![Answer::refused(500)]).await;
     bench.start(&["u", "v"]);
     assert!(bench.is_activated_within(PAUSE * 2).await);
     assert_eq!(bench.script.seen(), [patch("u")]);
@@ -99,12 +99,13 @@ async fn an_eviction_that_was_begun_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
-    let bench = Bench::new(&["u", "v"], vec![done(), done(), done()]).await;
+    let answers = vec![done(), done(), done(), Answer::Never];
+    let bench = Bench::new(&["u", "v"], answers.clone()).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(PAUSE).await;
     assert!(bench.executor.is_running("high"), "there is no answer about v yet");
     // That it is gone may be known before the answer.
-    let bench = Bench::new(&["u"], vec![done(), done(), done()]).await;
+    let bench = Bench::new(&["u"], answers).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(PAUSE).await;
     assert!(!bench.executor.is_running("high"));
@@ -112,7 +113,7 @@ async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_gone_is_waited_for_only_where_that_is_still_to_be_seen() {
-    for answers in [vec![Answer::Refused(404)], vec![done(), Answer::Refused(404)]] {
+    for answers in [vec![Answer::refused(404)], vec![done(), Answer::refused(404)]] {
         let mut seen = Bench::new(&[], answers.clone()).await;
         seen.start(&["v"]);
         assert!(seen.is_activated_within(Duration::from_millis(1)).await);
