@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace, items},
-    nodes,
+    nodes::OPEN,
     objects::{image, pod_spec},
     pods::{Pods, image as image_of, is_active, is_ready},
 };
@@ -23,25 +23,24 @@ fn one_by_one() -> Value {
     json!({"maxUnavailable": 1, "maxSurge": 0})
 }
 
-async fn rolled_out(namespace: &Namespace<'_>) -> Value {
+/// Waits until a pod of the latest revision is available on each of so many nodes.
+async fn rolled_out(namespace: &Namespace<'_>, nodes: usize) {
     namespace
         .until("daemonsets/log", |set| {
             let status = &set["status"];
-            let desired = &status["desiredNumberScheduled"];
             status["observedGeneration"] == set["metadata"]["generation"]
-                && desired.as_i64().is_some_and(|desired| desired > 0)
-                && status["updatedNumberScheduled"] == *desired
-                && status["numberAvailable"] == *desired
+                && status["desiredNumberScheduled"] == nodes
+                && status["updatedNumberScheduled"] == nodes
+                && status["numberAvailable"] == nodes
         })
-        .await
+        .await;
 }
 
 pub(crate) async fn runs_on_each_node_and_is_undone(cluster: &Cluster) {
     let namespace = cluster.namespace("daemons").await;
-    let nodes = nodes::open(cluster).await;
+    let nodes = OPEN as usize;
     namespace.create("daemonsets", daemon_set(&one_by_one())).await;
-    let set = rolled_out(&namespace).await;
-    assert_eq!(set["status"]["desiredNumberScheduled"], nodes);
+    rolled_out(&namespace, nodes).await;
     let mut pods = Pods::watch(&namespace).await;
     namespace.patch("daemonsets/log", image("app:v2")).await;
     pods.until("all are new", |pods| {
@@ -50,9 +49,9 @@ pub(crate) async fn runs_on_each_node_and_is_undone(cluster: &Cluster) {
         pods.of_image("app:v2") == nodes && pods.ready() == nodes
     })
     .await;
-    rolled_out(&namespace).await;
+    rolled_out(&namespace, nodes).await;
     namespace.patch("daemonsets/log", image("app:v1")).await;
-    rolled_out(&namespace).await;
+    rolled_out(&namespace, nodes).await;
     let revisions = namespace.list("controllerrevisions").await;
     let mut numbers: Vec<_> =
         revisions.iter().map(|revision| revision["revision"].as_i64()).collect();
@@ -64,9 +63,9 @@ pub(crate) async fn runs_on_each_node_and_is_undone(cluster: &Cluster) {
 
 pub(crate) async fn surges(cluster: &Cluster) {
     let namespace = cluster.namespace("surge").await;
-    let nodes = nodes::open(cluster).await;
+    let nodes = OPEN as usize;
     namespace.create("daemonsets", daemon_set(&json!({"maxUnavailable": 0, "maxSurge": 1}))).await;
-    rolled_out(&namespace).await;
+    rolled_out(&namespace, nodes).await;
     let mut pods = Pods::watch(&namespace).await;
     namespace.patch("daemonsets/log", image("app:v2")).await;
     pods.until("all are new", |pods| {
@@ -75,7 +74,7 @@ pub(crate) async fn surges(cluster: &Cluster) {
         pods.of_image("app:v2") == nodes && pods.active() == nodes
     })
     .await;
-    rolled_out(&namespace).await;
+    rolled_out(&namespace, nodes).await;
 }
 
 pub(crate) async fn goes_where_nodes_say(cluster: &Cluster) {
@@ -92,8 +91,7 @@ pub(crate) async fn goes_where_nodes_say(cluster: &Cluster) {
         .await;
     let path = format!("nodes/{node}");
     cluster.patch(&path, json!({"metadata": {"labels": {"e2e/logs": "yes"}}})).await;
-    let set = rolled_out(&namespace).await;
-    assert_eq!(set["status"]["desiredNumberScheduled"], 1);
+    rolled_out(&namespace, 1).await;
     let pods = namespace.until("pods", |pods| items(pods).iter().any(is_ready)).await;
     assert_eq!(items(&pods)[0]["spec"]["nodeName"], node.as_str());
     cluster.patch(&path, json!({"metadata": {"labels": {"e2e/logs": null}}})).await;

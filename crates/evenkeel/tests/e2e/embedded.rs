@@ -30,7 +30,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let kube = kube::Client::new(server.service(), "default");
     let cloud = cloud::provider();
     let (ca, key) = (server.ca_pem(), server.ca_key_pem());
-    let mut options = PlaneOptions::all(3).with_ca(ca).with_authority(ca, key);
+    let mut options = PlaneOptions::all(nodes::OPEN).with_ca(ca).with_authority(ca, key);
     options.cloud = Some(cloud.clone());
     options.nodes.nodes.extend(nodes::quiet());
     options.controller_options.node_ipam = nodes::ranges();

@@ -90,7 +90,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     programs.until_ready(&cluster).await;
 
     let (ca, key) = (credentials.ca(), credentials.ca_key());
-    let mut all = PlaneOptions::all(3).with_ca(ca).with_authority(ca, key);
+    let mut all = PlaneOptions::all(nodes::OPEN).with_ca(ca).with_authority(ca, key);
     all.nodes.nodes.extend(nodes::quiet());
     all.controller_options.node_ipam = nodes::ranges();
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };

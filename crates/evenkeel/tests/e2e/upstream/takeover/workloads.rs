@@ -139,7 +139,7 @@ async fn daemon_sets(namespace: &Namespace<'_>) {
 
 /// Waits until a pod is available on each node that takes every pod, all of the latest revision or none.
 async fn daemons(namespace: &Namespace<'_>, name: &str, updated: bool) {
-    let nodes = nodes::open(namespace.cluster()).await as u64;
+    let nodes = u64::from(nodes::OPEN);
     namespace
         .until(&format!("daemonsets/{name}"), |set| {
             let status = &set["status"];
