@@ -8,7 +8,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, events::SeriesRecorder, tasks::Tasks,
 };
-use prometheus::Registry;
+use prometheus::{Registry, proto::Metric};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     let caches = Caches::new(client.clone(), clock.clone(), &registry);
     let recorder = SeriesRecorder::new(client.clone(), "default-scheduler", "test", clock.clone());
     Handle {
+        profile: crate::DEFAULT_SCHEDULER.into(),
         caches,
         clock: clock.clone(),
         client,
@@ -93,4 +94,16 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
         way: OnTheWay::default(),
         commands: tokio::sync::mpsc::unbounded_channel().0,
     }
+}
+
+/// The series of a metric, by the values of their labels: what is counted, or how often something was observed.
+pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
+    let families = registry.gather();
+    let family = families.iter().find(|family| family.name() == name);
+    let one = |metric: &Metric| {
+        let labels: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+        let observed = metric.get_histogram().get_sample_count();
+        (labels.join(" "), observed + metric.get_counter().get_value() as u64)
+    };
+    family.map_or_else(Vec::new, |family| family.get_metric().iter().map(one).collect())
 }

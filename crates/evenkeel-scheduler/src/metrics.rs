@@ -1,5 +1,13 @@
 //! The scheduler's metrics, under upstream's names.
 
+mod claims;
+mod hints;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use claims::{Awaited, Claims, Stage};
+pub(crate) use hints::{Asked, Hints};
+
 use evenkeel_runtime::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec, Registry};
 use std::{collections::BTreeMap, time::Duration};
@@ -28,6 +36,8 @@ pub(crate) struct Metrics {
     permit_seconds: HistogramVec,
     queues: Queues,
     preemption: Preemption,
+    hints: Hints,
+    claims: Claims,
 }
 
 /// What waits.
@@ -141,12 +151,17 @@ impl Metrics {
             ),
             queues: Queues::register(registry),
             preemption: Preemption::register(registry),
+            hints: Hints::register(registry),
+            claims: Claims::register(registry),
         }
         .begun()
     }
 
-    /// What has no labels is shown from the start.
+    /// What has no labels is shown from the start, and that no pods wait for others of a group: there are no groups here.
     fn begun(self) -> Self {
+        for queue in ["incomplete", "pending"] {
+            self.queues.pending.with_label_values(&[queue]).set(0);
+        }
         self.algorithm_seconds.with_label_values(NONE);
         self.attempts_per_pod.with_label_values(NONE);
         self.after_flush.with_label_values(NONE);
@@ -207,6 +222,16 @@ impl Metrics {
     /// An event was taken in.
     pub(crate) fn handled(&self, event: &str, took: Duration) {
         self.queues.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
+    }
+
+    /// How long plugins take to give hints.
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// What becomes of claims.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     /// How much there is of everything, and what came into the queues.

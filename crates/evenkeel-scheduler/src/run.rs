@@ -72,8 +72,9 @@ impl Prepared {
         let watches = Arc::new(watches);
         let stop = CancellationToken::new();
         let tasks = Tasks::under(stop.clone());
-        let core = Core::new(options);
+        let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
+        core.queue_mut().time_hints(metrics.hints().clone());
         let mut recorders = Vec::new();
         // Events do not take away from what bindings may use.
         let telling = client.with_user_agent("events");
@@ -82,6 +83,7 @@ impl Prepared {
             let recorder =
                 SeriesRecorder::new(telling.clone(), profile.name(), instance, clock.clone());
             profile.connect(&Handle {
+                profile: profile.name().into(),
                 caches: caches.clone(),
                 clock: clock.clone(),
                 client,

@@ -121,7 +121,8 @@ impl Plane {
         }
         if let Some(scheduler_options) = options.scheduler {
             let stop = scheduler.token();
-            let (caches, clock, registry) = (caches.clone(), clock.clone(), registry.clone());
+            // Another program upstream: it counts under some of the same names as the controllers.
+            let (caches, clock, registry) = (caches.clone(), clock.clone(), Registry::new());
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
                 caches,
@@ -182,7 +183,7 @@ impl Plane {
         self.usage.as_ref()
     }
 
-    /// The parts' metrics.
+    /// The metrics of the parts, but for those of the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -132,7 +132,7 @@ impl ObjectChange {
 }
 
 /// Whether a change is worth another try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
     /// It may let the pod in.
     Queue,

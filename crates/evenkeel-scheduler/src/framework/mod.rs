@@ -55,6 +55,8 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What plugins may use beside what they are shown.
 #[derive(Clone)]
 pub struct Handle {
+    /// The name of the profile that the plugin is part of.
+    pub profile: Arc<str>,
     /// What the cluster looks like.
     pub caches: Caches,
     /// The time.

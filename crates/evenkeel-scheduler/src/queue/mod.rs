@@ -26,9 +26,11 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::time::Instant;
 
 use crate::{
     framework::{Action, Change, Hint, Point, Profile, Resource, SortKey},
+    metrics::{Asked, Hints},
     pod::PodInfo,
 };
 use flights::Flights;
@@ -57,6 +59,8 @@ pub(crate) struct SchedulingQueue {
     sequence: u64,
     leftovers_checked: Option<Timestamp>,
     tally: Tally,
+    /// Where it is noted how long plugins take to give hints, if anywhere.
+    hints: Option<Hints>,
 }
 
 /// Why a pod is parked. All pods of a group are asked about the same changes.
@@ -155,7 +159,13 @@ impl SchedulingQueue {
             sequence: 0,
             leftovers_checked: None,
             tally: Tally::default(),
+            hints: None,
         }
+    }
+
+    /// Has plugins timed when they give hints.
+    pub(crate) fn time_hints(&mut self, hints: Hints) {
+        self.hints = Some(hints);
     }
 
     /// A new pod. Plugins may hold it back.
@@ -464,11 +474,10 @@ impl SchedulingQueue {
             best = Strategy::AfterBackoff;
         }
         for plugin in rejectors.both(asked).iter() {
-            if plugin != PluginSet::NO_NODES {
-                let plugin = self.profiles[entry.profile].plugin(plugin);
-                if plugin.hint(&entry.info, change) == Hint::Skip {
-                    continue;
-                }
+            if plugin != PluginSet::NO_NODES
+                && self.hint(entry, plugin, event.label(), change) == Hint::Skip
+            {
+                continue;
             }
             if entry.pending.contains(plugin) {
                 return Strategy::Immediately;
@@ -479,6 +488,17 @@ impl SchedulingQueue {
             }
         }
         best
+    }
+
+    /// What a plugin says of a change.
+    fn hint(&self, entry: &Entry, plugin: usize, event: Label, change: &Change) -> Hint {
+        let profile = entry.profile;
+        let asked = self.profiles[profile].plugin(plugin);
+        let Some(hints) = &self.hints else { return asked.hint(&entry.info, change) };
+        let began = Instant::now();
+        let hint = asked.hint(&entry.info, change);
+        hints.took(Asked { profile, plugin, event, hint }, asked.name(), began.elapsed());
+        hint
     }
 
     /// Puts a pod where `strategy` says; whether it is no longer parked.

@@ -12,11 +12,12 @@ use std::{
 
 use super::{Counts, Event, Label, PluginSet, SchedulingQueue, Waits};
 use crate::{
-    fixtures::{at, info, node},
+    fixtures::{at, info, node, series},
     framework::{
         Action, Change, Edit, Filtered, Hint, Interest, Plugin, PreEnqueue, Profile, Rejection,
         Resource,
     },
+    metrics::Metrics,
     pod::PodInfo,
 };
 
@@ -192,6 +193,25 @@ fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
         queue.happened(&event, at(20), |_| true);
         assert_eq!(pop(&mut queue, 20).is_some(), tried, "{by:?} {}", event.label());
     }
+}
+
+#[test]
+fn plugins_are_timed_when_they_give_hints() {
+    let registry = prometheus::Registry::new();
+    let mut queue = queue();
+    queue.time_hints(Metrics::register(&registry).hints().clone());
+    queue.add(plain("p"), 0, at(0));
+    queue.add(plain("q"), 0, at(0));
+    for _ in 0..2 {
+        let uid = pop(&mut queue, 0).unwrap();
+        rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
+    }
+    queue.happened(&node_came(), at(20), |_| true);
+    queue.update(&plain("p"), &[Action::Update], at(20));
+    let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
+    // Of each pod both were asked, and who did not register for nodes was not.
+    let want = [("NodeAdd Error Nodes", 2), ("NodeAdd QueueSkip Nodes", 2)];
+    assert_eq!(found, want.map(|(labels, n)| (labels.to_owned(), n)));
 }
 
 #[test]

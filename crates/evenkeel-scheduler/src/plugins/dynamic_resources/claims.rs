@@ -46,8 +46,7 @@ pub(super) fn of_pod(
     let mut claims = Vec::new();
     for (name, made) in names(pod)? {
         let key = format!("{}/{name}", pod.meta.namespace);
-        let claim = get(name)
-            .ok_or_else(|| format!("resourceclaims.resource.k8s.io \"{key}\" not found"))?;
+        let claim = get(name).ok_or_else(|| not_found(&key))?;
         if claim.meta.deleting() {
             return Err(format!("resourceclaim \"{name}\" is being deleted"));
         }
@@ -60,6 +59,11 @@ pub(super) fn of_pod(
         claims.push(claim);
     }
     Ok(claims)
+}
+
+/// Says that there is no such claim; `key` is its namespace and name.
+pub(super) fn not_found(key: &str) -> String {
+    format!("resourceclaims.resource.k8s.io \"{key}\" not found")
 }
 
 /// Whether the pod may use the claim's devices.
@@ -119,12 +123,13 @@ pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
     allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
 }
 
+/// Until when the claim's devices are waited for, if they are and it is known since when.
+pub(super) fn limit(claim: &ResourceClaim, patience: Duration) -> Option<Timestamp> {
+    let allocation = claim.status.allocation.as_deref().filter(|one| must_be_awaited(one))?;
+    allocation.allocation_timestamp?.saturating_add(patience).ok()
+}
+
 /// Whether the claim's devices have been waited for too long.
 pub(super) fn is_overdue(claim: &ResourceClaim, patience: Duration, now: Timestamp) -> bool {
-    claim.status.allocation.as_deref().is_some_and(|allocation| {
-        let since = allocation.allocation_timestamp;
-        must_be_awaited(allocation)
-            && since
-                .is_some_and(|since| since.saturating_add(patience).is_ok_and(|limit| limit < now))
-    })
+    limit(claim, patience).is_some_and(|limit| limit < now)
 }

@@ -21,6 +21,7 @@ mod selectors;
 mod special;
 #[cfg(test)]
 mod tests;
+mod waiting;
 #[cfg(test)]
 mod writes;
 

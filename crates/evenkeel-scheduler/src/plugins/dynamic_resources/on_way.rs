@@ -1,24 +1,12 @@
 //! Pods on their way to a node: devices are theirs from the decision on, and their claims are written before they are bound.
 
-use evenkeel_api::{
-    View as _,
-    views::{Pod, ResourceClaim},
-};
-use evenkeel_runtime::{
-    client::Client,
-    plan::{Note, Target},
-};
+use evenkeel_api::views::ResourceClaim;
+use evenkeel_runtime::client::Client;
 use std::sync::{Arc, PoisonError};
 
 use super::{
-    DynamicResources, Seen,
-    attempt::Attempt,
-    bind,
-    claims::{self, Readiness},
-    extended::Special,
-    locked,
-    result::Allocation,
-    special,
+    DynamicResources, Seen, attempt::Attempt, bind, claims, extended::Special, locked,
+    result::Allocation, special,
 };
 use crate::{
     framework::{
@@ -184,7 +172,9 @@ impl DynamicResources {
         making: Making,
     ) -> Result<Arc<ResourceClaim>, Unprepared> {
         let Making { special, allocation, .. } = making;
-        let made = Arc::new(special::make(client, &special.claim).await?);
+        let made = special::make(client, &special.claim).await;
+        seen.handle.metrics.claims().made(made.is_ok());
+        let made = Arc::new(made?);
         self.remember(pod, &made);
         locked(&seen.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
         let now = seen.handle.clock.now();
@@ -201,53 +191,5 @@ impl DynamicResources {
         if let Some(making) = on_way.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
             making.made = Some(Arc::clone(claim));
         }
-    }
-
-    /// Waits until the devices of the pod's claims are ready.
-    async fn wait(&self, seen: &Seen, pod: &PodInfo, node: &str) -> Result<(), Unprepared> {
-        let meta = &pod.pod.meta;
-        let regarding = Target::of(Pod::kind(), meta);
-        let message = format!("waiting for binding conditions for device on node {node}");
-        let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
-        seen.handle.recorder.record(&note, "Scheduling", None);
-        let patience = self.args.binding_timeout;
-        let wait = async {
-            loop {
-                // Before looking, so that no change is missed.
-                let changed = seen.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if self.is_ready(seen, &pod.pod).map_err(Unprepared::Refused)? {
-                    return Ok(());
-                }
-                changed.await;
-            }
-        };
-        tokio::select! {
-            done = wait => done,
-            () = seen.handle.clock.sleep(patience) => Err(Unprepared::Refused(
-                "device binding timeout: context deadline exceeded".to_owned(),
-            )),
-        }
-    }
-
-    fn is_ready(&self, seen: &Seen, pod: &Pod) -> Result<bool, String> {
-        let now = seen.handle.clock.now();
-        let special = locked(&self.on_way).get(&*pod.meta.uid).and_then(|decided| {
-            decided.special.as_ref().and_then(|making| making.made.as_ref().map(Arc::clone))
-        });
-        let special = special
-            .map(|made| self.claim(seen, &made.meta.namespace, &made.meta.name).unwrap_or(made));
-        for claim in self.claims(pod)?.into_iter().chain(special) {
-            match claims::readiness(&claim) {
-                Readiness::Ready => {}
-                Readiness::Failed(why) => return Err(why),
-                Readiness::Waits if claims::is_overdue(&claim, self.args.binding_timeout, now) => {
-                    return Err(format!("device binding timeout: claim={}", claim.meta.name));
-                }
-                Readiness::Waits => return Ok(false),
-            }
-        }
-        Ok(true)
     }
 }

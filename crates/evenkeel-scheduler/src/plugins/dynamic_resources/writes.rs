@@ -15,7 +15,7 @@ use super::{
     tests::{DRIVER, object, sized, slice},
 };
 use crate::{
-    fixtures::{at, handle, info, merge, node, table},
+    fixtures::{at, handle, info, merge, node, series, table},
     framework::{
         Change, CycleState, Edit, Filter as _, Hint, ObjectChange, Plugin as _, PostBind as _,
         PostFilter as _, PostFiltered, PreBind as _, PreFilter as _, PreFiltered, PreFlight,
@@ -403,6 +403,23 @@ async fn a_claim_is_made_for_extended_resources() {
     );
     plugin.post_bind(&pod, "n");
     assert!(super::locked(&plugin.on_way).is_empty());
+    assert_eq!(claims_made(&plugin), [("false  Pod success".to_owned(), 1)]);
+}
+
+/// What is counted of claims that were to be made.
+fn claims_made(plugin: &DynamicResources) -> Vec<(String, u64)> {
+    let registry = &plugin.seen.get().unwrap().handle.registry;
+    series(registry, "dynamic_resource_allocation_resourceclaim_creates_total")
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_made_is_counted() {
+    let (pod, script) = (gpu_pod(), Script::new([crate::scripted::Answer::refused(403)]));
+    let (plugin, client, mut state) = with_class(&script, &pod);
+    told_of_nodes(&plugin, &state, &pod);
+    plugin.reserve(&mut state, &pod, "n").unwrap();
+    assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
+    assert_eq!(claims_made(&plugin), [("false  Pod failure".to_owned(), 1)]);
 }
 
 #[tokio::test]

@@ -35,8 +35,9 @@ use crate::{
     framework::{
         Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
         Pending, Plugin, PreBind, PreFilter, PreFiltered, PreFlight, PreScore, PreScored,
-        Rejection, Reserve, Resource, Score, Unprepared,
+        Rejection, Reserve, Resource, Score, Severity, Unprepared,
     },
+    metrics::{Metrics, Stage},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -78,6 +79,7 @@ struct Decided {
 /// What it looks at.
 struct Seen {
     clock: Clock,
+    metrics: Metrics,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
     stored: Cached,
@@ -88,7 +90,7 @@ struct Seen {
 
 impl Seen {
     fn new(handle: &Handle) -> Self {
-        let Handle { caches, clock, .. } = handle;
+        let Handle { caches, clock, metrics, .. } = handle;
         let stored = Cached::new(handle);
         let changed = Arc::new(Notify::new());
         let (of_claims, of_volumes) = (Arc::clone(&changed), Arc::clone(&changed));
@@ -99,6 +101,7 @@ impl Seen {
         };
         Self {
             clock: clock.clone(),
+            metrics: metrics.clone(),
             pods: caches.of(),
             nodes: caches.of(),
             by_class: stored.volumes.index("class", class),
@@ -285,7 +288,13 @@ impl PreFilter for VolumeBinding {
 impl Filter for VolumeBinding {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
         match (state.get::<PodClaims>(), self.seen.get()) {
-            (Some(claims), Some(seen)) => find::find(&seen.stored, claims, node.node()).map(drop),
+            (Some(claims), Some(seen)) => {
+                let found = find::find(&seen.stored, claims, node.node());
+                if found.as_ref().is_err_and(|why| why.severity == Severity::Error) {
+                    seen.metrics.claims().volumes_failed(Stage::Predicate);
+                }
+                found.map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -324,7 +333,8 @@ impl Reserve for VolumeBinding {
         let Some(there) = seen.nodes.get("", node) else {
             return Err(Rejection::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find(&seen.stored, claims, &there)?;
+        let found = find::find(&seen.stored, claims, &there)
+            .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Assume))?;
         if !found.is_empty() {
             let decided = Decided { node: Arc::from(node), found };
             self.decided().insert(pod.uid().into(), decided);
@@ -354,7 +364,9 @@ impl PreBind for VolumeBinding {
         Box::pin(async move {
             let decided = self.decided().get(pod.uid()).cloned();
             let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return Ok(()) };
-            bind::bind(client, seen, &pod.pod, &decided, self.args.bind_timeout).await?;
+            bind::bind(client, seen, &pod.pod, &decided, self.args.bind_timeout)
+                .await
+                .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Bind))?;
             // The claims say so themselves by now.
             self.decided().remove(pod.uid());
             Ok(())

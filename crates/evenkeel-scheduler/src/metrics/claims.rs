@@ -1,0 +1,115 @@
+//! What becomes of claims: of devices, and of volumes.
+
+use evenkeel_runtime::metrics::{counters, exponential, histograms};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use std::time::Duration;
+
+/// Handles of what is registered; clones share them.
+#[derive(Clone)]
+pub(crate) struct Claims {
+    pub(super) made: IntCounterVec,
+    pub(super) awaited: IntCounterVec,
+    pub(super) awaited_seconds: HistogramVec,
+    pub(super) volume_errors: IntCounterVec,
+}
+
+/// How waiting for devices to be made ready ended: `status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Ready,
+    Failed,
+    TimedOut,
+    Error,
+}
+
+impl Awaited {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "success",
+            Self::Failed => "failure",
+            Self::TimedOut => "timeout",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// In which part of placing a pod something went wrong with its volumes: `operation`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Looking for volumes on a node.
+    Predicate,
+    /// Setting them aside.
+    Assume,
+    /// Having them bound.
+    Bind,
+}
+
+impl Stage {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Predicate => "predicate",
+            Self::Assume => "assume",
+            Self::Bind => "bind",
+        }
+    }
+}
+
+impl Claims {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let of_drivers = &["profile", "driver", "status"];
+        Self {
+            made: counters(
+                registry,
+                "dynamic_resource_allocation_resourceclaim_creates_total",
+                "Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API group and kind (either Pod or scheduling.k8s.io/PodGroup)",
+                &["status", "admin_access", "owner_api_group", "owner_api_kind"],
+            ),
+            awaited: counters(
+                registry,
+                "scheduler_dra_bindingconditions_allocations_total",
+                "Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt",
+                of_drivers,
+            ),
+            awaited_seconds: histograms(
+                registry,
+                "scheduler_dra_bindingconditions_wait_duration_seconds",
+                "Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+                &exponential(0.1, 2.0, 14),
+                of_drivers,
+            ),
+            volume_errors: counters(
+                registry,
+                "scheduler_volume_scheduling_stage_error_total",
+                "Volume scheduling stage error count",
+                &["operation"],
+            ),
+        }
+    }
+
+    /// A claim for a pod's extended resources was made, or could not be.
+    pub(crate) fn made(&self, well: bool) {
+        let status = if well { "success" } else { "failure" };
+        self.made.with_label_values(&[status, "false", "", "Pod"]).inc();
+    }
+
+    /// A device of a claim that was waited for; whether it was itself what had to become ready is `conditional`.
+    pub(crate) fn awaited(
+        &self,
+        profile: &str,
+        driver: &str,
+        conditional: bool,
+        how: Awaited,
+        took: Duration,
+    ) {
+        let labels = &[profile, driver, how.as_str()];
+        self.awaited_seconds.with_label_values(labels).observe(took.as_secs_f64());
+        if conditional {
+            self.awaited.with_label_values(labels).inc();
+        }
+    }
+
+    /// Something went wrong with a pod's volumes.
+    pub(crate) fn volumes_failed(&self, stage: Stage) {
+        self.volume_errors.with_label_values(&[stage.as_str()]).inc();
+    }
+}

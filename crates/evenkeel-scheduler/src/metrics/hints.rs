@@ -1,0 +1,59 @@
+//! How long plugins take to say whether a change is worth another try.
+
+use evenkeel_runtime::metrics::{exponential, histograms};
+use hashbrown::HashMap;
+use prometheus::{Histogram, HistogramVec, Registry};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{framework::Hint, queue::Label};
+
+/// Clones count together. A change can be asked about for each pod that waits, so that what is observed into is looked up by
+/// number, and named only once.
+#[derive(Debug, Clone)]
+pub(crate) struct Hints {
+    seconds: HistogramVec,
+    series: Arc<Mutex<HashMap<Asked, Histogram>>>,
+}
+
+/// Who was asked about what, and what it said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    pub(crate) profile: usize,
+    pub(crate) plugin: usize,
+    pub(crate) event: Label,
+    pub(crate) hint: Hint,
+}
+
+impl Hints {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let seconds = histograms(
+            registry,
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration for running a queueing hint function of a plugin.",
+            &exponential(0.000_01, 1.5, 20),
+            &["plugin", "event", "hint"],
+        );
+        Self { seconds, series: Arc::default() }
+    }
+
+    /// The plugin of this name was asked.
+    pub(crate) fn took(&self, asked: Asked, name: &str, took: Duration) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = series.entry(asked).or_insert_with(|| {
+            let event = asked.event.to_string();
+            self.seconds.with_label_values(&[name, &event, label(asked.hint)])
+        });
+        series.observe(took.as_secs_f64());
+    }
+}
+
+fn label(hint: Hint) -> &'static str {
+    match hint {
+        Hint::Queue => "Queue",
+        Hint::Skip => "QueueSkip",
+        Hint::Unsure => "Error",
+    }
+}

@@ -1,0 +1,115 @@
+//! Names, types, labels and bounds, against the table of upstream's.
+
+use super::{Asked, Awaited, Metrics, NONE, Stage};
+use crate::{framework::Hint, queue::Label};
+use prometheus::{
+    HistogramVec, Registry,
+    proto::{Metric, MetricFamily, MetricType},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+const TABLE: &str = include_str!("../../data/metrics.tsv");
+
+fn families(registry: &Registry) -> BTreeMap<String, MetricFamily> {
+    registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect()
+}
+
+/// Each with some series.
+fn all_in_use() -> BTreeMap<String, MetricFamily> {
+    let registry = Registry::new();
+    let metrics = Metrics::register(&registry);
+    let seen = |histogram: &HistogramVec, n: usize| {
+        histogram.with_label_values(&["x", "y", "z"][..n]).observe(1.0);
+    };
+    metrics.attempts.with_label_values(&["r", "p"]).inc();
+    for (histogram, n) in [
+        (&metrics.attempt_seconds, 2),
+        (&metrics.sli_seconds, 1),
+        (&metrics.point_seconds, 3),
+        (&metrics.plugin_seconds, 3),
+        (&metrics.permit_seconds, 1),
+        (&metrics.queues.event_seconds, 1),
+        (&metrics.preemption.seconds, 1),
+    ] {
+        seen(histogram, n);
+    }
+    for (counters, n) in [
+        (&metrics.evaluations, 3),
+        (&metrics.queues.incoming, 2),
+        (&metrics.queues.incoming_entities, 3),
+        (&metrics.preemption.total, 1),
+    ] {
+        counters.with_label_values(&["x", "y", "z"][..n]).inc();
+    }
+    let queues = &metrics.queues;
+    for (gauges, n) in [
+        (&queues.entities, 2),
+        (&queues.unschedulable, 2),
+        (&queues.in_flight, 1),
+        (&queues.cache_size, 1),
+        (&queues.running, 1),
+    ] {
+        gauges.with_label_values(&["x", "y"][..n]).set(1);
+    }
+    let asked = Asked { profile: 0, plugin: 0, event: Label::NEW_POD, hint: Hint::Queue };
+    metrics.hints.took(asked, "x", Duration::from_secs(1));
+    metrics.claims.made(true);
+    metrics.claims.awaited("p", "d", true, Awaited::Ready, Duration::from_secs(1));
+    metrics.claims.volumes_failed(Stage::Bind);
+    metrics.attempts_per_pod.with_label_values(NONE).observe(1.0);
+    families(&registry)
+}
+
+fn labels(metric: &Metric) -> String {
+    let mut names: Vec<&str> = metric.get_label().iter().map(|label| label.name()).collect();
+    names.sort_unstable();
+    names.join(",")
+}
+
+fn bounds(metric: &Metric) -> Vec<f64> {
+    let buckets = metric.get_histogram().get_bucket().iter().map(|bucket| bucket.upper_bound());
+    buckets.filter(|bound| bound.is_finite()).collect()
+}
+
+#[test]
+fn all_are_upstreams() {
+    let mut ours = all_in_use();
+    for row in TABLE.lines().skip(1) {
+        let cells: Vec<&str> = row.split('\t').collect();
+        let [name, kind, _, _, wanted, buckets] = cells[..] else { panic!("{row}") };
+        let concerned = name.starts_with("scheduler_") || name.starts_with("dynamic_resource_");
+        if !concerned {
+            continue;
+        }
+        let family = ours.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let found = match family.get_field_type() {
+            MetricType::COUNTER => "counter",
+            MetricType::GAUGE => "gauge",
+            MetricType::HISTOGRAM => "histogram",
+            _ => "other",
+        };
+        let metric = &family.get_metric()[0];
+        assert_eq!((found, &*labels(metric)), (kind, wanted), "{name}");
+        let wanted = buckets.split(',').filter(|bound| !bound.is_empty());
+        let wanted: Vec<f64> = wanted.map(|bound| bound.parse().unwrap()).collect();
+        assert_eq!(bounds(metric), wanted, "{name}");
+    }
+    assert_eq!(ours.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
+}
+
+#[test]
+fn how_waits_for_devices_end_is_told_by_driver() {
+    let registry = Registry::new();
+    let metrics = Metrics::register(&registry);
+    let took = Duration::from_millis(300);
+    metrics.claims().awaited("p", "one", true, Awaited::Failed, took);
+    metrics.claims().awaited("p", "other", false, Awaited::Failed, took);
+    let families = families(&registry);
+    let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
+    assert_eq!(counted.len(), 1, "only what had to become ready");
+    let values: Vec<&str> = counted[0].get_label().iter().map(|label| label.value()).collect();
+    assert_eq!(values, ["one", "p", "failure"]);
+    let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
+    let sums: Vec<f64> = waited.iter().map(|one| one.get_histogram().get_sample_sum()).collect();
+    assert_eq!(sums, [0.3, 0.3]);
+}
