@@ -100,6 +100,12 @@ impl Connection {
         self.client_over(self.transport.clone(), share)
     }
 
+    /// A client without a limit, for reads that something waits for which must not wait.
+    pub fn unlimited(&self) -> Client {
+        let options = ClientOptions { qps: -1.0, ..self.options.clone() };
+        Self { options, ..self.clone() }.client((1.0, 1))
+    }
+
     /// Makes the clients of controllers, which write while `gate` is open: with one credential for all, or each with its own,
     /// which are asked for in `tasks`.
     pub fn clients(&self, gate: &Gate, tasks: &Tasks, shares: Shares) -> Clients {

@@ -17,7 +17,7 @@ use kube::{
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
 };
 use prometheus::Registry;
-use std::{path::PathBuf, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 use tower::{BoxError, ServiceBuilder};
 
 /// How to reach the API server. The default infers everything: `$KUBECONFIG`, `~/.kube/config`, then the service account
@@ -250,7 +250,7 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     http.set_nodelay(true);
     http.set_connect_timeout(config.connect_timeout);
     let mut tls = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config().map_err(failed)?)
+        .with_tls_config(believing(config).rustls_client_config().map_err(failed)?)
         .https_or_http();
     if let Some(name) = &config.tls_server_name {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
@@ -273,6 +273,18 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         .map_err(BoxError::from)
         .service(lanes);
     Ok(Stack::new(service))
+}
+
+/// Where nobody's certificate is checked, the system's authorities are not asked for: there may be none, as in small images.
+fn believing(config: &Config) -> Cow<'_, Config> {
+    let checks = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
+        && !config.accept_invalid_certs;
+    if checks || config.root_cert.is_some() {
+        return Cow::Borrowed(config);
+    }
+    let mut config = config.clone();
+    config.root_cert = Some(Vec::new());
+    Cow::Owned(config)
 }
 
 #[cfg(test)]

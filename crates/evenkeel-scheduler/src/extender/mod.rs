@@ -4,20 +4,20 @@
 mod hook;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod whole;
 mod wire;
 
-use crate::program::config::{ExtenderConfig, ExtenderTls};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use crate::program::config::ExtenderConfig;
 use evenkeel_api::views::{Container, Pod};
 use evenkeel_runtime::{
     cache::{Cache, Caches},
-    client::{ApiError, Client, ConnectError, transport},
+    client::{ApiError, Client, ConnectError, full_text},
 };
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{
@@ -26,6 +26,9 @@ use std::{
     time::Duration,
 };
 use whole::WholeNode;
+
+/// So many pods that an extender is asked about are read at a time.
+const READS: usize = 16;
 
 /// How long a call may take where nothing is said.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,8 +51,11 @@ pub enum SetUpError {
         source: std::io::Error,
     },
     /// What is believed is no certificate.
-    #[error("caData: {0}")]
+    #[error("unable to load root certificates: {0}")]
     Certificate(String),
+    /// Somebody is believed, and everybody.
+    #[error("specifying a root certificates file with the insecure flag is not allowed")]
+    InsecureWithAuthority,
     /// Certificates or keys cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -158,7 +164,7 @@ impl Extender {
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(TIMEOUT),
             url: config.url_prefix.trim_end_matches('/').to_owned(),
-            connection: connection(config)?,
+            connection: tls::connection(config)?,
             client: client.clone(),
             nodes: sends_nodes.then(|| caches.of()),
             config: config.clone(),
@@ -242,9 +248,10 @@ impl Extender {
         nodes: &[Arc<str>],
     ) -> Result<Vec<(String, i64)>, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
-        let answer: Vec<wire::Priority> = self.ask(&self.config.prioritize_verb, body).await?;
+        let answer: Option<Vec<wire::Priority>> =
+            self.ask(&self.config.prioritize_verb, body).await?;
         let worth = |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
-        Ok(answer.into_iter().map(|one| (one.host, worth(one.score))).collect())
+        Ok(answer.into_iter().flatten().map(|one| (one.host, worth(one.score))).collect())
     }
 
     /// Binds the pod.
@@ -271,19 +278,22 @@ impl Extender {
         pod: &Pod,
         victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,
     ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
-        let whole = self.whole(pod).await?;
         let (mut named, mut full) = (BTreeMap::new(), BTreeMap::new());
-        for (node, (pods, violations)) in victims {
-            if self.config.node_cache_capable {
-                let pods =
-                    pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() }).collect();
-                named.insert(&**node, wire::Named { pods, violations: *violations });
-            } else {
-                let mut whole = Vec::new();
-                for pod in pods {
-                    whole.push(self.whole(pod).await?);
-                }
-                full.insert(&**node, wire::Whole { pods: whole, violations: *violations });
+        let whole = self.whole(pod).await?;
+        if self.config.node_cache_capable {
+            for (node, (pods, violations)) in victims {
+                let pods = pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() });
+                named
+                    .insert(&**node, wire::Named { pods: pods.collect(), violations: *violations });
+            }
+        } else {
+            let all = victims.values().flat_map(|(pods, _)| pods);
+            let reads: Vec<_> = all.map(|pod| self.whole(pod)).collect();
+            let read: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
+            let mut read = read.into_iter();
+            for (node, (pods, violations)) in victims {
+                let pods = read.by_ref().take(pods.len()).collect();
+                full.insert(&**node, wire::Whole { pods, violations: *violations });
             }
         }
         let capable = self.config.node_cache_capable;
@@ -340,14 +350,14 @@ impl Extender {
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
         let exchange = async {
             let answer = self.connection.send(request).await;
-            let answer = answer.map_err(|error| unreachable(error.to_string()))?;
+            let answer = answer.map_err(|error| unreachable(full_text(&error)))?;
             let code = answer.status();
             if code != StatusCode::OK {
                 let (verb, url) = (verb.to_owned(), url.clone());
                 return Err(ExtenderError::Status { verb, url, code: code.as_u16() });
             }
             let body = answer.into_body().collect().await;
-            Ok(body.map_err(|error| unreachable(error.to_string()))?.to_bytes())
+            Ok(body.map_err(|error| unreachable(full_text(&error)))?.to_bytes())
         };
         let late = |_| ExtenderError::Late(url.clone(), self.timeout);
         let body = tokio::time::timeout(self.timeout, exchange).await.map_err(late)??;
@@ -358,41 +368,4 @@ impl Extender {
 /// None of the types that are sent can fail to be written.
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
-    let address = || SetUpError::Address(config.url_prefix.clone());
-    let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
-    if url.host().is_none() {
-        return Err(address());
-    }
-    let mut connect = kube::Config::new(url);
-    let none = ExtenderTls::default();
-    let tls = config.tls_config.as_ref().unwrap_or(&none);
-    let authority = authority(tls)?;
-    connect.accept_invalid_certs = tls.insecure || (config.enable_https && authority.is_none());
-    connect.root_cert = authority;
-    connect.tls_server_name = Some(tls.server_name.clone()).filter(|name| !name.is_empty());
-    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let auth = &mut connect.auth_info;
-    auth.client_certificate = given(&tls.cert_file);
-    auth.client_key = given(&tls.key_file);
-    auth.client_certificate_data = given(&tls.cert_data);
-    auth.client_key_data = given(&tls.key_data).map(Into::into);
-    Ok(transport(&connect)?)
-}
-
-/// Who may sign its certificate; the system's where nobody is named.
-fn authority(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
-    let bad = |error: String| SetUpError::Certificate(error);
-    let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
-        ("", "") => return Ok(None),
-        ("", path) => std::fs::read(path)
-            .map_err(|source| SetUpError::File { path: path.to_owned(), source })?,
-        (data, _) => BASE64_STANDARD.decode(data).map_err(|error| bad(error.to_string()))?,
-    };
-    let certificates: Result<Vec<Vec<u8>>, _> = CertificateDer::pem_slice_iter(&pem)
-        .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
-        .collect();
-    certificates.map(Some).map_err(|error| bad(error.to_string()))
 }

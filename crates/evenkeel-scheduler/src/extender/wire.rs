@@ -63,9 +63,12 @@ struct Name {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Priority {
+    #[serde(deserialize_with = "lenient")]
     pub(super) host: String,
+    #[serde(deserialize_with = "lenient")]
     pub(super) score: i64,
 }
 
@@ -135,6 +138,7 @@ pub(super) struct VictimsRead {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct UidRead {
+    #[serde(deserialize_with = "lenient")]
     pub(super) uid: String,
 }
 
@@ -145,9 +149,10 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Reads an answer, of which Go does not look at the case of fields' names.
+/// Reads an answer, of which Go does not look at the case of fields' names, nor at what comes after the first value.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
-    serde_json::from_value(folded(serde_json::from_slice(body)?))
+    let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
+    serde_json::from_value(folded(value))
 }
 
 /// With the names of fields in lower case. Names of nodes, which are keys as well, are so already.

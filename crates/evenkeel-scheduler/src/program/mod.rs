@@ -173,8 +173,10 @@ async fn run(
     let late = config.delay_cache_until_active && leader.elect;
     let caches = if late { caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
-    let extenders = extender::set_up(&config.extenders, &client, &caches)
-        .context("couldn't build extenders")?;
+    // Attempts wait while extenders are asked, and with them all other pods.
+    let reads = process.connection.unlimited().with_user_agent("extenders");
+    let extenders =
+        extender::set_up(&config.extenders, &reads, &caches).context("couldn't build extenders")?;
     let extenders = extenders.into_iter().map(|one| one as Arc<dyn Extender>).collect();
     let scheduling = Scheduling {
         client,

@@ -101,39 +101,47 @@ async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec
         if !extender.preempts() || !extender.is_interested(cycle.pod()) || candidates.is_empty() {
             continue;
         }
-        let left = match extender.preempt(cycle.pod(), &candidates).await {
+        let answer = extender.preempt(cycle.pod(), &candidates).await;
+        let answer = answer.map_err(|error| error.to_string()).and_then(|left| {
+            left.iter().map(|left| victims(cycle, extender.name(), left)).collect()
+        });
+        let left: Vec<Victims> = match answer {
             Ok(left) => left,
             Err(error) if extender.is_ignorable() => {
-                tracing::info!(extender = extender.name(), %error, "Extender left out");
+                tracing::info!(extender = extender.name(), error, "Extender left out");
                 continue;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error),
         };
-        let mut kept = Vec::new();
-        for left in left {
-            match victims(cycle, &left) {
-                Some(victims) => kept.push(victims),
-                None if extender.is_ignorable() => {}
-                None => {
-                    let node = &left.node;
-                    return Err(format!("expected at least one victim pod on node \"{node}\""));
-                }
-            }
+        candidates = left;
+        if extender.is_ignorable() {
+            candidates.retain(|left| !left.pods.is_empty());
+        } else if let Some(none) = candidates.iter().find(|left| left.pods.is_empty()) {
+            let node = &none.node;
+            return Err(format!("expected at least one victim pod on node \"{node}\""));
         }
-        candidates = kept;
     }
     Ok(candidates)
 }
 
-fn victims(cycle: &Cycle<'_>, left: &LeftVictims) -> Option<Victims> {
-    let node = cycle.nodes().get(&left.node)?;
+/// The victims that an extender names.
+///
+/// # Errors
+/// Says which node or pod is not there: the extender knows of others than the scheduler.
+fn victims(cycle: &Cycle<'_>, extender: &str, left: &LeftVictims) -> Result<Victims, String> {
+    let name = &left.node;
+    let node = cycle.nodes().get(name);
+    let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
     let on_node = |uid: &str| {
         let found = NodeRef::pods(node).iter().find(|pod| pod.uid() == uid);
-        found.map(|pod| Arc::clone(&pod.pod))
+        found.map(|pod| Arc::clone(&pod.pod)).ok_or_else(|| {
+            format!(
+                "extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod is not found on that node"
+            )
+        })
     };
-    let pods: Vec<_> = left.pods.iter().filter_map(|uid| on_node(uid)).collect();
-    let victims = Victims { node: Arc::clone(node.name()), pods, violations: left.violations };
-    (!victims.pods.is_empty()).then_some(victims)
+    let pods = left.pods.iter().map(|uid| on_node(uid)).collect::<Result<_, _>>()?;
+    Ok(Victims { node: Arc::clone(node.name()), pods, violations: left.violations })
 }
 
 impl Plugin for DefaultPreemption {

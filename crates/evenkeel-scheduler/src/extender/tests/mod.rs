@@ -1,0 +1,164 @@
+//! What extenders are sent over real connections, and what is made of their answers.
+
+mod preempt;
+mod server;
+mod tls;
+
+use super::{Extender, ExtenderError, FilteredNodes, SetUpError, set_up, wire};
+use crate::{
+    fixtures,
+    program::config::{ExtenderConfig, ManagedResource, Span},
+};
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use server::{Reply, Server};
+use std::sync::Arc;
+
+/// An API server that has all pods in `shop`.
+fn api() -> (Client, Caches) {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let name = request.uri().path().strip_prefix("/api/v1/namespaces/shop/pods/").unwrap();
+        let pod = whole(name).to_string().into_bytes();
+        Ok::<_, std::convert::Infallible>(Response::new(Body::from(pod)))
+    });
+    let clock = Clock::system();
+    let client = Client::new(kube::Client::new(service, "default"), clock.clone());
+    let caches = Caches::new(client.clone(), clock, &prometheus::Registry::new());
+    (client, caches)
+}
+
+/// A pod with something that the scheduler does not keep.
+fn whole(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"dnsPolicy": "Default"}})
+}
+
+/// What is configured of an extender at this address.
+fn config(url: String) -> ExtenderConfig {
+    ExtenderConfig {
+        url_prefix: url,
+        filter_verb: "filter".to_owned(),
+        prioritize_verb: "prioritize".to_owned(),
+        preempt_verb: "preempt".to_owned(),
+        bind_verb: "bind".to_owned(),
+        weight: 3,
+        node_cache_capable: true,
+        ..ExtenderConfig::default()
+    }
+}
+
+fn one(config: ExtenderConfig) -> Result<Arc<Extender>, SetUpError> {
+    let (client, caches) = api();
+    Ok(set_up(&[config], &client, &caches)?.remove(0))
+}
+
+async fn extender(
+    change: impl FnOnce(&mut ExtenderConfig),
+    replies: impl IntoIterator<Item = Reply>,
+) -> (Arc<Extender>, Server) {
+    let server = Server::start(None, replies).await;
+    let mut config = config(format!("http://{}/base/", server.address));
+    change(&mut config);
+    (one(config).unwrap(), server)
+}
+
+fn names(names: &[&str]) -> Vec<Arc<str>> {
+    names.iter().map(|name| Arc::from(*name)).collect()
+}
+
+#[tokio::test]
+async fn an_extender_filters_scores_and_binds() {
+    let filtered = json!({"nodenames": ["b"], "FailedNodes": {"a": "no"}, "failedAndUnresolvableNodes": {"c": "never"}, "Error": null});
+    let scored = json!([{"Host": "b", "Score": 7}]);
+    let replies = [filtered, scored, json!({"Error": "taken"})].map(Reply::from);
+    let (extender, server) = extender(|_| {}, replies).await;
+    let pod = fixtures::pod("p", &json!({}));
+    let all = names(&["a", "b", "c"]);
+    let left = extender.filter(&pod, &all).await.unwrap();
+    let map = |key: &str, why: &str| [(key.to_owned(), why.to_owned())].into();
+    let wanted = FilteredNodes {
+        left: names(&["b"]),
+        failed: map("a", "no"),
+        unresolvable: map("c", "never"),
+    };
+    assert_eq!(left, wanted);
+    assert_eq!(extender.score(&pod, &left.left).await.unwrap(), [("b".to_owned(), 210)]);
+    let refused = extender.bind(&pod, "b").await.unwrap_err();
+    assert_eq!(refused.to_string(), "taken");
+    let sent = server.sent();
+    let paths: Vec<&str> = sent.iter().map(|sent| &*sent.path).collect();
+    assert_eq!(paths, ["/base/filter", "/base/prioritize", "/base/bind"]);
+    assert_eq!(
+        sent[0].body,
+        json!({"Pod": whole("p"), "Nodes": null, "NodeNames": ["a", "b", "c"]})
+    );
+    let binding = json!({"PodName": "p", "PodNamespace": "shop", "PodUID": "p", "Node": "b"});
+    assert_eq!(sent[2].body, binding);
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told() {
+    let unknown = json!({"NodeNames": ["elsewhere"]});
+    let replies = [
+        Reply::Json(500, json!({})),
+        unknown.into(),
+        json!("what").into(),
+        json!({"error": "no"}).into(),
+        Reply::Text(""),
+        Reply::Never,
+    ];
+    let (extender, server) =
+        extender(|config| config.http_timeout = Span(300_000_000), replies).await;
+    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let mut told = Vec::new();
+    for _ in 0..7 {
+        told.push(extender.filter(&pod, &all).await.unwrap_err());
+    }
+    let url = format!("http://{}/base/filter", server.address);
+    assert_eq!(told[0].to_string(), format!("failed filter with extender at URL {url}, code 500"));
+    assert!(matches!(told[1], ExtenderError::UnknownNode(..)), "{told:?}");
+    assert!(matches!(told[2], ExtenderError::Answer(..)), "{told:?}");
+    assert!(matches!(&told[3], ExtenderError::Said(why) if why == "no"), "{told:?}");
+    assert!(matches!(told[4], ExtenderError::Answer(..)), "{told:?}");
+    assert!(matches!(told[5], ExtenderError::Late(..)), "{told:?}");
+    assert!(matches!(told[6], ExtenderError::Unreachable(..)), "it breaks off: {told:?}");
+}
+
+/// Upstream's decoder reads one value, and leaves what is not said or null as it is.
+#[tokio::test]
+async fn answers_are_read_as_upstream_reads_them() {
+    let replies = [
+        Reply::Text("null"),
+        Reply::Text(
+            r#"[{"host": "a"}, {"Score": 2, "Host": null}, {"HOST": "b", "score": 4}] and more"#,
+        ),
+        Reply::Text(r#"{"nodeNames": [], "failedNodes": null, "more": {}}{"nodeNames": ["a"]}"#),
+    ];
+    let (extender, _server) = extender(|_| {}, replies).await;
+    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a", "b"]));
+    assert_eq!(extender.score(&pod, &all).await.unwrap(), []);
+    let scores = [("a", 0), ("", 60), ("b", 120)].map(|(node, score)| (node.to_owned(), score));
+    assert_eq!(extender.score(&pod, &all).await.unwrap(), scores);
+    assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
+}
+
+#[tokio::test]
+async fn pods_are_its_business_by_their_resources() {
+    let managed = ManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
+    let (extender, _server) = extender(|config| config.managed_resources = vec![managed], []).await;
+    let with = |field: &str, resources: Value| {
+        let container = json!({"name": "c", "resources": {"limits": resources}});
+        fixtures::pod("p", &json!({"spec": {field: [container]}}))
+    };
+    assert!(extender.is_interested(&with("initContainers", json!({"a.b/c": 1}))));
+    assert!(extender.is_interested(&with("containers", json!({"a.b/c": 1}))));
+    assert!(!extender.is_interested(&with("containers", json!({"cpu": 1}))));
+}
+
+#[test]
+fn nodes_are_read_where_they_are_whole() {
+    let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
+    let mut read: wire::FilterResult = wire::read(body).unwrap();
+    assert_eq!(read.left(false), ["x"]);
+}

@@ -1,0 +1,211 @@
+//! Extenders that look over preemptions: what they are offered, and what they leave.
+
+use super::{
+    Extender, api, config, one,
+    server::{Reply, Sent, Server},
+    set_up, whole,
+};
+use crate::{
+    fixtures::{asking, info, merge, node, table},
+    framework::{self, CycleState, PostFilter as _, PostFiltered, Profile},
+    nodes::NodeTable,
+    plugins::DefaultPreemption,
+    pod::PodInfo,
+    program::config::{ExtenderConfig, ManagedResource},
+    schedule::{Cycle, Nominated, View, attempt},
+};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A pod of this priority that asks for so much CPU, of which a node has four.
+fn pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
+    let mut spec = asking(cpu, "1Mi");
+    merge(&mut spec, &json!({"spec": {"priority": priority}}));
+    info(name, &spec)
+}
+
+/// The nodes `a` and `b`, both full: `a` of `small` and `tiny`, which are less important than `other` on `b`.
+fn nodes() -> NodeTable {
+    let mut table = table(&[node("a", &json!({})), node("b", &json!({}))]);
+    for (node, pod) in
+        [("a", pod("small", 1, "2")), ("a", pod("tiny", 1, "1")), ("b", pod("other", 2, "3"))]
+    {
+        table.place(pod, node);
+    }
+    table
+}
+
+/// What comes of preemption for a pod that needs a whole node, with these extenders.
+async fn preempted(extenders: &[Arc<Extender>]) -> PostFiltered {
+    let extenders: Vec<Arc<dyn framework::Extender>> =
+        extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
+    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
+    let (mut nodes, pod, mut state) = (nodes(), pod("p", 10, "4"), CycleState::default());
+    let view = View { profile: &profile, nodes: &mut nodes, nominated: &nominated, start: 0 };
+    let mut cycle = Cycle::new(view, &pod, 7, &extenders);
+    let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
+    let unfit = outcome.choice.expect_err("both nodes are full");
+    DefaultPreemption::default().post_filter(&mut cycle, &state, &unfit).await
+}
+
+/// As `preempted` with one extender that is only asked about preemptions; and what it was sent.
+async fn with(
+    change: impl FnOnce(&mut ExtenderConfig),
+    reply: impl Into<Reply>,
+) -> (String, Vec<Sent>) {
+    let server = Server::start(None, [reply.into()]).await;
+    let mut config = preempting(&server);
+    change(&mut config);
+    let done = preempted(&[one(config).unwrap()]).await;
+    (told(&done), server.sent())
+}
+
+fn preempting(server: &Server) -> ExtenderConfig {
+    let none = String::new;
+    ExtenderConfig {
+        filter_verb: none(),
+        prioritize_verb: none(),
+        bind_verb: none(),
+        ..config(format!("http://{}", server.address))
+    }
+}
+
+/// Where the pod is to go and how many leave for it, or why none do.
+fn told(done: &PostFiltered) -> String {
+    let found = "preemption: found a potential placement for pod on node ";
+    match (&done.nominated, done.message.strip_prefix(found)) {
+        (Some(node), Some(what)) => {
+            assert!(done.done && what.starts_with(&**node), "{done:?}");
+            what.to_owned()
+        }
+        (nominated, _) => {
+            assert_eq!(*nominated, None, "what was nominated stays");
+            done.message.strip_prefix("preemption: ").unwrap().to_owned()
+        }
+    }
+}
+
+fn victims(node: &str, uids: &[&str], violations: i64) -> Value {
+    let pods: Vec<Value> = uids.iter().map(|uid| json!({"UID": uid})).collect();
+    json!({node: {"Pods": pods, "NumPDBViolations": violations}})
+}
+
+fn left(nodes: &Value) -> Value {
+    json!({"NodeNameToMetaVictims": nodes})
+}
+
+const BEST: &str = "a, preempting 2 victims";
+
+#[tokio::test]
+async fn one_that_knows_the_nodes_is_sent_names() {
+    let (found, sent) = with(|_| {}, left(&victims("b", &["other"], 0))).await;
+    assert_eq!(found, "b, preempting 1 victims", "it took away the better one");
+    assert_eq!(sent[0].path, "/preempt");
+    let mut offered = victims("a", &["small", "tiny"], 0);
+    merge(&mut offered, &victims("b", &["other"], 0));
+    let body = json!({
+        "Pod": whole("p"), "NodeNameToVictims": null, "NodeNameToMetaVictims": offered,
+    });
+    assert_eq!(sent[0].body, body);
+}
+
+#[tokio::test]
+async fn one_that_does_not_is_sent_whole_pods_and_answers_with_names() {
+    let reply = left(&victims("a", &["small", "tiny"], 0));
+    let (found, sent) = with(|config| config.node_cache_capable = false, reply).await;
+    assert_eq!(found, BEST);
+    let on = |pods: &[&str]| {
+        let pods: Vec<Value> = pods.iter().map(|name| whole(name)).collect();
+        json!({"Pods": pods, "NumPDBViolations": 0})
+    };
+    let offered = json!({"a": on(&["small", "tiny"]), "b": on(&["other"])});
+    let body = json!({
+        "Pod": whole("p"), "NodeNameToVictims": offered, "NodeNameToMetaVictims": null,
+    });
+    assert_eq!(sent[0].body, body);
+}
+
+#[tokio::test]
+async fn what_it_leaves_is_chosen_from() {
+    let both = |first: &Value| {
+        let mut both = first.clone();
+        merge(&mut both, &victims("b", &["other"], 0));
+        left(&both)
+    };
+    for (reply, want) in [
+        // It thinks that fewer need to go.
+        (both(&victims("a", &["tiny"], 0)), "a, preempting 1 victims"),
+        // It knows of a budget.
+        (both(&victims("a", &["small", "tiny"], 1)), "b, preempting 1 victims"),
+        (left(&json!({})), "no candidate node for preemption"),
+        (json!({"nodeNameToMetaVictims": null}), "no candidate node for preemption"),
+        (json!({}), "no candidate node for preemption"),
+    ] {
+        for ignorable in [false, true] {
+            let (found, _) =
+                with(|config| config.ignorable = ignorable, Reply::Json(200, reply.clone())).await;
+            assert_eq!(found, want, "{reply}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_may_fail_is_left_out_when_it_does() {
+    let no_pods = victims("b", &[], 0);
+    let mut half = no_pods.clone();
+    merge(&mut half, &victims("a", &["small"], 0));
+    for (reply, error, left_out) in [
+        (Reply::Json(500, json!({})), "failed preempt with extender at URL ", BEST),
+        (Reply::Text("nonsense"), "expected ident", BEST),
+        (left(&victims("c", &["other"], 0)).into(), "nodeinfo not found for node name \"c\"", BEST),
+        (
+            left(&victims("a", &["other"], 0)).into(),
+            "claims to preempt pod (UID: &{other}) on node: a, but the pod is not found on that node",
+            BEST,
+        ),
+        (
+            left(&no_pods).into(),
+            "expected at least one victim pod on node \"b\"",
+            "no candidate node for preemption",
+        ),
+        (
+            left(&half).into(),
+            "expected at least one victim pod on node \"b\"",
+            "a, preempting 1 victims",
+        ),
+    ] {
+        let again = match &reply {
+            Reply::Json(status, value) => Reply::Json(*status, value.clone()),
+            Reply::Text(text) => Reply::Text(text),
+            Reply::Never => Reply::Never,
+        };
+        let (found, _) = with(|_| {}, reply).await;
+        assert!(found.contains(error), "{found}");
+        let (found, _) = with(|config| config.ignorable = true, again).await;
+        assert_eq!(found, left_out, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn each_is_offered_what_the_others_left() {
+    let first = Server::start(None, [left(&victims("b", &["other"], 3)).into()]).await;
+    let second = Server::start(None, [left(&json!({})).into()]).await;
+    let third = Server::start(None, []).await;
+    let configs = [&first, &second, &third].map(preempting);
+    let (client, caches) = api();
+    let extenders = set_up(&configs, &client, &caches).unwrap();
+    assert_eq!(told(&preempted(&extenders).await), "no candidate node for preemption");
+    let offered = &second.sent()[0].body["NodeNameToMetaVictims"];
+    assert_eq!(*offered, victims("b", &["other"], 3));
+    assert_eq!(third.sent().len(), 0, "nothing is left to be looked over");
+}
+
+#[tokio::test]
+async fn only_those_are_asked_whose_business_it_is() {
+    let managed = ManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
+    let (found, sent) = with(|config| config.managed_resources = vec![managed], Reply::Never).await;
+    assert_eq!((&*found, sent.len()), (BEST, 0));
+    let (found, sent) = with(|config| config.preempt_verb = String::new(), Reply::Never).await;
+    assert_eq!((&*found, sent.len()), (BEST, 0));
+}

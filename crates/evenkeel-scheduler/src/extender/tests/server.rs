@@ -1,0 +1,145 @@
+//! An extender: a real server, that answers what it is told to and keeps what it was sent.
+
+use evenkeel_runtime::tasks::Tasks;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use rustls::ServerConfig;
+use serde_json::Value;
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Mutex},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::TlsAcceptor;
+
+/// What an extender answers.
+pub(super) enum Reply {
+    /// With this status.
+    Json(u16, Value),
+    /// Well, with just this.
+    Text(&'static str),
+    /// Never.
+    Never,
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        Self::Json(200, value)
+    }
+}
+
+/// What an extender was sent.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    pub(super) path: String,
+    pub(super) body: Value,
+    /// Whether the scheduler came with a certificate.
+    pub(super) certified: bool,
+}
+
+/// An extender. When all answers are given it breaks off.
+pub(super) struct Server {
+    /// Host and port.
+    pub(super) address: String,
+    sent: Arc<Mutex<Vec<Sent>>>,
+    tasks: Tasks,
+}
+
+#[derive(Clone)]
+struct Script {
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    sent: Arc<Mutex<Vec<Sent>>>,
+}
+
+impl Server {
+    pub(super) async fn start(
+        tls: Option<ServerConfig>,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (tasks, sent) = (Tasks::new(), Arc::default());
+        let replies = Arc::new(Mutex::new(replies.into_iter().collect()));
+        let script = Script { replies, sent: Arc::clone(&sent) };
+        let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
+        let connections = tasks.clone();
+        tasks.spawn_until_cancelled("extender", async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (script, acceptor) = (script.clone(), acceptor.clone());
+                connections.spawn_until_cancelled("connection", async move {
+                    script.connected(stream, acceptor).await;
+                });
+            }
+        });
+        Self { address, sent, tasks }
+    }
+
+    /// What it was sent since the last look.
+    pub(super) fn sent(&self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent.lock().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tasks.token().cancel();
+    }
+}
+
+impl Script {
+    async fn connected(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+        let Some(acceptor) = acceptor else { return self.serve(stream, false).await };
+        // Who does not believe us breaks off.
+        if let Ok(stream) = acceptor.accept(stream).await {
+            let certified = stream.get_ref().1.peer_certificates().is_some();
+            self.serve(stream, certified).await;
+        }
+    }
+
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        certified: bool,
+    ) {
+        let service = tower::service_fn(move |request| {
+            let script = self.clone();
+            async move { script.answer(request, certified).await }
+        });
+        let builder = Builder::new(TokioExecutor::new());
+        // A connection that breaks is the scheduler's matter.
+        drop(
+            builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await,
+        );
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        certified: bool,
+    ) -> io::Result<Response<Full<Bytes>>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        assert_eq!(head.method, http::Method::POST);
+        assert_eq!(head.headers["content-type"], "application/json");
+        let (path, body) = (head.uri.path().to_owned(), serde_json::from_slice(&body)?);
+        self.sent.lock().unwrap().push(Sent { path, body, certified });
+        let reply = self.replies.lock().unwrap().pop_front();
+        let (status, text) = match reply.ok_or(io::ErrorKind::ConnectionAborted)? {
+            Reply::Json(status, value) => (status, value.to_string()),
+            Reply::Text(text) => (200, text.to_owned()),
+            Reply::Never => std::future::pending().await,
+        };
+        Ok(Response::builder().status(status).body(Full::from(text)).unwrap())
+    }
+}

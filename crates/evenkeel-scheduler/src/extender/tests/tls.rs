@@ -1,0 +1,242 @@
+//! Whom the scheduler believes, and the certificate that it comes with.
+
+use super::{
+    config, fixtures, names, one,
+    server::{Reply, Server},
+};
+use crate::program::config::{ExtenderConfig, ExtenderTls};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::WebPkiClientVerifier,
+};
+use serde_json::json;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Signs the certificates of extenders and schedulers.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    pem: String,
+}
+
+/// A certificate with its key, both as PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let made = params.self_signed(&key).unwrap();
+        let (certificate, pem) = (made.der().clone(), made.pem());
+        Self { issuer: Issuer::new(params, key), certificate, pem }
+    }
+
+    /// For these hosts, or for one who comes.
+    fn sign(&self, hosts: &[&str]) -> Identity {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let made = CertificateParams::new(hosts).unwrap().signed_by(&key, &self.issuer).unwrap();
+        Identity { certificate: made.pem(), key: key.serialize_pem() }
+    }
+
+    /// A server's settings with a certificate for this host; with `asks` only those may come who have one as well.
+    fn server(&self, host: &str, asks: bool) -> ServerConfig {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let made = params.signed_by(&key, &self.issuer).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = if asks {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.certificate.clone()).unwrap();
+            let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            builder.with_client_cert_verifier(clients.build().unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        builder.with_single_cert(vec![made.der().clone()], key).unwrap()
+    }
+}
+
+/// Files, each with its path.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+fn data(pem: &str) -> String {
+    BASE64_STANDARD.encode(pem)
+}
+
+/// Asks an extender with these settings; whether the scheduler came with a certificate, or why there is no answer.
+async fn ask(
+    server: ServerConfig,
+    change: impl FnOnce(&mut ExtenderConfig),
+) -> Result<bool, String> {
+    let reply = Reply::from(json!({"NodeNames": ["a"]}));
+    let server = Server::start(Some(server), [reply]).await;
+    let mut config = config(format!("https://{}/base", server.address));
+    change(&mut config);
+    let extender = one(config).map_err(|error| format!("set up: {error}"))?;
+    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let left = extender.filter(&pod, &all).await.map_err(|error| error.to_string())?;
+    assert_eq!(left.left, all);
+    Ok(server.sent()[0].certified)
+}
+
+/// `ask` with this much of `tlsConfig`.
+async fn with(server: ServerConfig, https: bool, tls: ExtenderTls) -> Result<bool, String> {
+    ask(server, |config| {
+        config.enable_https = https;
+        config.tls_config = Some(tls);
+    })
+    .await
+}
+
+const HOST: &str = "127.0.0.1";
+
+#[tokio::test]
+async fn an_extender_is_believed_by_its_authority() {
+    let (own, other, files) = (Authority::new(), Authority::new(), Files::new());
+    let by_data = |pem: &str| ExtenderTls { ca_data: data(pem), ..ExtenderTls::default() };
+    let by_file =
+        |pem: &str| ExtenderTls { ca_file: files.write("ca.crt", pem), ..ExtenderTls::default() };
+    for https in [true, false] {
+        assert_eq!(with(own.server(HOST, false), https, by_data(&own.pem)).await, Ok(false));
+        assert_eq!(with(own.server(HOST, false), https, by_file(&own.pem)).await, Ok(false));
+        for tls in [by_data(&other.pem), by_file(&other.pem)] {
+            let why = with(own.server(HOST, false), https, tls).await.unwrap_err();
+            assert!(why.contains("certificate"), "{why}");
+        }
+    }
+    // What is given as data goes before the file.
+    let both = ExtenderTls { ca_data: data(&own.pem), ..by_file(&other.pem) };
+    assert_eq!(with(own.server(HOST, false), true, both).await, Ok(false));
+}
+
+#[tokio::test]
+async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
+    let own = Authority::new();
+    let none = ExtenderTls::default;
+    assert_eq!(
+        ask(own.server("elsewhere", false), |config| config.enable_https = true).await,
+        Ok(false)
+    );
+    assert_eq!(with(own.server("elsewhere", false), true, none()).await, Ok(false));
+    let insecure = ExtenderTls { insecure: true, ..none() };
+    assert_eq!(with(own.server("elsewhere", false), false, insecure).await, Ok(false));
+    // The system's authorities do not know this one.
+    assert!(ask(own.server(HOST, false), |_| {}).await.is_err());
+    let contradiction = ExtenderTls { insecure: true, ca_data: data(&own.pem), ..none() };
+    let why = with(own.server(HOST, false), true, contradiction).await.unwrap_err();
+    assert_eq!(
+        why,
+        "set up: specifying a root certificates file with the insecure flag is not allowed"
+    );
+}
+
+#[tokio::test]
+async fn an_extender_may_have_another_name() {
+    let own = Authority::new();
+    let tls = |name: &str| ExtenderTls {
+        ca_data: data(&own.pem),
+        server_name: name.to_owned(),
+        ..ExtenderTls::default()
+    };
+    assert_eq!(
+        with(own.server("extender.example", false), true, tls("extender.example")).await,
+        Ok(false)
+    );
+    for name in ["", "other.example"] {
+        let why = with(own.server("extender.example", false), true, tls(name)).await.unwrap_err();
+        assert!(why.contains("certificate"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
+    let (own, files) = (Authority::new(), Files::new());
+    let Identity { certificate, key } = own.sign(&["scheduler"]);
+    let (cert_file, key_file) =
+        (files.write("tls.crt", &certificate), files.write("tls.key", &key));
+    let trusting = || ExtenderTls { ca_data: data(&own.pem), ..ExtenderTls::default() };
+    for tls in [
+        ExtenderTls { cert_file: cert_file.clone(), key_file: key_file.clone(), ..trusting() },
+        ExtenderTls { cert_data: data(&certificate), key_data: data(&key), ..trusting() },
+        ExtenderTls { cert_data: data(&certificate), key_file, ..trusting() },
+    ] {
+        assert_eq!(with(own.server(HOST, true), true, tls).await, Ok(true));
+    }
+    // Upstream says nothing of a certificate without its key, nor of the other way round.
+    for tls in [
+        trusting(),
+        ExtenderTls { cert_file: cert_file.clone(), ..trusting() },
+        ExtenderTls { key_data: data(&key), ..trusting() },
+    ] {
+        assert_eq!(with(own.server(HOST, false), true, tls.clone()).await, Ok(false));
+        let why = with(own.server(HOST, true), true, tls).await.unwrap_err();
+        assert!(!why.starts_with("set up"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_told_before_the_scheduler_starts() {
+    let (own, files) = (Authority::new(), Files::new());
+    let missing = || files.0.path().join("missing").display().to_string();
+    let Identity { certificate, .. } = own.sign(&["scheduler"]);
+    for (tls, want) in [
+        (ExtenderTls { ca_file: missing(), ..ExtenderTls::default() }, "missing: No such file"),
+        (
+            ExtenderTls { ca_data: data("nothing"), ..ExtenderTls::default() },
+            "unable to load root certificates",
+        ),
+        (
+            ExtenderTls { ca_data: "?".to_owned(), ..ExtenderTls::default() },
+            "unable to load root certificates",
+        ),
+        (
+            ExtenderTls {
+                cert_data: data(&certificate),
+                key_file: missing(),
+                ..ExtenderTls::default()
+            },
+            "certificates or credentials for https://",
+        ),
+    ] {
+        let why = with(own.server(HOST, false), true, tls).await.unwrap_err();
+        assert!(why.starts_with("set up: ") && why.contains(want), "{why}");
+    }
+}
+
+/// `enableHTTPS` says how certificates are checked; whether there are any, the address says.
+#[tokio::test]
+async fn an_address_without_tls_is_spoken_to_without() {
+    let own = Authority::new();
+    let server = Server::start(None, [json!({"NodeNames": ["a"]}).into()]).await;
+    let tls = ExtenderTls { ca_data: data(&own.pem), ..ExtenderTls::default() };
+    let mut config = config(format!("http://{}", server.address));
+    (config.enable_https, config.tls_config) = (true, Some(tls));
+    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let left = one(config).unwrap().filter(&pod, &all).await.unwrap();
+    assert_eq!((left.left, &*server.sent()[0].path), (all, "/filter"));
+}
