@@ -8,7 +8,10 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, events::SeriesRecorder, tasks::Tasks,
 };
-use prometheus::{Registry, proto::Metric};
+use prometheus::{
+    Registry,
+    proto::{LabelPair, Metric},
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -101,7 +104,7 @@ pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
     let families = registry.gather();
     let family = families.iter().find(|family| family.name() == name);
     let one = |metric: &Metric| {
-        let labels: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+        let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::value).collect();
         let observed = metric.get_histogram().get_sample_count();
         (labels.join(" "), observed + metric.get_counter().get_value() as u64)
     };

@@ -1,12 +1,16 @@
 //! An API server that answers from a script, to which connections break.
 
+use bytes::Bytes;
 use evenkeel_runtime::{client::Client, clock::Clock};
+use futures::{StreamExt as _, channel::mpsc};
 use http::{Method, Request, Response, Uri};
-use http_body_util::BodyExt as _;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, VecDeque},
+    convert::Infallible,
     io,
     sync::{Arc, Mutex},
 };
@@ -20,6 +24,8 @@ pub(crate) enum Answer {
     Lost,
     /// None for ever.
     Never,
+    /// What is told of changes from now on.
+    Watch(String),
 }
 
 impl Answer {
@@ -39,11 +45,16 @@ impl From<(u16, Value)> for Answer {
     }
 }
 
-/// Answers in order, and the requests seen; one that there is no answer to is a fault of the test. Lists are answered by
-/// themselves, and nothing is ever said of changes.
+/// Answers a request: what it is as `METHOD path`, and its body.
+type Rule = dyn Fn(&str, &Value) -> Option<Answer> + Send + Sync;
+
+/// Answers in order, or by a rule, and the requests seen; one that there is no answer to is a fault of the test. Lists are
+/// answered by themselves, and of changes is said what the test tells.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    rule: Option<Arc<Rule>>,
+    watches: Arc<Mutex<BTreeMap<String, mpsc::UnboundedSender<Bytes>>>>,
     lists: Arc<BTreeMap<&'static str, Value>>,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
 }
@@ -60,6 +71,23 @@ impl Script {
         self
     }
 
+    /// The same with a rule, which goes before the answers.
+    pub(crate) fn with_rule(
+        mut self,
+        rule: impl Fn(&str, &Value) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Self {
+        self.rule = Some(Arc::new(rule));
+        self
+    }
+
+    /// Tells whoever watches what is listed at this path of a change, in the words of the wire.
+    pub(crate) fn tell(&self, path: &str, what: &str, object: &Value) {
+        let line = format!("{}\n", json!({ "type": what, "object": object }));
+        let watches = self.watches.lock().unwrap();
+        let watch = watches.get(path).unwrap_or_else(|| panic!("nobody watches {path}"));
+        watch.unbounded_send(line.into()).unwrap();
+    }
+
     pub(crate) fn client(&self, clock: &Clock) -> Client {
         let script = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -69,7 +97,7 @@ impl Script {
                 let body = body.collect().await.unwrap().to_bytes();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 let next = script.next(&head.method, &head.uri, body);
-                respond(next).await
+                script.respond(next).await
             }
         });
         Client::new(kube::Client::new(service, "default"), clock.clone())
@@ -91,23 +119,36 @@ impl Script {
             return match query {
                 // Then it is asked for the list itself.
                 query if query.contains("sendInitialEvents") => Answer::refused(400),
-                query if query.contains("watch=") => Answer::Never,
+                query if query.contains("watch=") => Answer::Watch(path.to_owned()),
                 _ => Answer::object(list.clone()),
             };
         }
         let what = format!("{method} {path}");
+        let ruled = self.rule.as_ref().and_then(|rule| rule(&what, &body));
         self.asked.lock().unwrap().push((what.clone(), body));
+        if let Some(answer) = ruled {
+            return answer;
+        }
         let answer = self.answers.lock().unwrap().pop_front();
         answer.unwrap_or_else(|| panic!("no answer to {what}"))
     }
-}
 
-async fn respond(answer: Answer) -> io::Result<Response<Body>> {
-    let (code, body) = match answer {
-        Answer::Body(code, body) => (code, body),
-        Answer::Lost => return Err(io::ErrorKind::NotConnected.into()),
-        Answer::Never => std::future::pending().await,
-    };
-    let response = Response::builder().status(code).header("content-type", "application/json");
-    Ok(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+    async fn respond(
+        &self,
+        answer: Answer,
+    ) -> io::Result<Response<UnsyncBoxBody<Bytes, Infallible>>> {
+        let response = Response::builder().header("content-type", "application/json");
+        let (code, body) = match answer {
+            Answer::Body(code, body) => (code, Full::from(body.to_string()).boxed_unsync()),
+            Answer::Lost => return Err(io::ErrorKind::NotConnected.into()),
+            Answer::Never => std::future::pending().await,
+            Answer::Watch(path) => {
+                let (sender, lines) = mpsc::unbounded();
+                self.watches.lock().unwrap().insert(path, sender);
+                let lines = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
+                (200, StreamBody::new(lines).boxed_unsync())
+            }
+        };
+        Ok(response.status(code).body(body).unwrap())
+    }
 }

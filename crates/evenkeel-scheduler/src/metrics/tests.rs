@@ -4,7 +4,7 @@ use super::{Asked, Awaited, Metrics, NONE, Stage};
 use crate::{framework::Hint, queue::Label};
 use prometheus::{
     HistogramVec, Registry,
-    proto::{Metric, MetricFamily, MetricType},
+    proto::{Bucket, LabelPair, Metric, MetricFamily, MetricType},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -61,13 +61,13 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
 }
 
 fn labels(metric: &Metric) -> String {
-    let mut names: Vec<&str> = metric.get_label().iter().map(|label| label.name()).collect();
+    let mut names: Vec<&str> = metric.get_label().iter().map(LabelPair::name).collect();
     names.sort_unstable();
     names.join(",")
 }
 
 fn bounds(metric: &Metric) -> Vec<f64> {
-    let buckets = metric.get_histogram().get_bucket().iter().map(|bucket| bucket.upper_bound());
+    let buckets = metric.get_histogram().get_bucket().iter().map(Bucket::upper_bound);
     buckets.filter(|bound| bound.is_finite()).collect()
 }
 
@@ -107,7 +107,7 @@ fn how_waits_for_devices_end_is_told_by_driver() {
     let families = families(&registry);
     let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
     assert_eq!(counted.len(), 1, "only what had to become ready");
-    let values: Vec<&str> = counted[0].get_label().iter().map(|label| label.value()).collect();
+    let values: Vec<&str> = counted[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
     let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
     let sums: Vec<f64> = waited.iter().map(|one| one.get_histogram().get_sample_sum()).collect();

@@ -1,5 +1,8 @@
 //! Waiting until the devices of a pod on its way can be used (KEP-5007): drivers say so in the claims' status.
 
+#[cfg(test)]
+mod tests;
+
 use evenkeel_api::{
     View as _,
     time::Timestamp,

@@ -1,21 +1,24 @@
 //! What nodes give, by table.
 
 use super::{
-    find::{Delayed, Found, PodClaims, usable},
+    Decided, VolumeBinding,
+    find::{Delayed, Found, PodClaims, Provision, usable},
     score::score,
 };
 use crate::{
-    fixtures::{merge, node, pod},
-    framework::Rejection,
+    fixtures::{at, handle, info, merge, node, pod, series, table},
+    framework::{CycleState, Filter as _, Plugin as _, PreBind as _, Rejection},
     plugins::{
         shape::Shape,
         volumes::given::{self, Given},
     },
+    scripted::{Answer, Script},
 };
 use evenkeel_api::{
     Encoding, View,
     views::{CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
+use evenkeel_runtime::clock::Clock;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -213,4 +216,34 @@ fn emptier_storage_is_better() {
     let found = find(&claims, &node("a", &json!({}))).unwrap();
     assert_eq!(score(&found, &shape), 75, "what is bound counts by its own size");
     assert_eq!(score(&Found::default(), &shape), 0);
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
+    let (clock, script) = (Clock::starting_at(at(0)), Script::new([Answer::refused(403)]));
+    let (plugin, client) = (VolumeBinding::default(), script.client(&clock));
+    let handle = handle(client.clone(), &clock);
+    plugin.connect(&handle);
+    let (pod, nodes, mut state) =
+        (info("p", &json!({})), table(&[node("a", &json!({}))]), CycleState::default());
+    // A claim whose class is not there.
+    let claims = |class: Option<Arc<StorageClass>>| {
+        let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
+        PodClaims { delayed: vec![Delayed { class, ..claim }], ..PodClaims::default() }
+    };
+    state.put(claims(None));
+    assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());
+    let found = Found {
+        provisions: vec![Provision { claim: claim("c", "1Gi"), capacity: None }],
+        ..Found::default()
+    };
+    plugin.decided().insert("p".into(), Decided { node: "a".into(), found });
+    assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
+    let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
+    assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);
+    // That a node has no room is not an error.
+    let mut state = CycleState::default();
+    state.put(PodClaims { bound: vec![None], ..PodClaims::default() });
+    assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());
+    assert_eq!(series(&handle.registry, "scheduler_volume_scheduling_stage_error_total"), counted);
 }

@@ -1,0 +1,353 @@
+//! A whole scheduler, with a pod whose device must be made ready: what its driver says of it, and what comes of that.
+
+use evenkeel_runtime::{cache::Caches, clock::Clock, tasks::Tasks};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::super::tests::DRIVER;
+use crate::{
+    SchedulerOptions,
+    fixtures::{at, merge, series},
+    framework::Profile,
+    plugins::{DefaultBinder, DynamicResources},
+    scripted::{Answer, Script},
+};
+
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
+const CLAIM: &str = "PATCH /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
+const PODS: &str = "/api/v1/pods";
+const WAITS: &str = "scheduler_dra_bindingconditions_wait_duration_seconds";
+const ALLOCATIONS: &str = "scheduler_dra_bindingconditions_allocations_total";
+
+/// The claim as the API server has it.
+#[derive(Clone)]
+struct Claim(Arc<Mutex<Value>>);
+
+impl Claim {
+    fn now(&self) -> Value {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Changes it; how it is then.
+    fn change(&self, change: &Value) -> Value {
+        let mut claim = self.0.lock().unwrap();
+        let version: u64 = claim["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let known = &change["metadata"]["resourceVersion"];
+        assert!(known.is_null() || *known == claim["metadata"]["resourceVersion"], "{change}");
+        match change["status"]["reservedFor"].as_array().map(Vec::as_slice) {
+            Some([one]) if one["$patch"] == "delete" => {
+                let users = claim["status"]["reservedFor"].as_array_mut().unwrap();
+                users.retain(|user| user["uid"] != one["uid"]);
+            }
+            _ => merge(&mut claim, change),
+        }
+        claim["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        claim.clone()
+    }
+}
+
+/// A scheduler over a cluster with the node `n`, whose device `d` must be made ready, and the pod `web`, which claims it.
+struct World {
+    script: Script,
+    claim: Claim,
+    registry: Registry,
+    clock: Clock,
+    tasks: Tasks,
+    /// Writes that the test has not looked at yet, and all events.
+    written: Vec<(String, Value)>,
+    notes: Vec<Value>,
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": "1"}, "items": items})
+}
+
+fn meta(name: &str, namespace: &str) -> Value {
+    json!({"name": name, "uid": name, "namespace": namespace, "resourceVersion": "1"})
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": meta("web", "shop"),
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c", "image": "i"}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn slice() -> Value {
+    let devices = [
+        json!({
+            "name": "d",
+            "bindingConditions": ["attached"],
+            "bindingFailureConditions": ["broken", "lost"],
+        }),
+        json!({"name": "e"}),
+    ];
+    json!({
+        "metadata": meta("s", ""),
+        "spec": {
+            "driver": DRIVER, "nodeName": "n", "devices": devices,
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        },
+    })
+}
+
+impl World {
+    /// `more` is what is already so of the claim.
+    fn new(more: &Value) -> Self {
+        let request =
+            json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All"}});
+        let mut claim = json!({
+            "metadata": meta("c", "shop"), "spec": {"devices": {"requests": [request]}}, "status": {},
+        });
+        merge(&mut claim, more);
+        let listed = claim.clone();
+        let claim = Claim(Arc::new(Mutex::new(claim)));
+        let watched: Arc<Mutex<Option<Script>>> = Arc::default();
+        let (kept, told) = (claim.clone(), Arc::clone(&watched));
+        let rule = move |what: &str, body: &Value| {
+            let tell = |path: &str, object: &Value| {
+                let script = told.lock().unwrap().clone().unwrap();
+                script.tell(path, "MODIFIED", object);
+            };
+            if what.starts_with(CLAIM) {
+                let now = kept.change(body);
+                tell(CLAIMS, &now);
+                return Some(Answer::object(now));
+            }
+            if what == "POST /api/v1/namespaces/shop/pods/web/binding" {
+                let mut bound = pod();
+                merge(
+                    &mut bound,
+                    &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": "n"}}),
+                );
+                tell(PODS, &bound);
+            }
+            // Statuses of the pod, and events: nobody looks at the answer.
+            Some(Answer::Body(201, json!({"metadata": meta("x", "shop")})))
+        };
+        let node = json!({
+            "metadata": meta("n", ""), "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+        });
+        let script = Script::default().with_rule(rule).with_lists([
+            ("/api/v1/nodes", list(&[node])),
+            (PODS, list(&[pod()])),
+            ("/api/v1/namespaces", list(&[json!({"metadata": meta("shop", "")})])),
+            (CLAIMS, list(&[listed])),
+            ("/apis/resource.k8s.io/v1/resourceslices", list(&[slice()])),
+            (
+                "/apis/resource.k8s.io/v1/deviceclasses",
+                list(&[json!({"metadata": meta("any", "")})]),
+            ),
+            ("/apis/resource.k8s.io/v1/devicetaintrules", list(&[])),
+        ]);
+        *watched.lock().unwrap() = Some(script.clone());
+        Self {
+            script,
+            claim,
+            registry: Registry::new(),
+            clock: Clock::starting_at(at(0)),
+            tasks: Tasks::new(),
+            written: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Starts the scheduler.
+    fn start(&self) {
+        let client = self.script.client(&self.clock);
+        let caches = Caches::new(client.clone(), self.clock.clone(), &self.registry);
+        let profile = Profile::new("default-scheduler")
+            .with(Arc::new(DynamicResources::default()), 1)
+            .with(Arc::new(DefaultBinder), 0);
+        let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
+        let (clock, registry) = (self.clock.clone(), self.registry.clone());
+        let (tasks, stop) = (self.tasks.clone(), self.tasks.token());
+        self.tasks.spawn("scheduler", async move {
+            let run = crate::run(client, caches.clone(), clock, registry, options, stop);
+            let start = async {
+                // Plugins ask for their caches first.
+                tokio::task::yield_now().await;
+                caches.start(&tasks);
+            };
+            tokio::join!(run, start);
+        });
+    }
+
+    /// What is written until the first write that ends in this, without events; with the seconds since the start.
+    async fn until(&mut self, end: &str) -> (i64, Vec<(String, Value)>) {
+        for _ in 0..200_000 {
+            self.look();
+            if let Some(n) = self.written.iter().position(|(what, _)| what.ends_with(end)) {
+                return (self.seconds(), self.written.drain(..=n).collect());
+            }
+            self.clock.sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no {end}: {:#?}", self.written);
+    }
+
+    fn look(&mut self) {
+        for (what, body) in self.script.asked() {
+            if what.ends_with("/events") {
+                self.notes.push(body);
+            } else {
+                self.written.push((what, body));
+            }
+        }
+    }
+
+    fn seconds(&self) -> i64 {
+        self.clock.now().as_second() - at(0).as_second()
+    }
+
+    /// The driver says something of its device.
+    fn says(&self, condition: &str, reason: &str) {
+        let condition =
+            json!({"type": condition, "status": "True", "reason": reason, "message": "so it is"});
+        let device =
+            json!({"driver": DRIVER, "pool": "p", "device": "d", "conditions": [condition]});
+        let now = self.claim.change(&json!({"status": {"devices": [device]}}));
+        self.script.tell(CLAIMS, "MODIFIED", &now);
+    }
+
+    /// How waits ended, and how many devices had to be made ready in them.
+    fn counted(&self) -> [Vec<(String, u64)>; 2] {
+        [WAITS, ALLOCATIONS].map(|name| series(&self.registry, name))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.token().cancel();
+    }
+}
+
+/// Two devices of one driver, of which one had to be made ready, in so many waits.
+fn count(how: &str, waits: u64) -> [(String, u64); 2] {
+    let labels = format!("{DRIVER} default-scheduler {how}");
+    [(labels.clone(), 2 * waits), (labels, waits)]
+}
+
+/// The last patch of the claim's status among these.
+fn last_status(written: &[(String, Value)]) -> &Value {
+    let status = format!("{CLAIM}/status");
+    &written.iter().rfind(|(what, _)| *what == status).unwrap().1["status"]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_bound_once_its_device_is_ready() {
+    let mut world = World::new(&json!({}));
+    world.start();
+    let (_, written) = world.until("/resourceclaims/c/status").await;
+    let allocation = &last_status(&written)["allocation"];
+    assert_eq!(allocation["devices"]["results"][0]["bindingConditions"], json!(["attached"]));
+    world.clock.sleep(Duration::from_secs(300)).await;
+    world.look();
+    assert!(world.written.is_empty(), "it waits: {:?}", world.written);
+    let pending = world.notes.iter().find(|note| note["reason"] == "BindingConditionsPending");
+    let note = &pending.unwrap()["note"];
+    assert_eq!(*note, "waiting for binding conditions for device on node n");
+    // Something else is said first.
+    world.says("warm", "Sun");
+    world.clock.sleep(Duration::from_secs(1)).await;
+    world.says("attached", "Plugged");
+    let (seconds, written) = world.until("/binding").await;
+    assert_eq!((seconds, written.len()), (301, 1), "at once: {written:?}");
+    world.clock.sleep(Duration::from_secs(1)).await;
+    let [waits, allocations] = count("success", 1);
+    assert_eq!(world.counted(), [[waits], [allocations]]);
+}
+
+/// After the device was given up for this, it is tried again and works.
+async fn given_up_and_tried_again(world: &mut World, how: &str, why: &str) {
+    let (_, mut written) = world.until("/resourceclaims/c/status").await;
+    let users = &last_status(&written)["reservedFor"];
+    assert_eq!(users[0]["$patch"], "delete", "first the pod lets go: {written:?}");
+    written.extend(world.until("/resourceclaims/c/status").await.1);
+    let given_up = json!({"allocation": null, "reservedFor": null, "devices": null});
+    assert_eq!(*last_status(&written), given_up, "{written:?}");
+    written.retain(|(what, _)| what.ends_with("/pods/web/status"));
+    let told = |text: &str| written.iter().any(|(_, body)| body.to_string().contains(text));
+    assert!(told(why), "{written:?}");
+    assert!(told("SchedulerError"), "{written:?}");
+    // What is free again is given anew.
+    let (_, written) = world.until("/resourceclaims/c/status").await;
+    assert!(last_status(&written)["allocation"]["devices"].is_object(), "{written:?}");
+    world.says("attached", "Plugged");
+    world.until("/binding").await;
+    world.clock.sleep(Duration::from_secs(1)).await;
+    let ([waits, allocations], [well, all_well]) = (count(how, 1), count("success", 1));
+    let mut want = [vec![waits, well], vec![allocations, all_well]];
+    want.iter_mut().for_each(|series| series.sort());
+    assert_eq!(world.counted(), want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_fails_is_given_up() {
+    let mut world = World::new(&json!({}));
+    world.start();
+    world.until("/resourceclaims/c/status").await;
+    world.clock.sleep(Duration::from_secs(30)).await;
+    world.says("lost", "Unplugged");
+    let why = r#"running PreBind plugin \"DynamicResources\": device binding failed: claim=c, reason=Unplugged, message=\"so it is\""#;
+    given_up_and_tried_again(&mut world, "failure", why).await;
+    assert!((30..40).contains(&world.seconds()), "{}", world.seconds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_is_not_ready_in_time_is_given_up() {
+    let mut world = World::new(&json!({}));
+    world.start();
+    world.until("/resourceclaims/c/status").await;
+    given_up_and_tried_again(
+        &mut world,
+        "timeout",
+        "device binding timeout: context deadline exceeded",
+    )
+    .await;
+    assert!((600..610).contains(&world.seconds()), "{}", world.seconds());
+}
+
+/// A scheduler that takes over goes on waiting, and does not begin anew.
+#[tokio::test(start_paused = true)]
+async fn who_takes_over_waits_for_the_rest_of_the_time() {
+    let device = json!({
+        "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
+    });
+    let plain = json!({"request": "r", "driver": DRIVER, "pool": "p", "device": "e"});
+    let allocation = json!({
+        "devices": {"results": [device, plain]},
+        "allocationTimestamp": evenkeel_api::time::seconds(at(-400)),
+    });
+    let user = json!({"resource": "pods", "name": "web", "uid": "web"});
+    let mut world = World::new(&json!({
+        "metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]},
+        "status": {"allocation": allocation, "reservedFor": [user]},
+    }));
+    world.start();
+    given_up_and_tried_again(&mut world, "timeout", "device binding timeout: claim=c").await;
+    assert!((200..210).contains(&world.seconds()), "{}", world.seconds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_gone_is_waited_for_no_more() {
+    let mut world = World::new(&json!({}));
+    world.start();
+    world.until("/resourceclaims/c/status").await;
+    world.clock.sleep(Duration::from_secs(5)).await;
+    world.script.tell(CLAIMS, "DELETED", &world.claim.now());
+    let (seconds, written) = world.until("/pods/web/status").await;
+    let text = written.last().unwrap().1.to_string();
+    assert!(text.contains(r#"resourceclaims.resource.k8s.io \"shop/c\" not found"#), "{text}");
+    assert_eq!(seconds, 5);
+    // Nothing is known of its devices any more.
+    assert_eq!(world.counted(), [vec![], vec![]]);
+}
