@@ -1,6 +1,13 @@
 //! A cluster as somebody wrote it down (`kubectl get nodes,pods,… -o yaml`): read, and answered from as a server that never
 //! changes would.
 
+mod stored;
+#[cfg(test)]
+mod tests;
+mod workloads;
+
+pub use workloads::Workload;
+
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{Request, Response, header};
@@ -74,14 +81,27 @@ impl Dump {
         }
         let root = if version.contains('/') { "/apis" } else { "/api" };
         let place = format!("{root}/{version}/{}", plural(&kind));
-        if kind == "Pod" {
-            as_stored(&mut object);
-        }
         object["apiVersion"] = version.into();
-        object["kind"] = kind.into();
+        object["kind"] = (*kind).into();
+        match &*kind {
+            "Pod" => stored::pod(&mut object),
+            kind if workloads::is_workload(kind) => stored::metadata(&mut object),
+            _ => {}
+        }
         self.objects.entry(place).or_default().push(object);
         self.n_objects = n;
         Ok(())
+    }
+
+    /// Adds the pods that workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs) still lack, as their controllers
+    /// would make them, and gives pods the priorities of their classes. What of the workloads' pods is there is not made again.
+    pub fn complete(&mut self) -> Vec<Workload> {
+        let workloads = workloads::add_lacking(&mut self.objects);
+        let classes = self.objects.get("/apis/scheduling.k8s.io/v1/priorityclasses").cloned();
+        for pod in self.objects.get_mut("/api/v1/pods").into_iter().flatten() {
+            stored::priority(pod, classes.as_deref().unwrap_or_default());
+        }
+        workloads
     }
 
     /// A connection to a server that has these objects, and refuses whatever is no list of them.
@@ -92,21 +112,6 @@ impl Dump {
             async move { Ok::<_, Infallible>(answer(&objects, &request)) }
         });
         kube::Client::new(service, "default")
-    }
-}
-
-/// What a server would have added to a pod that was written by hand, as far as scheduling goes.
-fn as_stored(pod: &mut Value) {
-    let absent = |value: &Value| value.as_str().is_none_or(str::is_empty);
-    if absent(&pod["metadata"]["namespace"]) {
-        pod["metadata"]["namespace"] = "default".into();
-    }
-    if absent(&pod["metadata"]["uid"]) {
-        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
-        pod["metadata"]["uid"] = format!("{}/{}", text("namespace"), text("name")).into();
-    }
-    if absent(&pod["spec"]["schedulerName"]) {
-        pod["spec"]["schedulerName"] = crate::DEFAULT_SCHEDULER.into();
     }
 }
 
@@ -158,70 +163,4 @@ fn response(code: u16, body: String, open: bool) -> Response<StreamBody<Chunks>>
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{SchedulerOptions, explain::Looker};
-    use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
-
-    const DUMP: &str = "
-apiVersion: v1
-kind: List
-items:
-- {apiVersion: v1, kind: Node, metadata: {name: small, uid: s}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 10}}}
-- {apiVersion: v1, kind: Node, metadata: {name: big, uid: b}, status: {allocatable: {cpu: 4, memory: 4Gi, pods: 10}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: waits, namespace: shop, uid: w}
-spec: {schedulerName: default-scheduler, containers: [{name: c, resources: {requests: {cpu: 2}}}]}
-";
-
-    async fn looker(dump: Dump) -> (Looker, Tasks) {
-        let (clock, tasks) = (Clock::system(), Tasks::new());
-        let client = Client::new(dump.connection(), clock.clone());
-        let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
-        let mut looker = Looker::new(client, caches.clone(), clock, &SchedulerOptions::default());
-        caches.start(&tasks);
-        looker.ready().await;
-        (looker, tasks)
-    }
-
-    #[tokio::test]
-    async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
-        let mut dump = Dump::default();
-        dump.add(DUMP).unwrap();
-        assert_eq!(dump.len(), 3);
-        let (mut looker, tasks) = looker(dump).await;
-        let first = looker.explain("shop", "waits").unwrap();
-        assert_eq!((first.feasible(), first.best()), (vec!["big"], vec!["big"]));
-        let refused = first.nodes.last().unwrap();
-        assert_eq!(&*refused.node, "small");
-        assert_eq!(refused.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
-        let pending = looker.pending();
-        assert_eq!(pending.len(), 1);
-        // Placed there twice, it leaves no room for a third.
-        for copy in ["one", "two"] {
-            looker.place(&pending[0], copy, "big");
-        }
-        let full = looker.explain("shop", "waits").unwrap();
-        assert_eq!(full.message.unwrap(), "0/2 nodes are available: 2 Insufficient cpu.");
-        assert!(looker.explain("shop", "nobody").is_none());
-        tasks.token().cancel();
-    }
-
-    #[test]
-    fn what_is_no_object_is_named() {
-        let mut dump = Dump::default();
-        let error = dump.add("{kind: Pod}").unwrap_err();
-        assert_eq!(error.to_string(), "object 1 has no apiVersion");
-        assert!(
-            dump.add("{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}]}").is_ok()
-        );
-        assert_eq!(plural("StorageClass"), "storageclasses");
-        assert_eq!(plural("CSIStorageCapacity"), "csistoragecapacities");
-        assert!(!dump.is_empty());
-    }
 }

@@ -2,6 +2,7 @@
 //! cluster. And the scheduler's part of `evenkeel explain pod/NAME`.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use evenkeel_api::views::Pod;
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, dry_run},
@@ -12,10 +13,17 @@ use evenkeel_scheduler::{
     SchedulerOptions,
     explain::{Explained, Looker},
     program::{self, Registry},
-    simulate::Dump,
+    simulate::{Dump, Workload},
 };
 use serde::Serialize;
-use std::{fmt::Write as _, io::Read as _, path::PathBuf, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    io::Read as _,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 /// How long a live cluster may take to tell what there is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,11 +39,12 @@ pub struct Args {
     #[arg(long, required = true)]
     pub simulate: bool,
 
-    /// What there is: files with `kubectl get nodes,pods,… -o yaml` (or json), - for the standard input.
+    /// What there is: files with `kubectl get nodes,pods,… -o yaml` (or json), - for the standard input. Of workloads, those
+    /// pods are added that they lack.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Only this pod, as NAMESPACE/NAME; all that wait for a node unless given.
+    /// Only this pod or workload, as NAMESPACE/NAME; all that wait for a node unless given.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub pod: Option<String>,
 
@@ -52,11 +61,16 @@ pub struct Args {
     pub output: String,
 }
 
-/// Where one pod goes.
+/// Where a pod goes, or the pods of a workload.
 #[derive(Debug, Serialize)]
 struct Placed {
+    /// `Pod`, or the workload's.
+    kind: &'static str,
+    /// Namespace and name of the pod or the workload.
     pod: String,
-    /// How many of its copies found a node, each of those taken once.
+    /// How many were to find a node.
+    wanted: usize,
+    /// How many did, each of those taken once.
     copies: usize,
     /// By node, in the order in which they were taken.
     nodes: Vec<String>,
@@ -80,21 +94,108 @@ pub async fn simulate(args: &Args) -> Result<String> {
         options.profiles = program::profiles(&text, &Registry::builtin())
             .with_context(|| path.display().to_string())?;
     }
+    let workloads = dump.complete();
     let (mut looker, tasks) = looking(dump.connection(), &options).await?;
+    let mut simulation = Simulation::of(&workloads, args.copies);
     let mut pods = looker.pending();
     if let Some(wanted) = &args.pod {
         let (namespace, name) = wanted.split_once('/').unwrap_or(("default", wanted));
-        pods.retain(|pod| &*pod.meta.namespace == namespace && &*pod.meta.name == name);
+        pods.retain(|pod| {
+            let own = &*pod.meta.namespace == namespace && &*pod.meta.name == name;
+            let of = simulation.workload(pod);
+            own || of.is_some_and(|of| of.namespace == namespace && of.name == name)
+        });
         ensure!(!pods.is_empty(), "{wanted} does not wait for a node");
     }
-    let mut placed = Vec::new();
     for pod in &pods {
-        let name = format!("{}/{}", pod.meta.namespace, pod.meta.name);
-        let mut nodes = Vec::new();
-        let mut told: Option<Explained> = None;
-        for copy in 0..args.copies {
+        simulation.place(&mut looker, pod)?;
+    }
+    tasks.shut_down(STOP).await;
+    let placed = simulation.placed;
+    if args.output == "json" {
+        return Ok(serde_json::to_string_pretty(&placed)? + "\n");
+    }
+    if placed.is_empty() {
+        return Ok("no pod waits for a node\n".to_owned());
+    }
+    Ok(placed.iter().map(Placed::text).collect())
+}
+
+/// What has been placed so far.
+struct Simulation<'a> {
+    /// By the uids of their pods.
+    workloads: HashMap<&'a str, &'a Workload>,
+    copies: usize,
+    placed: Vec<Placed>,
+    /// Where in `placed` a workload is, by its first pod.
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Simulation<'a> {
+    fn of(workloads: &'a [Workload], copies: usize) -> Self {
+        let pods = workloads.iter().flat_map(|of| of.pods.iter().map(move |uid| (&**uid, of)));
+        let (placed, places) = (Vec::new(), HashMap::new());
+        Self { workloads: pods.collect(), copies, placed, places }
+    }
+
+    fn workload(&self, pod: &Pod) -> Option<&'a Workload> {
+        self.workloads.get(&*pod.meta.uid).copied()
+    }
+
+    /// Places a pod as often as it is asked for.
+    fn place(&mut self, looker: &mut Looker, pod: &Arc<Pod>) -> Result<()> {
+        let of = self.workload(pod);
+        let first = of.and_then(|of| of.pods.first());
+        let known = first.and_then(|first| self.places.get(&**first).copied());
+        if let (Some(n), Some(of)) = (known, of) {
+            let before = &mut self.placed[n];
+            if of.alike && before.copies < before.wanted {
+                // No other will find what that one did not.
+                before.wanted += self.copies;
+                return Ok(());
+            }
+        }
+        let (nodes, explained) = self.copies_of(looker, pod)?;
+        let Some(explained) = explained else { return Ok(()) };
+        let found_all = nodes.len() == self.copies;
+        match known {
+            Some(n) => {
+                let before = &mut self.placed[n];
+                if before.copies == before.wanted && !found_all {
+                    before.explained = explained;
+                }
+                before.wanted += self.copies;
+                before.copies += nodes.len();
+                before.nodes.extend(nodes);
+            }
+            None => {
+                if let Some(first) = first {
+                    self.places.insert(first, self.placed.len());
+                }
+                let (kind, namespace, name) = match of {
+                    Some(of) => (of.kind, &*of.namespace, &*of.name),
+                    None => ("Pod", &*pod.meta.namespace, &*pod.meta.name),
+                };
+                let (pod, wanted, copies) =
+                    (format!("{namespace}/{name}"), self.copies, nodes.len());
+                self.placed.push(Placed { kind, pod, wanted, copies, nodes, explained });
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of a pod's copies, and what there is to say of the first that found none, or else of the first.
+    fn copies_of(
+        &self,
+        looker: &mut Looker,
+        pod: &Arc<Pod>,
+    ) -> Result<(Vec<String>, Option<Explained>)> {
+        let (mut nodes, mut told) = (Vec::new(), None);
+        for copy in 0..self.copies {
             let Some(explained) = looker.explain_pod(pod) else {
-                bail!("{name}: no profile has the name {:?}", pod.spec.scheduler_name);
+                let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
+                let scheduler = &pod.spec.scheduler_name;
+                bail!("{namespace}/{name}: no profile has the name {scheduler:?}");
             };
             let best = explained.best().first().map(|node| (*node).to_owned());
             if told.is_none() || best.is_none() {
@@ -104,31 +205,37 @@ pub async fn simulate(args: &Args) -> Result<String> {
             looker.place(pod, &format!("{}#{copy}", pod.meta.uid), &node);
             nodes.push(node);
         }
-        placed.extend(told.map(|explained| Placed {
-            pod: name,
-            copies: nodes.len(),
-            nodes,
-            explained,
-        }));
+        Ok((nodes, told))
     }
-    tasks.shut_down(STOP).await;
-    if args.output == "json" {
-        return Ok(serde_json::to_string_pretty(&placed)? + "\n");
-    }
-    let mut text = String::new();
-    for one in &placed {
-        let Placed { pod, nodes, copies, explained } = one;
-        match (args.copies, nodes.first()) {
-            (1, Some(node)) => writeln!(text, "{pod} goes to {node}")?,
-            (1, None) => writeln!(text, "{pod} goes nowhere")?,
-            (wanted, _) => writeln!(text, "{pod}: {copies} of {wanted} find a node")?,
+}
+
+impl Placed {
+    fn text(&self) -> String {
+        let Self { kind, pod, wanted, copies, nodes, explained } = self;
+        let mut text = match (*kind, wanted, nodes.first()) {
+            ("Pod", 1, Some(node)) => format!("{pod} goes to {node}\n"),
+            ("Pod", 1, None) => format!("{pod} goes nowhere\n"),
+            ("Pod", ..) => format!("{pod}: {copies} of {wanted} find a node\n"),
+            _ => format!("{kind} {pod}: {copies} of {wanted} find a node\n"),
+        };
+        if *wanted > 1 && !nodes.is_empty() {
+            text += &format!("  {}\n", shares(nodes));
         }
-        text.push_str(&table(explained));
+        text + &table(explained)
     }
-    if placed.is_empty() {
-        text.push_str("no pod waits for a node\n");
-    }
-    Ok(text)
+}
+
+/// How many went to each node, most first; of many nodes, the first.
+fn shares(nodes: &[String]) -> String {
+    let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
+    nodes.iter().for_each(|node| *shares.entry(node).or_default() += 1);
+    let mut shares: Vec<_> = shares.into_iter().collect();
+    shares.sort_by_key(|(_, n)| Reverse(*n));
+    let n_more = shares.len().saturating_sub(SHOWN);
+    let shown: Vec<String> =
+        shares.iter().take(SHOWN).map(|(node, n)| format!("{n} to {node}")).collect();
+    let more = if n_more > 0 { format!(", and some to {n_more} more") } else { String::new() };
+    shown.join(", ") + &more
 }
 
 fn read(path: &PathBuf) -> Result<String> {
@@ -196,4 +303,66 @@ pub fn table(explained: &Explained) -> String {
         text += &format!("  {message}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a, uid: a}, status: {allocatable: {cpu: 4, memory: 4Gi, pods: 10}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b, uid: b}, status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {limits: {cpu: 1500m}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lone, namespace: shop}
+spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
+";
+
+    async fn simulated(text: &str, more: &[&str]) -> Result<String> {
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), text)?;
+        let path = file.path().display().to_string();
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let line = ["schedule", "--simulate", &path].into_iter().chain(more.iter().copied());
+        simulate(&<Line as clap::Parser>::try_parse_from(line)?.args).await
+    }
+
+    #[tokio::test]
+    async fn a_workload_is_told_of_as_one() {
+        let text = simulated(CLUSTER, &[]).await.unwrap();
+        let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+        assert_eq!(heads, ["shop/lone goes to a", "Deployment shop/web: 3 of 5 find a node"]);
+        assert!(text.contains("\n  2 to a, 1 to b\n"), "{text}");
+        assert!(text.contains("0/2 nodes are available: 2 Insufficient cpu."), "{text}");
+    }
+
+    #[tokio::test]
+    async fn one_of_them_can_be_asked_for_and_more_often() {
+        let text = simulated(CLUSTER, &["--pod", "shop/web", "--output", "json"]).await.unwrap();
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let one = &told[0];
+        assert_eq!((told.as_array().unwrap().len(), &one["kind"]), (1, &"Deployment".into()));
+        assert_eq!((&one["wanted"], &one["copies"]), (&5.into(), &3.into()));
+        let text = simulated(CLUSTER, &["--pod", "shop/lone", "--copies", "13"]).await.unwrap();
+        assert!(text.starts_with("shop/lone: 12 of 13 find a node\n  8 to a, 4 to b\n"), "{text}");
+        assert!(simulated(CLUSTER, &["--pod", "shop/nobody"]).await.is_err());
+    }
 }

@@ -1,0 +1,66 @@
+//! What a server would have added to objects that were written by hand, as far as scheduling goes.
+
+use serde_json::Value;
+
+/// Priorities that every cluster has.
+const PRIORITIES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+fn is_absent(value: &Value) -> bool {
+    value.as_str().is_none_or(str::is_empty)
+}
+
+/// Namespace and uid.
+pub(super) fn metadata(object: &mut Value) {
+    if is_absent(&object["metadata"]["namespace"]) {
+        object["metadata"]["namespace"] = "default".into();
+    }
+    if is_absent(&object["metadata"]["uid"]) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().filter(|kind| *kind != "Pod");
+        let kind = kind.map(|kind| format!("{kind} ")).unwrap_or_default();
+        object["metadata"]["uid"] = format!("{kind}{}/{}", text("namespace"), text("name")).into();
+    }
+}
+
+/// What pods have: a scheduler, and requests where only limits are given.
+pub(super) fn pod(pod: &mut Value) {
+    metadata(pod);
+    if is_absent(&pod["spec"]["schedulerName"]) {
+        pod["spec"]["schedulerName"] = crate::DEFAULT_SCHEDULER.into();
+    }
+    for field in ["containers", "initContainers"] {
+        for container in pod["spec"][field].as_array_mut().into_iter().flatten() {
+            let Some(limits) = container["resources"]["limits"].as_object().cloned() else {
+                continue;
+            };
+            for (name, limit) in limits {
+                let request = &mut container["resources"]["requests"][name];
+                if request.is_null() {
+                    *request = limit;
+                }
+            }
+        }
+    }
+}
+
+/// A pod's priority, by its class.
+pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
+    if !pod["spec"]["priority"].is_null() {
+        return;
+    }
+    let name = pod["spec"]["priorityClassName"].as_str().unwrap_or_default();
+    let class = classes.iter().find(|class| match name {
+        "" => class["globalDefault"] == true,
+        name => class["metadata"]["name"] == *name,
+    });
+    let own = PRIORITIES.iter().find(|(known, _)| *known == name);
+    let value = class.and_then(|class| class["value"].as_i64()).or(own.map(|(_, value)| *value));
+    if let Some(value) = value {
+        pod["spec"]["priority"] = value.into();
+    }
+    let policy = class.map_or(&Value::Null, |class| &class["preemptionPolicy"]);
+    if is_absent(&pod["spec"]["preemptionPolicy"]) && !is_absent(policy) {
+        pod["spec"]["preemptionPolicy"] = policy.clone();
+    }
+}

@@ -1,0 +1,255 @@
+//! Dumps, and what is made of them.
+
+use super::*;
+use crate::fixtures::merge;
+use crate::{SchedulerOptions, explain::Looker};
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
+
+const DUMP: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: small, uid: s}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 10}}}
+- {apiVersion: v1, kind: Node, metadata: {name: big, uid: b}, status: {allocatable: {cpu: 4, memory: 4Gi, pods: 10}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits, namespace: shop, uid: w}
+spec: {schedulerName: default-scheduler, containers: [{name: c, resources: {requests: {cpu: 2}}}]}
+";
+
+async fn looker(dump: Dump) -> (Looker, Tasks) {
+    let (clock, tasks) = (Clock::system(), Tasks::new());
+    let client = Client::new(dump.connection(), clock.clone());
+    let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
+    let mut looker = Looker::new(client, caches.clone(), clock, &SchedulerOptions::default());
+    caches.start(&tasks);
+    looker.ready().await;
+    (looker, tasks)
+}
+
+#[tokio::test]
+async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
+    let mut dump = Dump::default();
+    dump.add(DUMP).unwrap();
+    assert_eq!(dump.len(), 3);
+    let (mut looker, tasks) = looker(dump).await;
+    let first = looker.explain("shop", "waits").unwrap();
+    assert_eq!((first.feasible(), first.best()), (vec!["big"], vec!["big"]));
+    let refused = first.nodes.last().unwrap();
+    assert_eq!(&*refused.node, "small");
+    assert_eq!(refused.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
+    let pending = looker.pending();
+    assert_eq!(pending.len(), 1);
+    // Placed there twice, it leaves no room for a third.
+    for copy in ["one", "two"] {
+        looker.place(&pending[0], copy, "big");
+    }
+    let full = looker.explain("shop", "waits").unwrap();
+    assert_eq!(full.message.unwrap(), "0/2 nodes are available: 2 Insufficient cpu.");
+    assert!(looker.explain("shop", "nobody").is_none());
+    tasks.token().cancel();
+}
+
+#[test]
+fn what_is_no_object_is_named() {
+    let mut dump = Dump::default();
+    let error = dump.add("{kind: Pod}").unwrap_err();
+    assert_eq!(error.to_string(), "object 1 has no apiVersion");
+    assert!(dump.add("{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}]}").is_ok());
+    assert_eq!(plural("StorageClass"), "storageclasses");
+    assert_eq!(plural("CSIStorageCapacity"), "csistoragecapacities");
+    assert!(!dump.is_empty());
+}
+
+/// A workload of two CPUs a pod, labelled with its name; `more` is merged over it.
+fn workload(kind: &str, name: &str, more: &Value) -> Value {
+    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    let asks = json!({"limits": {"cpu": "2"}});
+    let template = json!({
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "resources": asks}]},
+    });
+    let mut workload = json!({
+        "apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"template": template},
+    });
+    if kind != "Job" {
+        workload["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+    }
+    merge(&mut workload, more);
+    workload
+}
+
+/// A pod with the label of a workload.
+fn pod_of(app: &str, name: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": app}},
+        "spec": {"nodeName": "big"},
+    });
+    merge(&mut pod, more);
+    pod
+}
+
+/// What these workloads lack, and the pods that there are then.
+fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
+    let mut dump = Dump::default();
+    dump.add(DUMP).unwrap();
+    objects.iter().for_each(|object| dump.add(&object.to_string()).unwrap());
+    let workloads = dump.complete();
+    (workloads, dump.objects["/api/v1/pods"].clone())
+}
+
+/// The names of the pods that are made, by workload.
+fn made(objects: &[Value]) -> Vec<(String, Vec<String>)> {
+    let (workloads, pods) = completed(objects);
+    let name = |uid: &String| {
+        let pod = pods.iter().find(|pod| pod["metadata"]["uid"] == **uid).unwrap();
+        pod["metadata"]["name"].as_str().unwrap().to_owned()
+    };
+    let all = workloads.iter();
+    all.map(|one| (format!("{} {}", one.kind, one.name), one.pods.iter().map(name).collect()))
+        .collect()
+}
+
+#[test]
+fn workloads_get_the_pods_that_they_lack() {
+    let three = json!({"spec": {"replicas": 3}});
+    let one = |kind: &str, name: &str, more: &Value| workload(kind, name, more);
+    let has = |more: Value| pod_of("w", "w-1", &more);
+    for (objects, want) in [
+        (
+            vec![one("Deployment", "w", &three)],
+            &["w-simulated-0", "w-simulated-1", "w-simulated-2"][..],
+        ),
+        (vec![one("Deployment", "w", &json!({}))], &["w-simulated-0"]),
+        (vec![one("Deployment", "w", &json!({"spec": {"replicas": 0}}))], &[]),
+        (vec![one("Deployment", "w", &three), has(json!({}))], &["w-simulated-0", "w-simulated-1"]),
+        // It has ended, is on its way out, or is another's.
+        (
+            vec![one("ReplicaSet", "w", &json!({})), has(json!({"status": {"phase": "Failed"}}))],
+            &["w-simulated-0"],
+        ),
+        (
+            vec![
+                one("ReplicaSet", "w", &json!({})),
+                has(json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})),
+            ],
+            &["w-simulated-0"],
+        ),
+        (
+            vec![one("ReplicaSet", "w", &json!({})), has(json!({"metadata": {"namespace": "x"}}))],
+            &["w-simulated-0"],
+        ),
+        (vec![one("StatefulSet", "w", &three), has(json!({}))], &["w-0", "w-2"]),
+        (vec![one("StatefulSet", "w", &json!({"spec": {"ordinals": {"start": 5}}}))], &["w-5"]),
+        (vec![one("Job", "w", &json!({}))], &["w-0"]),
+        (vec![one("Job", "w", &json!({"spec": {"parallelism": 3}}))], &["w-0", "w-1", "w-2"]),
+        (
+            vec![one(
+                "Job",
+                "w",
+                &json!({"spec": {"parallelism": 3, "completions": 5}, "status": {"succeeded": 3}}),
+            )],
+            &["w-3", "w-4"],
+        ),
+        (vec![one("Job", "w", &json!({"spec": {"suspend": true}}))], &[]),
+        (
+            vec![one(
+                "Job",
+                "w",
+                &json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
+            )],
+            &[],
+        ),
+        (vec![one("DaemonSet", "w", &json!({}))], &["w-small", "w-big"]),
+        (vec![one("DaemonSet", "w", &json!({})), has(json!({}))], &["w-small"]),
+    ] {
+        let made: Vec<String> = made(&objects).into_iter().flat_map(|(_, pods)| pods).collect();
+        assert_eq!(made, want, "{objects:?}");
+    }
+}
+
+#[test]
+fn what_a_workload_owns_is_its_matter() {
+    let deployment =
+        workload("Deployment", "w", &json!({"metadata": {"uid": "d"}, "spec": {"replicas": 2}}));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "d", "controller": true}]);
+    let set = workload(
+        "ReplicaSet",
+        "w-1",
+        &json!({"metadata": {"ownerReferences": owner}, "spec": {"replicas": 9}}),
+    );
+    let names: Vec<String> =
+        made(&[deployment, set.clone()]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["Deployment w"]);
+    let names: Vec<String> = made(&[set]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["ReplicaSet w-1"], "its owner is not there");
+}
+
+#[test]
+fn pods_are_as_controllers_and_the_server_make_them() {
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7});
+    let storage = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "x",
+        "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    });
+    let claims =
+        json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]);
+    let spec = json!({"volumeClaimTemplates": claims, "template": {"spec": {"priorityClassName": "high"}}});
+    let set = workload("StatefulSet", "db", &json!({"spec": spec}));
+    let mut dump = Dump::default();
+    for object in [class, storage, set] {
+        dump.add(&object.to_string()).unwrap();
+    }
+    let workloads = dump.complete();
+    assert!(!workloads[0].alike, "each has a claim of its own");
+    let pod = &dump.objects["/api/v1/pods"][0];
+    assert_eq!(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "0");
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["kind"], "StatefulSet");
+    let spec = &pod["spec"];
+    assert_eq!(
+        (&spec["priority"], &spec["schedulerName"]),
+        (&7.into(), &"default-scheduler".into())
+    );
+    assert_eq!(
+        spec["containers"][0]["resources"]["requests"]["cpu"], "2",
+        "what is limited is asked for"
+    );
+    assert_eq!(spec["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-0");
+    let claim = &dump.objects["/api/v1/persistentvolumeclaims"][0];
+    assert_eq!(
+        (&claim["metadata"]["name"], &claim["spec"]["storageClassName"]),
+        (&"data-db-0".into(), &"fast".into())
+    );
+}
+
+#[tokio::test]
+async fn daemons_go_where_they_are_meant_to_run() {
+    let mut dump = Dump::default();
+    dump.add(DUMP).unwrap();
+    let tainted = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine", "uid": "m"},
+        "spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]},
+    });
+    let cordoned = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "out", "uid": "o"},
+        "spec": {"unschedulable": true, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}},
+    });
+    for object in [tainted, cordoned, workload("DaemonSet", "agent", &json!({}))] {
+        dump.add(&object.to_string()).unwrap();
+    }
+    let made = dump.complete().remove(0).pods;
+    assert_eq!(made, ["shop/agent-small", "shop/agent-big", "shop/agent-out"]);
+    let (mut looker, tasks) = looker(dump).await;
+    let mut goes = |name: &str| {
+        let told = looker.explain("shop", name).unwrap();
+        told.best().first().map(|node| (*node).to_owned())
+    };
+    assert_eq!(goes("agent-big").as_deref(), Some("big"));
+    assert_eq!(goes("agent-out").as_deref(), Some("out"), "a node that is closed to others");
+    assert_eq!(goes("agent-small"), None, "it has one CPU");
+    tasks.token().cancel();
+}

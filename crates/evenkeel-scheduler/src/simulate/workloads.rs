@@ -1,0 +1,375 @@
+//! The pods that workloads still lack, as their controllers would make them, as far as scheduling goes.
+
+use evenkeel_api::{
+    Encoding, View as _, placement,
+    selector::Selector,
+    views::{Node, Pod, ReplicaSet},
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::stored;
+
+/// What stands for the hash of a template.
+const HASH: &str = "simulated";
+
+/// Tolerations of each pod of a DaemonSet.
+const BORNE: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+
+/// A workload whose pods are not all there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// `Deployment`, say.
+    pub kind: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The uids of the pods that were made for it.
+    pub pods: Vec<String>,
+    /// Whether they can be told apart by their names alone: where one finds no node, no other will.
+    pub alike: bool,
+}
+
+/// Kinds with the place at which they are listed. Each may own those that follow.
+const KINDS: [(&str, &str); 5] = [
+    ("Deployment", "/apis/apps/v1/deployments"),
+    ("ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("StatefulSet", "/apis/apps/v1/statefulsets"),
+    ("DaemonSet", "/apis/apps/v1/daemonsets"),
+    ("Job", "/apis/batch/v1/jobs"),
+];
+const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/pods";
+
+/// Objects by the path under which a server lists them.
+type Objects = BTreeMap<String, Vec<Value>>;
+
+/// Whether objects of this kind are looked at here.
+pub(super) fn is_workload(kind: &str) -> bool {
+    KINDS.iter().any(|(known, _)| *known == kind)
+}
+
+/// Adds the pods that are not there yet, with the claims and the ReplicaSets that come with them.
+pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
+    let uids: BTreeSet<String> = KINDS
+        .iter()
+        .flat_map(|(_, place)| listed(objects, place))
+        .map(|object| text(&object["metadata"]["uid"]).to_owned())
+        .collect();
+    let mut workloads = Vec::new();
+    for (kind, place) in KINDS {
+        for object in listed(objects, place).to_vec() {
+            // Those are its owner's matter.
+            if controller(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
+                continue;
+            }
+            let made = Owner::new(kind, &object, objects).lacking(objects);
+            if made.pods.is_empty() {
+                continue;
+            }
+            let metadata = &object["metadata"];
+            workloads.push(Workload {
+                kind,
+                namespace: text(&metadata["namespace"]).to_owned(),
+                name: text(&metadata["name"]).to_owned(),
+                pods: made
+                    .pods
+                    .iter()
+                    .map(|pod| text(&pod["metadata"]["uid"]).to_owned())
+                    .collect(),
+                alike: made.alike,
+            });
+            objects.entry(PODS.to_owned()).or_default().extend(made.pods);
+            objects.entry(CLAIMS.to_owned()).or_default().extend(made.claims);
+            objects.entry(KINDS[1].1.to_owned()).or_default().extend(made.replica_set);
+        }
+    }
+    workloads
+}
+
+/// What a controller would make.
+#[derive(Default)]
+struct Made {
+    pods: Vec<Value>,
+    claims: Vec<Value>,
+    replica_set: Option<Value>,
+    alike: bool,
+}
+
+/// A workload with what it has.
+struct Owner<'a> {
+    kind: &'static str,
+    object: &'a Value,
+    /// Its pods that have not ended and are not on their way out.
+    pods: Vec<Value>,
+}
+
+fn listed<'a>(objects: &'a Objects, place: &str) -> &'a [Value] {
+    objects.get(place).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn controller(object: &Value) -> Option<&Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|owner| owner["controller"] == true)
+}
+
+/// The owner of what it controls.
+fn reference(owner: &Value) -> Value {
+    let metadata = &owner["metadata"];
+    json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+        "name": metadata["name"], "uid": metadata["uid"], "controller": true,
+    }])
+}
+
+fn is_live(pod: &Value) -> bool {
+    !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+        && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+impl<'a> Owner<'a> {
+    fn new(kind: &'static str, object: &'a Value, objects: &Objects) -> Self {
+        let metadata = &object["metadata"];
+        // Selectors are at the same place in all of them.
+        let read = ReplicaSet::decode(object.to_string().as_bytes(), Encoding::Json);
+        let selector = read.map_or_else(|_| Selector::nothing(), |read| read.spec.selector);
+        let selected = |pod: &Value| {
+            let labels = &pod["metadata"]["labels"];
+            !selector.is_everything() && selector.matches_by(|key| labels[key].as_str())
+        };
+        let owned = |pod: &Value| {
+            controller(pod).is_some_and(|owner| {
+                owner["uid"] == metadata["uid"]
+                    || (owner["kind"] == kind && owner["name"] == metadata["name"])
+            })
+        };
+        let pods = listed(objects, PODS).iter();
+        let pods = pods.filter(|pod| {
+            pod["metadata"]["namespace"] == metadata["namespace"]
+                && is_live(pod)
+                && (selected(pod) || owned(pod))
+        });
+        Self { kind, object, pods: pods.cloned().collect() }
+    }
+
+    fn name(&self) -> &'a str {
+        text(&self.object["metadata"]["name"])
+    }
+
+    fn number(&self, field: &str, default: usize) -> usize {
+        let number = self.object["spec"][field].as_u64();
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default)
+    }
+
+    fn lacking(&self, objects: &Objects) -> Made {
+        match self.kind {
+            "Deployment" => self.of_deployment(),
+            "StatefulSet" => self.of_stateful_set(objects),
+            "DaemonSet" => self.of_daemon_set(objects),
+            "Job" => self.of_job(),
+            _ => {
+                let n = self.number("replicas", 1).saturating_sub(self.pods.len());
+                let names = (0..n).map(|n| format!("{}-{HASH}-{n}", self.name()));
+                let pods = names.map(|name| self.pod(&name, self.object)).collect();
+                Made { pods, alike: true, ..Made::default() }
+            }
+        }
+    }
+
+    /// Pods are spread by the ReplicaSet that they belong to.
+    fn of_deployment(&self) -> Made {
+        let mut set = self.object.clone();
+        let name = format!("{}-{HASH}", self.name());
+        set["apiVersion"] = "apps/v1".into();
+        set["kind"] = "ReplicaSet".into();
+        let namespace = &self.object["metadata"]["namespace"];
+        let uid = format!("{}/{name}", text(namespace));
+        let owners = reference(self.object);
+        set["metadata"] =
+            json!({"name": name, "namespace": namespace, "uid": uid, "ownerReferences": owners});
+        set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = HASH.into();
+        set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = HASH.into();
+        let n = self.number("replicas", 1).saturating_sub(self.pods.len());
+        let pods = (0..n).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
+        Made { pods, replica_set: Some(set), alike: true, ..Made::default() }
+    }
+
+    /// Each has its number, and claims of its own.
+    fn of_stateful_set(&self, objects: &Objects) -> Made {
+        let first = self.object["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
+        let templates = &self.object["spec"]["volumeClaimTemplates"];
+        let templates = templates.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut made = Made { alike: templates.is_empty(), ..Made::default() };
+        for n in (first..).take(self.number("replicas", 1)) {
+            let name = format!("{}-{n}", self.name());
+            if self.pods.iter().any(|pod| pod["metadata"]["name"] == *name) {
+                continue;
+            }
+            let mut pod = self.pod(&name, self.object);
+            pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = (*name).into();
+            pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = n.to_string().into();
+            for template in templates {
+                let volume = text(&template["metadata"]["name"]);
+                let claim = format!("{volume}-{name}");
+                let source = json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
+                match pod["spec"]["volumes"].as_array_mut() {
+                    Some(volumes) => {
+                        volumes.retain(|known| known["name"] != *volume);
+                        volumes.push(source);
+                    }
+                    None => pod["spec"]["volumes"] = json!([source]),
+                }
+                made.claims.extend(self.claim(&claim, template, objects));
+            }
+            made.pods.push(pod);
+        }
+        made
+    }
+
+    /// A claim, if it is not there.
+    fn claim(&self, name: &str, template: &Value, objects: &Objects) -> Option<Value> {
+        let namespace = &self.object["metadata"]["namespace"];
+        let is_it = |claim: &Value| {
+            claim["metadata"]["name"] == *name && claim["metadata"]["namespace"] == *namespace
+        };
+        if listed(objects, CLAIMS).iter().any(is_it) {
+            return None;
+        }
+        let mut spec = template["spec"].clone();
+        if spec["storageClassName"].is_null() {
+            let default = "storageclass.kubernetes.io/is-default-class";
+            let is_default = |class: &&Value| class["metadata"]["annotations"][default] == "true";
+            // Of several the newest.
+            let class = listed(objects, CLASSES)
+                .iter()
+                .filter(is_default)
+                .max_by_key(|class| text(&class["metadata"]["creationTimestamp"]));
+            spec["storageClassName"] =
+                class.map_or(Value::Null, |one| one["metadata"]["name"].clone());
+        }
+        let uid = format!("{}/{name}", text(namespace));
+        Some(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "spec": spec, "status": {"phase": "Pending"},
+        }))
+    }
+
+    /// One for each node that the template asks for and bears.
+    fn of_daemon_set(&self, objects: &Objects) -> Made {
+        let is_there = |node: &str| {
+            self.pods.iter().any(|pod| pod["spec"]["nodeName"] == *node || is_only_for(pod, node))
+        };
+        let mut made = Made::default();
+        for node in listed(objects, NODES) {
+            let name = text(&node["metadata"]["name"]);
+            let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
+            bear(&mut pod["spec"]);
+            if is_there(name) || !runs_on(&pod, node) {
+                continue;
+            }
+            let only = json!([{"key": "metadata.name", "operator": "In", "values": [name]}]);
+            let required = "requiredDuringSchedulingIgnoredDuringExecution";
+            pod["spec"]["affinity"]["nodeAffinity"][required] =
+                json!({"nodeSelectorTerms": [{"matchFields": only}]});
+            made.pods.push(pod);
+        }
+        made
+    }
+
+    /// As many as may run at a time, and are needed.
+    fn of_job(&self) -> Made {
+        let (spec, status) = (&self.object["spec"], &self.object["status"]);
+        let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {
+            matches!(text(&condition["type"]), "Complete" | "Failed")
+                && condition["status"] == "True"
+        });
+        if ended || spec["suspend"] == true {
+            return Made::default();
+        }
+        let done = status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let wanted = match (&spec["completions"], &spec["parallelism"]) {
+            (Value::Null, Value::Null) => 1_usize.saturating_sub(done),
+            (Value::Null, _) => self.number("parallelism", 1),
+            _ => self
+                .number("parallelism", 1)
+                .min(self.number("completions", 1).saturating_sub(done)),
+        };
+        let index = "batch.kubernetes.io/job-completion-index";
+        let taken: BTreeSet<&str> =
+            self.pods.iter().map(|pod| text(&pod["metadata"]["annotations"][index])).collect();
+        let free = (done..).filter(|n| !taken.contains(&*n.to_string()));
+        let pods = free.take(wanted.saturating_sub(self.pods.len())).map(|n| {
+            let mut pod = self.pod(&format!("{}-{n}", self.name()), self.object);
+            let labels = &mut pod["metadata"]["labels"];
+            labels["batch.kubernetes.io/job-name"] = self.name().into();
+            labels["job-name"] = self.name().into();
+            if spec["completionMode"] == "Indexed" {
+                labels[index] = n.to_string().into();
+                pod["metadata"]["annotations"][index] = n.to_string().into();
+            }
+            pod
+        });
+        Made { pods: pods.collect(), alike: true, ..Made::default() }
+    }
+
+    /// A pod of the owner's template.
+    fn pod(&self, name: &str, owner: &Value) -> Value {
+        let template = &owner["spec"]["template"];
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": self.object["metadata"]["namespace"],
+                "ownerReferences": reference(owner),
+            },
+            "spec": template["spec"], "status": {"phase": "Pending"},
+        });
+        for field in ["labels", "annotations"] {
+            if template["metadata"][field].is_object() {
+                pod["metadata"][field] = template["metadata"][field].clone();
+            }
+        }
+        stored::pod(&mut pod);
+        pod
+    }
+}
+
+/// Whether a pod waits for this node.
+fn is_only_for(pod: &Value, node: &str) -> bool {
+    let path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+        /nodeSelectorTerms/0/matchFields/0/values/0";
+    pod.pointer(path).is_some_and(|name| name == node)
+}
+
+fn bear(spec: &mut Value) {
+    let network = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+    let more = BORNE.into_iter().chain((spec["hostNetwork"] == true).then_some(network));
+    let more =
+        more.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
+    match spec["tolerations"].as_array_mut() {
+        Some(tolerations) => tolerations.extend(more),
+        None => spec["tolerations"] = more.collect(),
+    }
+}
+
+fn runs_on(pod: &Value, node: &Value) -> bool {
+    let pod = Pod::decode(pod.to_string().as_bytes(), Encoding::Json);
+    let node = Node::decode(node.to_string().as_bytes(), Encoding::Json);
+    let (Ok(pod), Ok(node)) = (pod, node) else { return false };
+    placement::required(&pod.spec, &node)
+        && placement::forbidding(&pod.spec.tolerations, &node.spec.taints).is_none()
+}
