@@ -52,6 +52,7 @@ pub(super) async fn of(
         );
     }
     let lookup = lookup(options, authentication.as_ref(), trust, clock).await?;
+    let lookup = lookup.map(|lookup| lookup.counting(&manager.env().metrics.queues));
     let times = ReviewTimes {
         token: options.token_ttl,
         granted: options.granted_ttl,

@@ -37,7 +37,8 @@ pub async fn add(
     clock: &Clock,
 ) -> Result<SocketAddr> {
     let trust = Trust::default();
-    let tls = Arc::new(transport::tls(program, options, &trust)?);
+    let queues = &manager.env().metrics.queues;
+    let tls = Arc::new(transport::tls(program, options, &trust)?.counting(queues));
     let guard::Guarded { guard, lookup, reloads } =
         guard::of(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(checks.add_to(routes), program);

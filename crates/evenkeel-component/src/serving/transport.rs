@@ -56,6 +56,11 @@ fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
         address => address.to_string(),
     };
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), own];
-    let folder = options.cert_dir.as_deref().map(|folder| (Path::new(folder), program));
-    Ok(Identity::Made(Certificate::self_signed(&names, folder)?))
+    let Some(folder) = options.cert_dir.as_deref().map(Path::new) else {
+        return Ok(Identity::Made(Certificate::self_signed(&names, None)?));
+    };
+    // It is kept in files, which are followed like any others.
+    Certificate::self_signed(&names, Some((folder, program)))?;
+    let file = |end: &str| folder.join(format!("{program}.{end}"));
+    Ok(Identity::Files { certificate: file("crt"), key: file("key") })
 }

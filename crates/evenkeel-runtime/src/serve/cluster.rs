@@ -1,10 +1,14 @@
 //! What a cluster says of whose certificates are believed: its ConfigMap `kube-system/extension-apiserver-authentication`.
 
-use super::trust::{Anchors, Authority, ProxyHeaders, Trust};
+use super::{
+    passes::Passes,
+    trust::{Anchors, Authority, ProxyHeaders, Trust},
+};
 use crate::{
     cache::{Caches, Full},
     client::{ApiError, Client, full_text},
     clock::Clock,
+    queue,
     tasks::Tasks,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -44,12 +48,19 @@ pub struct Lookup {
     client: Client,
     clock: Clock,
     wanted: Wanted,
+    queues: Option<queue::Metrics>,
 }
 
 impl Lookup {
     /// Through this client, whose user must be allowed to read it (role `extension-apiserver-authentication-reader`).
     pub fn new(client: Client, clock: Clock, wanted: Wanted) -> Self {
-        Self { client, clock, wanted }
+        Self { client, clock, wanted, queues: None }
+    }
+
+    /// Counts in these how often what is said is looked at.
+    #[must_use]
+    pub fn counting(self, queues: &queue::Metrics) -> Self {
+        Self { queues: Some(queues.clone()), ..self }
     }
 
     /// Asks once. A cluster without such a ConfigMap says nothing, and that is no error.
@@ -71,15 +82,27 @@ impl Lookup {
         let caches =
             Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
         let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={NAME}"));
-        let (trust, wanted) = (trust.clone(), self.wanted);
-        maps.subscribe(move |event| {
-            if let Err(error) = apply(event.object(), wanted, &trust) {
-                tracing::error!(
-                    error = full_text(&error),
-                    "Whose certificates are believed stays as it was"
-                );
+        let Wanted { clients, proxies } = self.wanted;
+        for (name, wanted) in [
+            ("DynamicConfigMapCABundle-client-ca", Wanted { clients, proxies: false }),
+            ("RequestHeaderAuthRequestController", Wanted { clients: false, proxies }),
+        ] {
+            if !wanted.clients && !wanted.proxies {
+                continue;
             }
-        });
+            let passes = Passes::new(name, self.queues.as_ref());
+            let (asked, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
+            maps.subscribe(move |_| asked.ask());
+            passes.ask();
+            tasks.spawn_until_cancelled(name, async move {
+                let trouble = "Whose certificates are believed stays as it was";
+                let pass = || match maps_now.get(NAMESPACE, NAME) {
+                    Some(map) => apply(&map, wanted, &trust),
+                    None => Ok(()),
+                };
+                passes.work(trouble, pass).await;
+            });
+        }
         caches.start(tasks);
     }
 }
@@ -125,6 +148,7 @@ fn read(data: &BTreeMap<String, String>, wanted: Wanted) -> Result<Anchors, Look
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scripted::{Answer, Script, Tail};
 
     const BOTH: Wanted = Wanted { clients: true, proxies: true };
 
@@ -156,6 +180,43 @@ mod tests {
         assert!(words.uid.is_empty());
         let clients = Wanted { clients: true, proxies: false };
         assert_eq!(read(&data, clients).unwrap().proxies, None, "what files say is not looked up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_cluster_says_is_followed_and_counted() {
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": NAMESPACE, "uid": "u", "resourceVersion": "5"},
+            "data": {"client-ca-file": pem(), "requestheader-client-ca-file": "x"},
+        });
+        let end = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata":
+            {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+        });
+        let event = |kind: &str, object| serde_json::json!({"type": kind, "object": object});
+        let events = [event("ADDED", map), event("BOOKMARK", end)];
+        let script = Script::new([Answer::events(&events, Tail::Hang)]);
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let (registry, tasks, trust) = (Registry::new(), Tasks::new(), Trust::default());
+        let lookup = Lookup::new(script.client(&clock), clock.clone(), BOTH)
+            .counting(&queue::Metrics::register(&registry));
+        lookup.follow(&trust, &tasks);
+        clock.sleep(std::time::Duration::from_secs(1)).await;
+        let now = trust.now();
+        assert!(now.clients.is_some() && now.proxies.is_none(), "what makes no sense is left out");
+        let counted = |metric: &str| {
+            let families = registry.gather();
+            let family = families.iter().find(|family| family.name() == metric).unwrap();
+            let value = |one: &prometheus::proto::Metric| one.get_counter().get_value() as u64;
+            let name = |one: &prometheus::proto::Metric| one.get_label()[0].value().to_owned();
+            let all = family.get_metric().iter();
+            all.map(|one| (name(one), value(one))).collect::<BTreeMap<_, _>>()
+        };
+        let (adds, retries) = (counted("workqueue_adds_total"), counted("workqueue_retries_total"));
+        assert_eq!(adds["DynamicConfigMapCABundle-client-ca"], 2, "at first, and with the map");
+        assert_eq!(retries["DynamicConfigMapCABundle-client-ca"], 0);
+        assert!(retries["RequestHeaderAuthRequestController"] > 0);
+        tasks.token().cancel();
     }
 
     #[test]

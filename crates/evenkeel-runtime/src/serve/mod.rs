@@ -11,6 +11,7 @@ mod cluster;
 mod guard;
 mod metrics;
 pub mod negotiate;
+mod passes;
 mod reviews;
 mod routes;
 mod server;

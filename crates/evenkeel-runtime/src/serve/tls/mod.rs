@@ -11,8 +11,11 @@ mod settings;
 pub use certificate::{Certificate, TlsError};
 pub use settings::TlsSettings;
 
-use super::trust::{Authority, ProxyHeaders, Trust};
-use crate::{client::full_text, clock::Clock};
+use super::{
+    passes::Passes,
+    trust::{Authority, ProxyHeaders, Trust},
+};
+use crate::{clock::Clock, queue};
 use names::ByName;
 use rustls::{ServerConfig, server::ResolvesServerCert};
 use std::{
@@ -25,6 +28,9 @@ use std::{
 
 /// How often files are read again.
 pub const REREAD: Duration = Duration::from_secs(10);
+
+/// How often settings are made again without a reason.
+const REMAKE: Duration = Duration::from_secs(60);
 
 /// Where a server's own certificate comes from.
 pub enum Identity {
@@ -66,7 +72,40 @@ pub struct Tls {
     named: Vec<NamedFiles>,
     files: TrustFiles,
     trust: Trust,
+    queues: Option<queue::Metrics>,
+    read: Mutex<Arc<Read>>,
     served: Mutex<Served>,
+}
+
+/// The certificates as they were read last.
+struct Read {
+    own: Certificate,
+    named: Vec<Certificate>,
+}
+
+impl Read {
+    fn again(
+        settings: &TlsSettings,
+        identity: &Identity,
+        named: &[NamedFiles],
+    ) -> Result<Self, TlsError> {
+        let read = |certificate: &PathBuf, key: &PathBuf| {
+            let read = Certificate::from_files(certificate, key)?;
+            // In the middle of being written they may not go together.
+            read.certified(&settings.provider)?;
+            Ok::<_, TlsError>(read)
+        };
+        let own = match identity {
+            Identity::Files { certificate, key } => read(certificate, key)?,
+            Identity::Made(certificate) => certificate.clone(),
+        };
+        let named = named.iter().map(|files| read(&files.certificate, &files.key));
+        Ok(Self { own, named: named.collect::<Result<_, _>>()? })
+    }
+
+    fn bytes(&self) -> Vec<Vec<u8>> {
+        [&self.own].into_iter().chain(&self.named).flat_map(Certificate::bytes).collect()
+    }
 }
 
 /// What new connections get.
@@ -91,10 +130,18 @@ impl Tls {
         trust: Trust,
     ) -> Result<Self, TlsError> {
         read_trust(&files, &trust)?;
-        let served = Served::make(&settings, &identity, &named, &trust, None)?;
+        let read = Read::again(&settings, &identity, &named)?;
+        let served = Served::make(&settings, &read, &named, &trust, None)?;
         // There is nothing before the first that it could be equal to.
         let served = served.ok_or_else(|| TlsError::Pem("nothing was read".to_owned()))?;
-        Ok(Self { settings, identity, named, files, trust, served: Mutex::new(served) })
+        let (read, served) = (Mutex::new(Arc::new(read)), Mutex::new(served));
+        Ok(Self { settings, identity, named, files, trust, queues: None, read, served })
+    }
+
+    /// Counts in these how often files are read and settings are made.
+    #[must_use]
+    pub fn counting(self, queues: &queue::Metrics) -> Self {
+        Self { queues: Some(queues.clone()), ..self }
     }
 
     /// Reads the files again, and says whether anything has changed. What cannot be used leaves everything as it is.
@@ -102,10 +149,25 @@ impl Tls {
     /// # Errors
     /// When a file is missing or cannot be used.
     pub fn refresh(&self) -> Result<bool, TlsError> {
+        self.reread()?;
+        self.remake()
+    }
+
+    /// Reads the files again, and says whether certificates have changed.
+    fn reread(&self) -> Result<bool, TlsError> {
         read_trust(&self.files, &self.trust)?;
+        let now = Read::again(&self.settings, &self.identity, &self.named)?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = now.bytes() != read.bytes();
+        *read = Arc::new(now);
+        Ok(changed)
+    }
+
+    /// Makes the settings again of what was read, and says whether they are others.
+    fn remake(&self) -> Result<bool, TlsError> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let before = self.served().made_of;
-        let made =
-            Served::make(&self.settings, &self.identity, &self.named, &self.trust, Some(&before))?;
+        let made = Served::make(&self.settings, &read, &self.named, &self.trust, Some(&before))?;
         let changed = made.is_some();
         if let Some(made) = made {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = made;
@@ -116,33 +178,42 @@ impl Tls {
     /// Keeps up with files, and with what else changes [`Trust`], until dropped. What has changed since the first reading counts
     /// at once.
     pub async fn keep(&self, clock: &Clock) {
+        // A certificate of its own making is not read again: nothing is to be counted for it.
+        let queues = self.queues.as_ref();
+        let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
+        let reading = Passes::new("DynamicCABundle-serving-cert", files);
+        let making = Passes::new("DynamicServingCertificateController", queues);
+        let again = async {
+            loop {
+                reading.ask();
+                clock.sleep(REREAD).await;
+            }
+        };
         let mut trust = self.trust.watch();
-        let mut failing = String::new();
-        loop {
-            let error = match self.refresh() {
-                Ok(changed) => {
-                    if changed {
-                        tracing::info!(
-                            "Certificates have changed; new connections get the new ones"
-                        );
-                    }
-                    String::new()
+        let changes = async {
+            loop {
+                making.ask();
+                tokio::select! {
+                    () = clock.sleep(REMAKE) => {}
+                    // The sender lives in `self.trust`.
+                    _ = trust.changed() => {}
                 }
-                Err(error) => full_text(&error),
-            };
-            if error != failing && !error.is_empty() {
-                tracing::error!(
-                    error,
-                    "Certificates cannot be read again; what was read before stays"
-                );
             }
-            failing = error;
-            tokio::select! {
-                () = clock.sleep(REREAD) => {}
-                // The sender lives in `self.trust`.
-                _ = trust.changed() => {}
+        };
+        let trouble = "Certificates cannot be read again; what was read before stays";
+        let read = reading.work(trouble, || {
+            if self.reread()? {
+                making.ask();
             }
-        }
+            Ok::<(), TlsError>(())
+        });
+        let make = making.work(trouble, || {
+            if self.remake()? {
+                tracing::info!("Certificates have changed; new connections get the new ones");
+            }
+            Ok::<(), TlsError>(())
+        });
+        tokio::join!(read, make, again, changes);
     }
 
     /// What a new connection gets: by the name that the client asks for, or by the address that it came to.
@@ -164,28 +235,21 @@ impl Served {
     /// None when it would be made of what the one before was made of.
     fn make(
         settings: &TlsSettings,
-        identity: &Identity,
+        read: &Read,
         named: &[NamedFiles],
         trust: &Trust,
         before: Option<&[Vec<u8>]>,
     ) -> Result<Option<Self>, TlsError> {
-        let own = match identity {
-            Identity::Files { certificate, key } => Certificate::from_files(certificate, key)?,
-            Identity::Made(certificate) => certificate.clone(),
-        };
         let hints = trust.now().hints();
-        let mut made_of = own.bytes();
-        let mut pairs = Vec::new();
-        for files in named {
-            let pair = Certificate::from_files(&files.certificate, &files.key)?;
-            made_of.extend(pair.bytes());
-            pairs.push((pair, files.names.as_slice()));
-        }
+        let mut made_of = read.bytes();
+        let pairs =
+            read.named.iter().cloned().zip(named.iter().map(|files| files.names.as_slice()));
+        let pairs: Vec<_> = pairs.collect();
         made_of.extend(hints.iter().map(|hint| hint.as_ref().to_vec()));
         if before == Some(&made_of) {
             return Ok(None);
         }
-        let names = ByName::new(&own, &pairs, &settings.provider)?;
+        let names = ByName::new(&read.own, &pairs, &settings.provider)?;
         let by_address = names.addresses().map(|(address, certificate)| {
             let certificate: Arc<dyn ResolvesServerCert> = Arc::new(names::One(certificate));
             settings.config(certificate, &hints).map(|config| (address, config))

@@ -69,6 +69,47 @@ async fn files_that_change_are_read_again() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn passes_are_counted_under_upstreams_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["own", "named", "ca"] {
+        write(folder.path(), name, name);
+    }
+    let registry = prometheus::Registry::new();
+    let trust = Trust::default();
+    let tls = tls(folder.path(), &trust).unwrap().counting(&queue::Metrics::register(&registry));
+    let counted = |metric: &str| {
+        let families = registry.gather();
+        let family = families.iter().find(|family| family.name() == metric).unwrap();
+        let value = |name: &str| {
+            let mut all = family.get_metric().iter();
+            let one = all.find(|one| one.get_label()[0].value() == name);
+            one.unwrap().get_counter().get_value() as u64
+        };
+        ["DynamicCABundle-serving-cert", "DynamicServingCertificateController"].map(value)
+    };
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let watching = async {
+        clock.sleep(Duration::from_secs(65)).await;
+        assert_eq!(counted("workqueue_adds_total"), [7, 2], "every ten seconds, every minute");
+        write(folder.path(), "own", "other");
+        clock.sleep(REREAD).await;
+        assert_eq!(counted("workqueue_adds_total"), [8, 3], "something has changed");
+        trust.change(|anchors| anchors.clients = None);
+        clock.sleep(Duration::from_millis(1)).await;
+        assert_eq!(counted("workqueue_adds_total"), [8, 4]);
+        assert_eq!(counted("workqueue_retries_total"), [0, 0]);
+        std::fs::remove_file(folder.path().join("own.crt")).unwrap();
+        clock.sleep(REREAD).await;
+        let [read, made] = counted("workqueue_retries_total");
+        assert!(read > 0 && made == 0, "what cannot be read is tried again");
+    };
+    tokio::select! {
+        () = tls.keep(&clock) => {}
+        () = watching => {}
+    }
+}
+
 #[test]
 fn an_address_has_a_certificate_for_those_who_name_no_server() {
     let folder = tempfile::tempdir().unwrap();
