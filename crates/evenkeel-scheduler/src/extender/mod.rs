@@ -123,7 +123,7 @@ pub struct Extender {
     timeout: Duration,
     /// Its address without a slash at the end.
     url: String,
-    connection: kube::Client,
+    connection: tls::Connection,
     /// Reads the pods that it is asked about.
     client: Client,
     /// Where it does not know the nodes itself.
@@ -164,7 +164,7 @@ impl Extender {
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(TIMEOUT),
             url: config.url_prefix.trim_end_matches('/').to_owned(),
-            connection: tls::connection(config)?,
+            connection: tls::Connection::new(config)?,
             client: client.clone(),
             nodes: sends_nodes.then(|| caches.of()),
             config: config.clone(),
@@ -349,7 +349,7 @@ impl Extender {
         let kind = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
         let exchange = async {
-            let answer = self.connection.send(request).await;
+            let answer = self.connection.now().send(request).await;
             let answer = answer.map_err(|error| unreachable(full_text(&error)))?;
             let code = answer.status();
             if code != StatusCode::OK {

@@ -5,10 +5,63 @@ use crate::program::config::{ExtenderConfig, ExtenderTls};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_runtime::client::transport;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+/// A connection that comes with what its files say now.
+pub(super) struct Connection {
+    config: ExtenderConfig,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    client: kube::Client,
+    /// What it was made of.
+    files: Option<Files>,
+}
+
+/// What is in the files of the certificate and of its key.
+type Files = [Vec<u8>; 2];
+
+impl Connection {
+    pub(super) fn new(config: &ExtenderConfig) -> Result<Self, SetUpError> {
+        let client = connection(config)?;
+        let files = files(config).transpose().unwrap_or_default();
+        Ok(Self { config: config.clone(), current: Mutex::new(Current { client, files }) })
+    }
+
+    /// The connection to be used for a request. Files that cannot be used leave it as it is.
+    pub(super) fn now(&self) -> kube::Client {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Ok(now)) = files(&self.config) else { return current.client.clone() };
+        if current.files.as_ref() != Some(&now) {
+            match connection(&self.config) {
+                Ok(client) => current.client = client,
+                Err(error) => {
+                    let extender = &self.config.url_prefix;
+                    tracing::warn!(extender, %error, "Changed files cannot be used (yet)");
+                }
+            }
+            current.files = Some(now);
+        }
+        current.client.clone()
+    }
+}
+
+/// As upstream has it, a certificate is followed only where it and its key come from files.
+fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
+    let tls = config.tls_config.as_ref()?;
+    let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
+    let (certificate, key) = (given(&tls.cert_file)?, given(&tls.key_file)?);
+    let read = || Ok([std::fs::read(certificate)?, std::fs::read(key)?]);
+    from_files.then(read)
+}
 
 /// Upstream's rules: a certificate without its key is none, what is given as data goes before files, and with `enableHTTPS` and
 /// nobody to believe everybody is.
-pub(super) fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
+fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     let address = || SetUpError::Address(config.url_prefix.clone());
     let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
     if url.host().is_none() {

@@ -200,6 +200,28 @@ async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_renewed_is_used() {
+    let (own, other, files) = (Authority::new(), Authority::new(), Files::new());
+    let reply = || Reply::from(json!({"NodeNames": ["a"]}));
+    let server = Server::start(Some(own.server(HOST, true)), [reply(), reply()]).await;
+    let write = |Identity { certificate, key }: &Identity| {
+        (files.write("tls.crt", certificate), files.write("tls.key", key))
+    };
+    let (cert_file, key_file) = write(&other.sign(&["scheduler"]));
+    let mut config = config(format!("https://{}", server.address));
+    let tls = ExtenderTls { ca_data: data(&own.pem), cert_file, key_file, ..Default::default() };
+    config.tls_config = Some(tls);
+    let extender = one(config).unwrap();
+    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    assert!(extender.filter(&pod, &all).await.is_err(), "the extender does not know who signed it");
+    let renewed = own.sign(&["scheduler"]);
+    write(&renewed);
+    assert!(extender.filter(&pod, &all).await.is_ok());
+    files.write("tls.key", "half written");
+    assert!(extender.filter(&pod, &all).await.is_ok(), "it goes on with what it has");
+}
+
+#[tokio::test]
 async fn what_cannot_be_used_is_told_before_the_scheduler_starts() {
     let (own, files) = (Authority::new(), Files::new());
     let missing = || files.0.path().join("missing").display().to_string();
