@@ -18,6 +18,9 @@ use crate::{
     telling::Told,
 };
 
+/// Upstream's name of the question which plugins have something to do before a pod is bound.
+const PRE_FLIGHT: &str = "PreBindPreFlight";
+
 /// What bindings work with.
 #[derive(Clone)]
 pub(crate) struct Binder {
@@ -60,7 +63,10 @@ impl Binder {
             // Else a condition that says that it has no node could be written when it has one.
             told.cancelled().await;
         }
+        let asked = Instant::now();
         let actors = self.actors(&assigned);
+        let status = if actors.is_empty() { "Skip" } else { "Success" };
+        self.metrics.ran(PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
         let mut nominated = false;
         if !actors.is_empty() || assigned.waiting.is_some() {
             // Others (autoscalers, say) should know that the node is taken although that takes a while.
@@ -112,12 +118,13 @@ impl Binder {
     async fn steps(&self, assigned: &Assigned, actors: &[Actor<'_>]) -> Result<(), NotBound> {
         let (info, node) = (&assigned.popped.info, &*assigned.node);
         self.permission(assigned).await?;
-        if !actors.is_empty() {
-            let began = Instant::now();
-            let prepared = self.prepare(info, node, actors).await;
-            self.ran(Point::PreBind, began, prepared.is_ok());
-            prepared.map_err(NotBound::Failed)?;
-        }
+        let began = Instant::now();
+        let prepared = match actors {
+            [] => Ok(()),
+            actors => self.prepare(info, node, actors).await,
+        };
+        self.ran(Point::PreBind, began, prepared.is_ok());
+        prepared.map_err(NotBound::Failed)?;
         let began = Instant::now();
         let bound = self.write(info, node).await;
         self.ran(Point::Bind, began, bound.is_ok());

@@ -277,7 +277,7 @@ impl Queues {
             incoming_entities: counters(
                 registry,
                 "scheduler_queue_incoming_entities_total",
-                "Number of entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.",
+                "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.",
                 &["queue", "event", "type"],
             ),
             unschedulable: gauges(

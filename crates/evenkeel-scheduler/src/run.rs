@@ -24,7 +24,7 @@ use crate::{
     bind::{Answer, Binder},
     condition::{self, Told},
     core::{Assigned, Attempted, Core, Failure, NotBound, Step},
-    framework::{Action, Command, Handle, ObjectChange, Profile, Resource, Watches},
+    framework::{Command, Handle, ObjectChange, Point, Profile, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
     schedule::View,
@@ -74,7 +74,7 @@ impl Prepared {
         let tasks = Tasks::under(stop.clone());
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
-        core.queue_mut().time_hints(metrics.hints().clone());
+        core.queue_mut().measure(metrics.clone());
         let mut recorders = Vec::new();
         // Events do not take away from what bindings may use.
         let telling = client.with_user_agent("events");
@@ -171,37 +171,6 @@ enum Event {
     Namespace(CacheEvent<Namespace>),
     Object(ObjectChange),
     Command(Command),
-}
-
-impl Event {
-    /// Upstream's name for it.
-    fn label(&self) -> Option<String> {
-        let of_cache = |resource: Resource, action: Action| {
-            Some(format!("{}{}", resource.as_str(), action.as_str()))
-        };
-        match self {
-            Self::Node(event) => of_cache(Resource::Node, action(event)),
-            Self::Pod(event) => {
-                let assigned = !event.object().spec.node_name.is_empty();
-                let resource =
-                    if assigned { Resource::AssignedPod } else { Resource::UnscheduledPod };
-                of_cache(resource, action(event))
-            }
-            Self::Object(change) => {
-                let (resource, action) = change.event();
-                of_cache(resource, action)
-            }
-            Self::Namespace(_) | Self::Command(_) => None,
-        }
-    }
-}
-
-fn action<V>(event: &CacheEvent<V>) -> Action {
-    match event {
-        CacheEvent::Added { .. } => Action::Add,
-        CacheEvent::Updated { .. } => Action::Update,
-        CacheEvent::Deleted(_) => Action::Delete,
-    }
 }
 
 /// What changes. Pods and nodes in their order, other objects in theirs.
@@ -323,10 +292,13 @@ impl Scheduler {
     }
 
     fn apply(&mut self, event: Event) {
-        let (began, label) = (Instant::now(), event.label());
+        // Others than events may have told of something before.
+        self.core.take_seen();
+        let began = Instant::now();
         self.take_in(event);
-        if let Some(label) = label {
-            self.metrics.handled(&label, began.elapsed());
+        let took = began.elapsed();
+        for (resource, action) in self.core.take_seen() {
+            self.metrics.handled(&format!("{}{}", resource.as_str(), action.as_str()), took);
         }
     }
 
@@ -396,7 +368,10 @@ impl Scheduler {
                 let waited = now.duration_since(assigned.popped.first).unsigned_abs();
                 self.metrics.scheduled_after(&assigned.popped, waited);
                 self.tell_scheduled(&assigned);
+                let began = Instant::now();
                 self.core.bound(&assigned);
+                let name = self.core.profile(assigned.popped.profile).name();
+                self.metrics.ran(Point::PostBind.as_str(), "Success", name, began.elapsed());
             }
             Err(cause) => {
                 if let NotBound::Failed(error) = &cause {

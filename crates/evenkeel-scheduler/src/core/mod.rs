@@ -13,6 +13,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::cache::CacheEvent;
 use hashbrown::HashSet;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 use crate::{
@@ -37,7 +38,12 @@ pub(crate) struct Core {
     extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
+    /// What was taken in, in upstream's words, since that was last asked.
+    seen: Seen,
 }
+
+/// Changes, each of what and how.
+pub(crate) type Seen = SmallVec<[(Resource, Action); 4]>;
 
 impl Core {
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
@@ -56,6 +62,7 @@ impl Core {
             extenders: options.extenders.clone().into(),
             start: 0,
             seed: options.seed,
+            seen: Seen::new(),
         }
     }
 
@@ -107,6 +114,11 @@ impl Core {
     /// When [`Core::attempt`] may have something to do even if nothing happens.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.queue.next_due()
+    }
+
+    /// What was taken in since this was last asked.
+    pub(crate) fn take_seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
     }
 
     /// A node came or changed.
@@ -163,16 +175,25 @@ impl Core {
         self.queue.remove(uid);
         self.withdraw(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
+            self.seen.push((Resource::AssignedPod, Action::Delete));
             self.left(pod, now, |_| true);
-        } else if let Some(pod) = waiting.filter(|_| nominated) {
+            return;
+        }
+        let Some(pod) = waiting else { return };
+        self.seen.push((Resource::UnscheduledPod, Action::Delete));
+        if nominated {
             self.released(pod, now);
         }
     }
 
     fn assigned(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
+        let waited = self.queue.get(uid).is_some();
         self.queue.remove(uid);
         let confirmed = self.assumed.remove(uid);
+        if waited || confirmed {
+            self.seen.push((Resource::UnscheduledPod, Action::Delete));
+        }
         let known = self.nodes.pod(uid).map(|(known, _)| known.clone());
         let info = match &known {
             Some(known) => known.updated(Arc::clone(pod)),
@@ -188,7 +209,11 @@ impl Core {
             }
             Some(known) if known.pod.meta.resource_version == pod.meta.resource_version => {}
             Some(known) => {
-                for action in changes::of_pod(&known, &info) {
+                let actions = changes::of_pod(&known, &info);
+                if !actions.contains(&Action::Update) {
+                    self.seen.push((Resource::AssignedPod, Action::Update));
+                }
+                for action in actions {
                     let (old, new) = (known.clone(), info.clone());
                     let change = Change::AssignedPod(Edit::Updated { old, new });
                     self.happened(Resource::AssignedPod, action, change, now);
@@ -204,6 +229,7 @@ impl Core {
         };
         let Some(known) = self.queue.get(uid).cloned() else {
             if !self.assumed.contains(uid) {
+                self.seen.push((Resource::UnscheduledPod, Action::Add));
                 self.queue.add(PodInfo::new(Arc::clone(pod)), profile, now);
             }
             return;
@@ -213,7 +239,11 @@ impl Core {
             return;
         }
         let info = known.updated(Arc::clone(pod));
-        self.queue.update(&info, &changes::of_pod(&known, &info), now);
+        let actions = changes::of_pod(&known, &info);
+        self.seen.push((Resource::UnscheduledPod, Action::Update));
+        let named = actions.iter().filter(|action| **action != Action::Update);
+        self.seen.extend(named.map(|action| (Resource::UnscheduledPod, *action)));
+        self.queue.update(&info, &actions, now);
         if pod.meta.deleting() && self.withdraw(uid) {
             // It will not be bound; others need not wait until that has become apparent.
             if let Some((pod, _)) = self.nodes.remove(uid) {
@@ -249,6 +279,7 @@ impl Core {
     }
 
     fn happened(&mut self, resource: Resource, action: Action, change: Change, now: Timestamp) {
+        self.seen.push((resource, action));
         self.queue.happened(&Event::new(resource, action, change), now, |_| true);
     }
 }

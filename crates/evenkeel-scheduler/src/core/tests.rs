@@ -129,3 +129,29 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
     core.node_seen(&node("a", &json!({})), at(21));
     assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
 }
+
+/// As upstream labels the time that it takes to take something in.
+#[test]
+fn what_was_taken_in_is_told_in_upstreams_words() {
+    let mut core = core();
+    let mut seen = |what: &dyn Fn(&mut Core)| {
+        what(&mut core);
+        let seen = core.take_seen();
+        let names = seen.iter().map(|(of, how)| format!("{}{}", of.as_str(), how.as_str()));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let labelled = json!({ "metadata": { "labels": { "x": "y" }, "resourceVersion": "2" } });
+    let version = |n: &str| json!({ "metadata": { "resourceVersion": n } });
+    assert_eq!(seen(&|core| core.node_seen(&node("a", &json!({})), at(0))), "NodeAdd");
+    assert_eq!(seen(&|core| core.node_seen(&node("a", &labelled), at(0))), "NodeUpdateNodeLabel");
+    assert_eq!(seen(&|core| core.node_seen(&node("a", &labelled), at(0))), "");
+    assert_eq!(seen(&|core| core.pod_seen(&pod("p", &version("1")), at(0))), "UnscheduledPodAdd");
+    let changed = seen(&|core| core.pod_seen(&pod("p", &labelled), at(0)));
+    assert_eq!(changed, "UnscheduledPodUpdate UnscheduledPodUpdatePodLabel");
+    let placed = seen(&|core| core.pod_seen(&pod("p", &bound(&labelled, "a")), at(0)));
+    assert_eq!(placed, "UnscheduledPodDelete AssignedPodAdd");
+    let changed = seen(&|core| core.pod_seen(&pod("p", &bound(&version("3"), "a")), at(0)));
+    assert_eq!(changed, "AssignedPodUpdate AssignedPodUpdatePodLabel");
+    assert_eq!(seen(&|core| core.pod_gone("p", at(0))), "AssignedPodDelete");
+    assert_eq!(seen(&|core| core.pod_gone("p", at(0))), "");
+}

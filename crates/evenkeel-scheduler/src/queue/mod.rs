@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use crate::{
     framework::{Action, Change, Hint, Point, Profile, Resource, SortKey},
-    metrics::{Asked, Hints},
+    metrics::{Asked, Metrics},
     pod::PodInfo,
 };
 use flights::Flights;
@@ -59,8 +59,8 @@ pub(crate) struct SchedulingQueue {
     sequence: u64,
     leftovers_checked: Option<Timestamp>,
     tally: Tally,
-    /// Where it is noted how long plugins take to give hints, if anywhere.
-    hints: Option<Hints>,
+    /// Where it is noted how long plugins take, if anywhere.
+    metrics: Option<Metrics>,
 }
 
 /// Why a pod is parked. All pods of a group are asked about the same changes.
@@ -159,13 +159,13 @@ impl SchedulingQueue {
             sequence: 0,
             leftovers_checked: None,
             tally: Tally::default(),
-            hints: None,
+            metrics: None,
         }
     }
 
-    /// Has plugins timed when they give hints.
-    pub(crate) fn time_hints(&mut self, hints: Hints) {
-        self.hints = Some(hints);
+    /// Has plugins timed.
+    pub(crate) fn measure(&mut self, metrics: Metrics) {
+        self.metrics = Some(metrics);
     }
 
     /// A new pod. Plugins may hold it back.
@@ -494,10 +494,11 @@ impl SchedulingQueue {
     fn hint(&self, entry: &Entry, plugin: usize, event: Label, change: &Change) -> Hint {
         let profile = entry.profile;
         let asked = self.profiles[profile].plugin(plugin);
-        let Some(hints) = &self.hints else { return asked.hint(&entry.info, change) };
+        let Some(metrics) = &self.metrics else { return asked.hint(&entry.info, change) };
         let began = Instant::now();
         let hint = asked.hint(&entry.info, change);
-        hints.took(Asked { profile, plugin, event, hint }, asked.name(), began.elapsed());
+        let asked_for = Asked { profile, plugin, event, hint };
+        metrics.hints().took(asked_for, asked.name(), began.elapsed());
         hint
     }
 
@@ -552,8 +553,14 @@ impl SchedulingQueue {
             let plugin = self.profiles[profile].plugin(*n).as_pre_enqueue();
             plugin.is_some_and(|plugin| plugin.pre_enqueue(&entry.info).is_err())
         };
+        let began = Instant::now();
         let others = self.profiles[profile].at(Point::PreEnqueue).map(|(n, _)| n);
         let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(closed);
+        if let Some(metrics) = &self.metrics {
+            // Upstream's label is this one also where a plugin holds the pod back.
+            let (point, name) = (Point::PreEnqueue.as_str(), self.profiles[profile].name());
+            metrics.ran(point, "Success", name, began.elapsed());
+        }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.gate = gate;
         let Some(gate) = gate else { return false };

@@ -199,7 +199,7 @@ fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
 fn plugins_are_timed_when_they_give_hints() {
     let registry = prometheus::Registry::new();
     let mut queue = queue();
-    queue.time_hints(Metrics::register(&registry).hints().clone());
+    queue.measure(Metrics::register(&registry));
     queue.add(plain("p"), 0, at(0));
     queue.add(plain("q"), 0, at(0));
     for _ in 0..2 {
@@ -209,6 +209,8 @@ fn plugins_are_timed_when_they_give_hints() {
     queue.happened(&node_came(), at(20), |_| true);
     queue.update(&plain("p"), &[Action::Update], at(20));
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
+    let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
+    assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);
     // Of each pod both were asked, and who did not register for nodes was not.
     let want = [("NodeAdd Error Nodes", 2), ("NodeAdd QueueSkip Nodes", 2)];
     assert_eq!(found, want.map(|(labels, n)| (labels.to_owned(), n)));

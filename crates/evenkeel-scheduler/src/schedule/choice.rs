@@ -46,11 +46,17 @@ fn scores(
         let Some(plugin) = plugin.as_pre_score() else { continue };
         let timed = trace.times_plugins().then(Trace::now);
         let answer = plugin.pre_score(state, pod, nodes, feasible);
-        trace.asked(Point::PreScore, n, timed, None);
         match answer {
-            PreScored::All => continue,
-            PreScored::Skip => {}
-            PreScored::Same(score) => same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n),
+            PreScored::All => {
+                trace.asked(Point::PreScore, n, timed, None);
+                continue;
+            }
+            PreScored::Skip => trace.skipped(Point::PreScore, n, timed),
+            PreScored::Same(score) => {
+                // It is the score of each of them.
+                trace.scored(n, feasible.len(), timed);
+                same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n);
+            }
         }
         done.push(n);
     }

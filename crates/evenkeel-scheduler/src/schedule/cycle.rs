@@ -195,7 +195,10 @@ impl<'a> Cycle<'a> {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
             let began = self.trace.times_plugins().then(Trace::now);
             let answer = plugin.pre_filter(state, self.pod, self.nodes);
-            self.trace.asked(Point::PreFilter, n, began, answer.as_ref().err());
+            match answer {
+                Ok(PreFiltered::Skip) => self.trace.skipped(Point::PreFilter, n, began),
+                _ => self.trace.asked(Point::PreFilter, n, began, answer.as_ref().err()),
+            }
             match answer {
                 Ok(PreFiltered::All) => {}
                 Ok(PreFiltered::Skip) => {

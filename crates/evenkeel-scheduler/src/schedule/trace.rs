@@ -66,6 +66,13 @@ impl Trace {
         }
     }
 
+    /// A plugin had nothing to do with the pod: that is not counted, as upstream has it.
+    pub(super) fn skipped(&mut self, point: Point, plugin: usize, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.plugins.push((point, plugin, "Skip", began.elapsed()));
+        }
+    }
+
     /// A plugin scored so many nodes.
     pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Instant>) {
         self.asked.push((Point::Score, plugin, u32::try_from(n_nodes).unwrap_or(u32::MAX)));
