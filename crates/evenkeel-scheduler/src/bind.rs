@@ -84,7 +84,13 @@ impl Binder {
         let mut actors = Vec::new();
         for (_, plugin) in self.profile().at(Point::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
-            match plugin.pre_flight(&assigned.popped.info, &assigned.node) {
+            let began = Instant::now();
+            let answer = plugin.pre_flight(&assigned.popped.info, &assigned.node);
+            if assigned.sampled {
+                let status = if answer == PreFlight::Skip { "Skip" } else { "Success" };
+                self.metrics.plugin_ran(name, PRE_FLIGHT, status, began.elapsed());
+            }
+            match answer {
                 PreFlight::Skip => {}
                 PreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
             }
@@ -121,19 +127,26 @@ impl Binder {
         let began = Instant::now();
         let prepared = match actors {
             [] => Ok(()),
-            actors => self.prepare(info, node, actors).await,
+            actors => self.prepare(info, node, actors, assigned.sampled).await,
         };
         self.ran(Point::PreBind, began, prepared.is_ok());
         prepared.map_err(NotBound::Failed)?;
         let began = Instant::now();
-        let bound = self.write(info, node).await;
+        let bound = self.write(info, node, assigned.sampled).await;
         self.ran(Point::Bind, began, bound.is_ok());
         bound.map_err(NotBound::Failed)
     }
 
     fn ran(&self, point: Point, began: Instant, well: bool) {
-        let status = if well { "Success" } else { "Error" };
-        self.metrics.ran(point.as_str(), status, self.profile().name(), began.elapsed());
+        let name = self.profile().name();
+        self.metrics.ran(point.as_str(), status(well), name, began.elapsed());
+    }
+
+    /// A plugin ended that is timed if it is known when it began.
+    fn plugin_ran(&self, plugin: &str, point: Point, began: Option<Instant>, status: &str) {
+        if let Some(began) = began {
+            self.metrics.plugin_ran(plugin, point.as_str(), status, began.elapsed());
+        }
     }
 
     async fn permission(&self, assigned: &Assigned) -> Result<(), NotBound> {
@@ -167,12 +180,15 @@ impl Binder {
         info: &PodInfo,
         node: &str,
         actors: &[Actor<'_>],
+        sampled: bool,
     ) -> Result<(), String> {
         let preparing = self.way.prepare(info.uid());
         let work = async {
             for group in actors.chunk_by(|one, next| one.parallel && next.parallel) {
                 try_join_all(group.iter().map(|actor| async move {
+                    let began = sampled.then(Instant::now);
                     let done = actor.plugin.pre_bind(&self.client, info, node).await;
+                    self.plugin_ran(actor.name, Point::PreBind, began, status(done.is_ok()));
                     done.map_err(|error| {
                         format!("running PreBind plugin \"{}\": {error}", actor.name)
                     })
@@ -188,7 +204,7 @@ impl Binder {
     }
 
     /// The first extender or else plugin that does not decline binds.
-    async fn write(&self, info: &PodInfo, node: &str) -> Result<(), String> {
+    async fn write(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {
         for extender in self.extenders.iter().filter(|extender| extender.binds()) {
             if !extender.is_interested(info) {
                 continue;
@@ -202,7 +218,14 @@ impl Binder {
         }
         for (_, plugin) in self.profile().at(Point::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
-            match plugin.bind(&self.client, info, node).await {
+            let began = sampled.then(Instant::now);
+            let answer = plugin.bind(&self.client, info, node).await;
+            let status = match &answer {
+                Ok(false) => "Skip",
+                answer => status(answer.is_ok()),
+            };
+            self.plugin_ran(name, Point::Bind, began, status);
+            match answer {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => return Err(format!("running Bind plugin \"{name}\": {error}")),
@@ -210,4 +233,9 @@ impl Binder {
         }
         Err("no plugin binds pods".to_owned())
     }
+}
+
+/// Upstream's label `status`.
+fn status(well: bool) -> &'static str {
+    if well { "Success" } else { "Error" }
 }

@@ -186,8 +186,7 @@ impl Metrics {
             self.ran(point.as_str(), status, profile.name(), *took);
         }
         for (point, plugin, status, took) in &trace.plugins {
-            let labels = &[profile.plugin(*plugin).name(), point.as_str(), status];
-            self.plugin_seconds.with_label_values(labels).observe(took.as_secs_f64());
+            self.plugin_ran(profile.plugin(*plugin).name(), point.as_str(), status, *took);
         }
         let filtered = trace.filtered.iter().enumerate();
         let filtered =
@@ -196,6 +195,12 @@ impl Metrics {
             let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
             self.evaluations.with_label_values(labels).inc_by(u64::from(n));
         }
+    }
+
+    /// A plugin that is timed was run.
+    pub(crate) fn plugin_ran(&self, plugin: &str, point: &str, status: &str, took: Duration) {
+        let labels = &[plugin, point, status];
+        self.plugin_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
     /// All plugins of a point were run.

@@ -40,6 +40,8 @@ pub(crate) struct Assigned {
     pub(crate) node: Arc<str>,
     /// Plugins want to be waited for.
     pub(crate) waiting: Option<WaitingPod>,
+    /// Whether plugins are timed one by one.
+    pub(crate) sampled: bool,
     state: CycleState,
 }
 
@@ -116,15 +118,17 @@ impl Core {
         self.assumed.insert((&*popped.uid).into());
         self.queue.nominated_mut().remove(&popped.uid);
         let profile = &self.profiles[popped.profile];
-        let (began, reserved) = (Trace::now(), reserve(profile, &mut state, &popped.info, &node));
+        let began = Trace::now();
+        let reserved = reserve(profile, &mut state, &popped.info, &node, trace);
         trace.ran(Point::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
         let permitted = reserved.and_then(|()| {
             let began = Trace::now();
-            let permitted = permit(profile, &state, &popped.info, &node);
+            let permitted = permit(profile, &state, &popped.info, &node, trace);
             trace.ran(Point::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
             permitted
         });
-        let mut assigned = Assigned { popped, node, waiting: None, state };
+        let sampled = trace.times_plugins();
+        let mut assigned = Assigned { popped, node, waiting: None, sampled, state };
         match permitted {
             Err((plugin, why)) => {
                 let popped = self.give_up(assigned);
@@ -276,9 +280,12 @@ async fn way_out(
     }
     let (began, mut nominated, mut messages) = (Trace::now(), None, Vec::new());
     let mut found = false;
-    for (_, plugin) in plugins {
+    for (n, plugin) in plugins {
         let Some(plugin) = plugin.as_post_filter() else { continue };
+        let asked = cycle.trace_mut().begin();
         let answer = plugin.post_filter(cycle, state, unfit).await;
+        let why = (!answer.done).then(|| Rejection::unschedulable(""));
+        cycle.trace_mut().took(Point::PostFilter, n, asked, why.as_ref());
         if !answer.message.is_empty() {
             messages.push(answer.message);
         }
@@ -301,10 +308,14 @@ fn reserve(
     state: &mut CycleState,
     pod: &PodInfo,
     node: &str,
+    trace: &mut Trace,
 ) -> Result<(), (usize, Rejection)> {
     for (n, plugin) in profile.at(Point::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
-        plugin.reserve(state, pod, node).map_err(|why| (n, named(why, "Reserve", name)))?;
+        let began = trace.begin();
+        let reserved = plugin.reserve(state, pod, node);
+        trace.took(Point::Reserve, n, began, reserved.as_ref().err());
+        reserved.map_err(|why| (n, named(why, "Reserve", name)))?;
     }
     Ok(())
 }
@@ -315,11 +326,19 @@ fn permit(
     state: &CycleState,
     pod: &PodInfo,
     node: &str,
+    trace: &mut Trace,
 ) -> Result<Vec<(&'static str, Duration)>, (usize, Rejection)> {
     let mut waits = Vec::new();
     for (n, plugin) in profile.at(Point::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
-        match plugin.permit(state, pod, node) {
+        let began = trace.begin();
+        let permitted = plugin.permit(state, pod, node);
+        let why = match &permitted {
+            Permitted::No(why) => Some(why),
+            Permitted::Yes | Permitted::Wait(_) => None,
+        };
+        trace.took(Point::Permit, n, began, why);
+        match permitted {
             Permitted::Yes => {}
             Permitted::No(why) => return Err((n, named(why, "Permit", name))),
             Permitted::Wait(limit) => waits.push((name, limit.min(LONGEST_WAIT))),

@@ -549,9 +549,19 @@ impl SchedulingQueue {
     fn gated(&mut self, uid: &str, label: Label) -> bool {
         let Some(entry) = self.pods.get(uid) else { return false };
         let (profile, last) = (entry.profile, entry.gate);
+        // One time in ten, plugins are timed one by one.
+        let timed = self.metrics.as_ref().filter(|_| self.sequence.is_multiple_of(10));
         let closed = |n: &usize| {
-            let plugin = self.profiles[profile].plugin(*n).as_pre_enqueue();
-            plugin.is_some_and(|plugin| plugin.pre_enqueue(&entry.info).is_err())
+            let plugin = self.profiles[profile].plugin(*n);
+            let Some(asked) = plugin.as_pre_enqueue() else { return false };
+            let began = Instant::now();
+            let answer = asked.pre_enqueue(&entry.info);
+            if let Some(metrics) = timed {
+                let status = answer.as_ref().err().map_or("Success", |why| why.severity.as_str());
+                let point = Point::PreEnqueue.as_str();
+                metrics.plugin_ran(plugin.name(), point, status, began.elapsed());
+            }
+            answer.is_err()
         };
         let began = Instant::now();
         let others = self.profiles[profile].at(Point::PreEnqueue).map(|(n, _)| n);

@@ -42,8 +42,26 @@ impl Trace {
         Instant::now()
     }
 
-    pub(super) fn times_plugins(&self) -> bool {
+    pub(crate) fn times_plugins(&self) -> bool {
         self.sampled
+    }
+
+    /// When a plugin begins, if plugins are timed.
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        self.sampled.then(Instant::now)
+    }
+
+    /// A plugin that is timed, and not counted, has ended.
+    pub(crate) fn took(
+        &mut self,
+        point: Point,
+        plugin: usize,
+        began: Option<Instant>,
+        why: Option<&Rejection>,
+    ) {
+        if let Some(began) = began {
+            self.plugins.push((point, plugin, code(why), began.elapsed()));
+        }
     }
 
     pub(super) fn times_node(&self, slot: Slot) -> bool {
