@@ -7,3 +7,9 @@ pub mod replicationcontroller;
 pub mod statefulset;
 
 mod revisions;
+
+use std::time::Duration;
+
+/// Pods of one owner change one after the other, and each change is another status of it: one that follows another within
+/// this time waits for the rest of it. (Upstream folds as many by being busy.)
+const STATUS_PACE: Duration = Duration::from_millis(100);

@@ -4,6 +4,7 @@ use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::{Barrier, Window, Windows},
     execute::Executor,
+    pace::Pace,
     pass::Planned,
     reconcile::{Explain, Function, Reconcile},
     run::{Shared, Subscribe, Synced},
@@ -37,6 +38,7 @@ pub struct Builder {
     stale_skips: Option<&'static str>,
     passes: Option<&'static str>,
     batch: Duration,
+    pace: Duration,
     backoff: Backoff,
     subscriptions: Vec<Subscription>,
     synced: Vec<Synced>,
@@ -86,6 +88,7 @@ impl Builder {
             stale_skips: None,
             passes: None,
             batch: Duration::ZERO,
+            pace: Duration::ZERO,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
             synced: Vec::new(),
@@ -135,6 +138,13 @@ impl Builder {
     /// batch periods); at once unless said otherwise.
     pub fn batch_period(mut self, period: Duration) -> Self {
         self.batch = period;
+        self
+    }
+
+    /// A planner's status of one key is written once in so long at most, unless the pass did something else, too: the first
+    /// at once, what changes soon after it in one write. As often as it changes unless said otherwise.
+    pub fn status_pace(mut self, period: Duration) -> Self {
+        self.pace = period;
         self
     }
 
@@ -213,8 +223,9 @@ impl Builder {
 
     /// Runs a pure planner.
     pub fn planned(self, planner: impl Planner) -> Controller {
+        let pace = Pace::new(self.pace);
         self.build(|executor, env| {
-            Box::new(Planned { planner, executor, clock: env.clock.clone() })
+            Box::new(Planned { planner, executor, clock: env.clock.clone(), pace })
         })
     }
 

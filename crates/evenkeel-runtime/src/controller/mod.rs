@@ -11,6 +11,7 @@ mod env;
 mod execute;
 mod inspect;
 mod metrics;
+mod pace;
 mod pass;
 mod reconcile;
 mod rewrite;

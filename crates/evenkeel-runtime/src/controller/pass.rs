@@ -2,8 +2,8 @@
 
 use super::{
     execute::{Executor, Report},
-    reconcile::Preview,
-    reconcile::{Passed, Reconcile, Request, failed},
+    pace::Pace,
+    reconcile::{Passed, Preview, Reconcile, Request, failed},
 };
 use crate::{
     clock::Clock,
@@ -13,12 +13,14 @@ use crate::{
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A planner with the shell that acts for it.
 pub(super) struct Planned<P> {
     pub(super) planner: P,
     pub(super) executor: Executor,
     pub(super) clock: Clock,
+    pub(super) pace: Pace,
 }
 
 impl<P: Planner> Reconcile for Planned<P> {
@@ -74,9 +76,23 @@ impl<P: Planner> Planned<P> {
     ) -> Passed {
         let after = self.planner.status(seen, outcomes, self.clock.now());
         check(&after, key);
+        if after.actions.is_empty() {
+            return Ok(after.requeue);
+        }
+        // What the pass did must be told in it; what was only seen can be told later.
+        if outcomes.0.is_empty()
+            && let wait @ Some(_) = self.pace.wait(key, Instant::now())
+        {
+            return Ok(sooner(after.requeue, wait));
+        }
         let Report { outcomes, failure, .. } = self.executor.run(key, &after.actions).await;
         deeds.add(&after.actions, &outcomes);
-        failure.map_or(Ok(after.requeue), |failure| Err(failed(failure)))
+        if let Some(failure) = failure {
+            // Its pause is the queue's, which grows.
+            return Err(failed(failure));
+        }
+        self.pace.wrote(key, Instant::now());
+        Ok(after.requeue)
     }
 }
 

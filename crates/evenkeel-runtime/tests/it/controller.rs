@@ -113,15 +113,32 @@ struct Seen {
     pods: Vec<Arc<Full<Pod>>>,
 }
 
+impl Seen {
+    fn of(key: &Key, maps: &Cache<Full<ConfigMap>>, pods: &Cache<Full<Pod>>) -> Option<Self> {
+        let map = maps.get(&key.namespace, &key.name)?;
+        let mut pods = pods.namespace(&key.namespace);
+        pods.retain(|pod| pod.meta().controlled_by(&map.meta().uid));
+        pods.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
+        Some(Self { map, pods })
+    }
+
+    /// The map with something in it, unless it has it.
+    fn told(&self, what: &str, value: &str) -> Option<Update> {
+        let mut object = self.map.as_ref().clone().into_inner();
+        let data = object.data.get_or_insert_default();
+        if data.insert(what.into(), value.into()).is_some_and(|had| had == value) {
+            return None;
+        }
+        let target = Target::of(<Full<ConfigMap> as View>::kind(), self.map.meta());
+        Some(Update::new(target, serde_json::to_vec(&object).unwrap()))
+    }
+}
+
 impl Planner for Podder {
     type Seen = Seen;
 
     fn observe(&self, key: &Key) -> Option<Seen> {
-        let map = self.maps.get(&key.namespace, &key.name)?;
-        let mut pods = self.pods.namespace(&key.namespace);
-        pods.retain(|pod| pod.meta().controlled_by(&map.meta().uid));
-        pods.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
-        Some(Seen { map, pods })
+        Seen::of(key, &self.maps, &self.pods)
     }
 
     fn plan(&self, seen: &Seen, _now: Timestamp) -> Plan {
@@ -166,13 +183,33 @@ impl Planner for Podder {
     fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
         let mut plan = Plan::nothing();
-        let told = seen.map.data.as_ref().and_then(|data| data.get("made"));
-        if (made > 0 || outcomes.first_error().is_some()) && told != Some(&made.to_string()) {
-            let mut object = seen.map.as_ref().clone().into_inner();
-            object.data.get_or_insert_default().insert("made".into(), made.to_string());
-            let target = Target::of(<Full<ConfigMap> as View>::kind(), seen.map.meta());
-            plan.push(Update::new(target, serde_json::to_vec(&object).unwrap()));
+        if made > 0 || outcomes.first_error().is_some() {
+            plan.actions.extend(seen.told("made", &made.to_string()).map(Into::into));
         }
+        plan
+    }
+}
+
+/// Only tells how many pods there are, in `data.seen`.
+struct Teller {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Teller {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, _seen: &Seen, _now: Timestamp) -> Plan {
+        Plan::nothing()
+    }
+
+    fn status(&self, seen: &Seen, _outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let mut plan = Plan::nothing();
+        plan.actions.extend(seen.told("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
     }
 }
@@ -204,6 +241,68 @@ async fn a_stale_cache_never_makes_a_pod_too_many_or_deletes_one_too_many() {
     assert_eq!(world.n_pods(), 4);
     let deletes = world.server.seen(&Method::DELETE, "pods").len();
     assert_eq!(deletes, 6);
+}
+
+/// A world with a teller of the pods of `ns/web`, which has none yet.
+async fn told_at_a_pace() -> World {
+    let world = World::new();
+    let teller = Teller { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "teller", &world.maps).owns(&world.pods);
+    let controller = builder.status_pace(Duration::from_millis(100)).planned(teller);
+    let stop = world.tasks.token();
+    world.tasks.spawn("teller", controller.run(stop));
+    world.want("web", 0);
+    settle().await;
+    assert_eq!(
+        (told(&world), world.server.seen(&Method::PUT, "configmaps").len()),
+        (json!("0"), 1)
+    );
+    world
+}
+
+fn told(world: &World) -> Value {
+    world.server.get(MAPS, "ns/web").unwrap()["data"]["seen"].clone()
+}
+
+fn put_pod(world: &World, n: u32) {
+    let uid = world.server.get(MAPS, "ns/web").unwrap()["metadata"]["uid"].clone();
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": uid, "controller": true});
+    let metadata =
+        json!({"name": format!("pod-{n}"), "namespace": "ns", "ownerReferences": [owner]});
+    world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_often_is_told_at_its_pace_and_at_last() {
+    let world = told_at_a_pace().await;
+    for n in 0..20 {
+        put_pod(&world, n);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if n == 0 {
+            assert_eq!(told(&world), "1", "the first change after a pause is told at once");
+        }
+    }
+    settle().await;
+    assert_eq!(told(&world), "20", "the last is told, too");
+    let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
+    assert_eq!(written, 3, "at once, after 100 ms and after 200 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_told_waits_ever_longer_at_any_pace() {
+    let world = told_at_a_pace().await;
+    world.server.fail(Fault {
+        method: Method::PUT,
+        path: "configmaps",
+        times: usize::MAX,
+        code: 422,
+        reason: "Invalid",
+        cause: "",
+    });
+    put_pod(&world, 0);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let tried = world.server.seen(&Method::PUT, "configmaps").len() - 1;
+    assert_eq!(tried, 14, "5 ms, doubled each time, are 41 s after 13 pauses");
 }
 
 #[tokio::test(start_paused = true)]

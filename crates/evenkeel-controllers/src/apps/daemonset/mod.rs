@@ -15,6 +15,7 @@ mod status;
 mod tests;
 
 use crate::{
+    apps::STATUS_PACE,
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
@@ -72,6 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
         .workers(context.options.daemonset.concurrent_syncs)
+        .status_pace(STATUS_PACE)
         .stale_skips_metric("daemonset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(

@@ -20,6 +20,7 @@ mod status;
 mod tests;
 
 use crate::{
+    apps::STATUS_PACE,
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
@@ -68,6 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &deployments)
         .workers(context.options.deployment.concurrent_syncs)
+        .status_pace(STATUS_PACE)
         .max_retries(MAX_RETRIES);
     let owners = deployments.clone();
     let builder = builder.watches(&sets, move |event, enqueue| {

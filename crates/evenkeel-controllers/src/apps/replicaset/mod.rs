@@ -11,6 +11,7 @@ mod status;
 mod tests;
 
 use crate::{
+    apps::STATUS_PACE,
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
@@ -80,7 +81,7 @@ fn run<S: Set>(
         deletion_age,
         sets: sets.clone(),
     };
-    let builder = builder.watches(&cache, move |event, enqueue| {
+    let builder = builder.status_pace(STATUS_PACE).watches(&cache, move |event, enqueue| {
         on_child(
             &sets,
             event,

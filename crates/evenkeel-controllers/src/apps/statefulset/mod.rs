@@ -15,6 +15,7 @@ mod status;
 mod tests;
 
 use crate::{
+    apps::STATUS_PACE,
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
@@ -67,6 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.statefulset.concurrent_syncs)
+        .status_pace(STATUS_PACE)
         .stale_skips_metric("statefulset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(
