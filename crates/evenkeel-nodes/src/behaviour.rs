@@ -89,6 +89,12 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     }
 }
 
+/// Whether there is such an image: all but those with the tag `404`, so that a rollout can be made to fail by its image.
+pub(crate) fn exists(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split_once(':').is_none_or(|(_, tag)| tag != "404")
+}
+
 /// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`complaints`]).
 pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
     for (key, value) in simulated(annotations) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod compress;
+mod deadline;
 mod health;
 mod info;
 mod nonresource;
@@ -92,8 +93,19 @@ where
     let labels = labels(&info, head.method.as_str());
     let started = tokio::time::Instant::now();
     let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
-    let routed =
-        route(api, peer, &head.method, &path, &query, &info, &head.headers, body.as_mut()).await;
+    let routed = match deadline::of(&info, &query) {
+        Err(error) => Err(error),
+        Ok(deadline) => {
+            let routed =
+                route(api, peer, &head.method, &path, &query, &info, &head.headers, body.as_mut());
+            match deadline {
+                None => routed.await,
+                Some(time) => tokio::time::timeout(time, routed)
+                    .await
+                    .unwrap_or_else(|_| Err(deadline::over())),
+            }
+        }
+    };
     let mut response = routed.unwrap_or_else(|error| refusal(&error, &head.headers));
     if !response.status().is_success() && !body::drain(body).await {
         response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));

@@ -47,6 +47,7 @@ pub(crate) fn facts<'a>(
         };
         let mut script = behaviour::defaults(delays, default);
         script.ready_delay = script.ready_delay.max(first_probe(spec_of));
+        script.pullable = behaviour::exists(&spec_of.image);
         Container {
             name: &spec_of.name,
             image: &spec_of.image,

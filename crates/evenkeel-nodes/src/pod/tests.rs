@@ -386,6 +386,22 @@ fn a_failed_init_container_fails_the_pod_or_is_tried_again() {
 }
 
 #[test]
+fn there_is_no_image_with_the_tag_404() {
+    for (image, annotations, phase) in [
+        ("nginx:404", json!({}), "Pending"),
+        ("localhost:5000/web:404", json!({}), "Pending"),
+        ("localhost:404/web", json!({}), "Running"),
+        ("web:v404", json!({}), "Running"),
+        ("nginx:404", json!({ "sim.evenkeel.dev/image-pull": "ok" }), "Running"),
+    ] {
+        let mut world =
+            World::new(json!({ "containers": [{ "name": "c", "image": image }] }), annotations);
+        world.run(2);
+        assert_eq!(world.phase(), phase, "{image}");
+    }
+}
+
+#[test]
 fn an_image_that_cannot_be_pulled_keeps_the_pod_pending_until_it_can() {
     let mut world = World::new(one(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
     world.run(2);

@@ -1,0 +1,69 @@
+//! How long a request may take (upstream's `request_deadline.go`).
+
+use super::{info::Info, query::Query};
+use crate::status::StatusError;
+use evenkeel_api::duration;
+use std::time::Duration;
+
+/// No request takes longer, whatever it asks for (`--request-timeout`).
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The time that a request has: what it asks for with `timeout`, and no more than a minute. Those that last for as long as
+/// somebody listens have no end.
+pub(super) fn of(info: &Info<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
+    let streams = matches!(info.subresource, "attach" | "exec" | "proxy" | "log" | "portforward");
+    if info.verb == "watch" || (info.is_resource && streams) {
+        return Ok(None);
+    }
+    let text = query.get("timeout");
+    if text.is_empty() {
+        return Ok(Some(LONGEST));
+    }
+    let nanos = duration::nanoseconds(text).map_err(|why| {
+        StatusError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    // None, or one in the past, is no wish.
+    let wished = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    Ok(Some(wished.map_or(LONGEST, |wished| wished.min(LONGEST))))
+}
+
+/// What a request is told whose time is over.
+pub(super) fn over() -> StatusError {
+    StatusError::timeout("request did not complete within the allotted timeout", 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    #[test]
+    fn what_a_request_may_take() {
+        let second = Duration::from_secs(1);
+        for (path, query, wanted) in [
+            ("/api/v1/pods", "", Some(LONGEST)),
+            ("/api/v1/pods", "timeout=1s", Some(second)),
+            ("/api/v1/pods", "timeout=3m", Some(LONGEST)),
+            ("/api/v1/pods", "timeout=0s", Some(LONGEST)),
+            ("/api/v1/pods", "timeout=-5s", Some(LONGEST)),
+            ("/api/v1/pods", "watch=1&timeout=1s", None),
+            ("/api/v1/namespaces/a/pods/p/log", "timeout=1s", None),
+            ("/api/v1/namespaces/a/pods/p/status", "timeout=1s", Some(second)),
+            ("/version", "timeout=1s", Some(second)),
+        ] {
+            let query = Query::parse(Some(query));
+            let found = of(&Info::new(&Method::GET, path, &query), &query).unwrap();
+            assert_eq!(found, wanted, "{path} {query:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_that_is_none_is_named() {
+        let query = Query::parse(Some("timeout=invalid"));
+        let error = of(&Info::new(&Method::GET, "/version", &query), &query).unwrap_err();
+        let error: serde_json::Value = serde_json::from_slice(&error.to_json()).unwrap();
+        let message =
+            "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";
+        assert_eq!((&error["code"], &error["message"]), (&400.into(), &message.into()));
+    }
+}
