@@ -89,10 +89,13 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     }
 }
 
-/// Whether there is such an image: all but those with the tag `404`, so that a rollout can be made to fail by its image.
+/// Tags that no image has, so that a rollout can be made to fail by its image.
+const NO_SUCH_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
+
+/// Whether there is such an image: there is any, but for those tags.
 pub(crate) fn exists(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
-    name.split_once(':').is_none_or(|(_, tag)| tag != "404")
+    name.split_once(':').is_none_or(|(_, tag)| !NO_SUCH_TAGS.contains(&tag))
 }
 
 /// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`complaints`]).

@@ -30,7 +30,7 @@
 //! | `sim.evenkeel.dev/ready-delay` | duration | from running to ready |
 //! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether it becomes ready at all |
 //! | `sim.evenkeel.dev/termination-time` | duration | from the signal to its end; cut short by the grace period (exit code 137) |
-//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether its image can be pulled (all but those with the tag `404`) |
+//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether its image can be pulled (there is any but those with the tag `404` or `non-existent`) |
 //! | `sim.evenkeel.dev/cpu` | quantity | it uses so much of the CPU (half of what it requests) |
 //! | `sim.evenkeel.dev/cpu-load` | quantity | the container's part of so much, which all running pods of its owner share evenly |
 //! | `sim.evenkeel.dev/memory` | quantity | it uses so much memory (half of what it requests) |

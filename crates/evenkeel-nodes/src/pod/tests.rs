@@ -386,9 +386,10 @@ fn a_failed_init_container_fails_the_pod_or_is_tried_again() {
 }
 
 #[test]
-fn there_is_no_image_with_the_tag_404() {
+fn there_is_any_image_but_some_that_say_so() {
     for (image, annotations, phase) in [
         ("nginx:404", json!({}), "Pending"),
+        ("nginx:non-existent", json!({}), "Pending"),
         ("localhost:5000/web:404", json!({}), "Pending"),
         ("localhost:404/web", json!({}), "Running"),
         ("web:v404", json!({}), "Running"),

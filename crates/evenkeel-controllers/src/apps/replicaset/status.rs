@@ -11,11 +11,15 @@ use serde::Serialize;
 use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
 /// What follows from the pods that were seen and from how the actions went: an update if anything changed, and a time to
-/// look again where pods become available by mere time.
+/// look again where pods become available by mere time. A pass that did what it wanted to leaves that to the next one.
 pub(crate) fn status<S: Set>(seen: &Seen<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let set = &*seen.set;
     let mut plan = Plan::nothing();
     if !set.selects() {
+        return plan;
+    }
+    // What was made or deleted shows in a moment, and the pass that sees it tells all of it at once.
+    if !outcomes.0.is_empty() && outcomes.first_error().is_none() {
         return plan;
     }
     let failure = failure(seen, outcomes);
