@@ -8,6 +8,16 @@ use evenkeel_sim::{Faults, Options, What, World};
 
 /// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
 async fn rollout(world: &mut World, faults: Faults) {
+    roll_out(world, faults, 5).await;
+}
+
+/// Sets are given sizes that keep to the budget, as upstream gives them. Where an old pod's deletion fails, it is there for a
+/// moment longer, beside the one that takes its place.
+async fn rollout_where_deletions_fail(world: &mut World, faults: Faults) {
+    roll_out(world, faults, 6).await;
+}
+
+async fn roll_out(world: &mut World, faults: Faults, most: usize) {
     world.settle(REST).await;
     world.arm(faults);
     let pods = web_pods(world).await;
@@ -17,7 +27,7 @@ async fn rollout(world: &mut World, faults: Faults) {
     pods.reset();
     world.merge(&format!("{DEPLOYMENTS}/web"), &image("b")).await;
     world.settle(REST).await;
-    assert!(pods.most_active() <= 5, "too many pods: {:?}", pods.counts());
+    assert!(pods.most_active() <= most, "too many pods: {:?}", pods.counts());
     assert!(pods.fewest_ready() >= 3, "too few pods: {:?}", pods.counts());
     check_deployment(world, 4, "b", 2).await;
     world.stays_silent(SILENCE).await;
@@ -37,5 +47,5 @@ fn with_a_crash_before_each_write() {
 #[test]
 fn with_everything_going_wrong() {
     let kinds = [&KINDS[..], &[What::Refuse(503)]].concat();
-    several(&Options::default(), 8, (8, 40), &kinds, &rollout);
+    several(&Options::default(), 8, (8, 40), &kinds, &rollout_where_deletions_fail);
 }

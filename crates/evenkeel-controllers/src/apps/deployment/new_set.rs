@@ -96,7 +96,7 @@ impl Pass<'_> {
         if &*self.seen.deployment.spec.strategy.type_ == RECREATE {
             return wanted;
         }
-        let room = self.budget.max().saturating_sub(self.total_present());
+        let room = self.budget.max().saturating_sub(self.total());
         if room <= 0 {
             present
         } else {

@@ -142,12 +142,6 @@ impl<'a> Pass<'a> {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
     }
 
-    /// Pods that all sets together have or should have: one with more than it should have has not caught up yet.
-    pub(crate) fn total_present(&self) -> i32 {
-        let present = |set: &SetCopy<'_>| set.replicas.max(set.status().replicas);
-        self.sets.iter().fold(0, |total, set| total.saturating_add(present(set)))
-    }
-
     /// Pods of all sets together that are available.
     pub(crate) fn available(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
