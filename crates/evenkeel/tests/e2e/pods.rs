@@ -71,9 +71,9 @@ impl View<'_> {
         self.count(|pod| is_active(pod) && self::image(pod) == image)
     }
 
-    /// How many run this image, whatever becomes of them.
-    pub(crate) fn ever_of_image(&self, image: &str) -> usize {
-        self.count(|pod| self::image(pod) == image)
+    /// How many that have not ended run this image, being deleted or not.
+    pub(crate) fn running_image(&self, image: &str) -> usize {
+        self.count(|pod| !has_ended(pod) && self::image(pod) == image)
     }
 
     fn count(&self, counts: impl Fn(&Value) -> bool) -> usize {
@@ -83,8 +83,12 @@ impl View<'_> {
 
 /// Neither ended nor being deleted.
 pub(crate) fn is_active(pod: &Value) -> bool {
-    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    !ended && pod["metadata"]["deletionTimestamp"].is_null()
+    !has_ended(pod) && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// None of its containers runs, or will again.
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Its condition Ready is true.

@@ -48,7 +48,7 @@ pub(crate) async fn recreate_never_mixes(cluster: &Cluster) {
     let mut pods = Pods::watch(&namespace).await;
     namespace.patch("deployments/web", image("app:v2")).await;
     pods.until("a rollout", |pods| {
-        let (old, new) = (pods.ever_of_image("app:v1"), pods.ever_of_image("app:v2"));
+        let (old, new) = (pods.running_image("app:v1"), pods.running_image("app:v2"));
         assert!(old == 0 || new == 0, "{old} old and {new} new pods at once");
         new == 3 && pods.ready() == 3
     })
