@@ -6,6 +6,7 @@
 pub mod cidr;
 pub mod condition;
 pub mod cron;
+pub mod daemons;
 mod decode;
 pub mod duration;
 pub mod forms;

@@ -1,27 +1,21 @@
 //! The pods that workloads still lack, as their controllers would make them, as far as scheduling goes.
 
 use evenkeel_api::{
-    Encoding, View as _, placement,
+    Encoding, View, daemons, placement,
     selector::Selector,
-    views::{Node, Pod, ReplicaSet},
+    storage,
+    views::{Node, Pod, ReplicaSet, StorageClass},
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::stored;
 
 /// What stands for the hash of a template.
 const HASH: &str = "simulated";
-
-/// Tolerations of each pod of a DaemonSet.
-const BORNE: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
 
 /// A workload whose pods are not all there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +112,10 @@ fn listed<'a>(objects: &'a Objects, place: &str) -> &'a [Value] {
     objects.get(place).map(Vec::as_slice).unwrap_or_default()
 }
 
+fn read<V: View>(object: &Value) -> Option<V> {
+    V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -145,8 +143,8 @@ impl<'a> Owner<'a> {
     fn new(kind: &'static str, object: &'a Value, objects: &Objects) -> Self {
         let metadata = &object["metadata"];
         // Selectors are at the same place in all of them.
-        let read = ReplicaSet::decode(object.to_string().as_bytes(), Encoding::Json);
-        let selector = read.map_or_else(|_| Selector::nothing(), |read| read.spec.selector);
+        let selector =
+            read::<ReplicaSet>(object).map_or_else(Selector::nothing, |read| read.spec.selector);
         let selected = |pod: &Value| {
             let labels = &pod["metadata"]["labels"];
             !selector.is_everything() && selector.matches_by(|key| labels[key].as_str())
@@ -251,15 +249,10 @@ impl<'a> Owner<'a> {
         }
         let mut spec = template["spec"].clone();
         if spec["storageClassName"].is_null() {
-            let default = "storageclass.kubernetes.io/is-default-class";
-            let is_default = |class: &&Value| class["metadata"]["annotations"][default] == "true";
-            // Of several the newest.
-            let class = listed(objects, CLASSES)
-                .iter()
-                .filter(is_default)
-                .max_by_key(|class| text(&class["metadata"]["creationTimestamp"]));
-            spec["storageClassName"] =
-                class.map_or(Value::Null, |one| one["metadata"]["name"].clone());
+            let classes = listed(objects, CLASSES).iter().filter_map(read).map(Arc::new);
+            let classes: Vec<Arc<StorageClass>> = classes.collect();
+            let class = storage::default_class(&classes);
+            spec["storageClassName"] = class.map_or(Value::Null, |one| (*one.meta.name).into());
         }
         let uid = format!("{}/{name}", text(namespace));
         Some(json!({
@@ -271,21 +264,22 @@ impl<'a> Owner<'a> {
 
     /// One for each node that the template asks for and bears.
     fn of_daemon_set(&self, objects: &Objects) -> Made {
-        let is_there = |node: &str| {
-            self.pods.iter().any(|pod| pod["spec"]["nodeName"] == *node || is_only_for(pod, node))
-        };
         let mut made = Made::default();
-        for node in listed(objects, NODES) {
-            let name = text(&node["metadata"]["name"]);
-            let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
-            bear(&mut pod["spec"]);
-            if is_there(name) || !runs_on(&pod, node) {
+        let mut model = self.pod("", self.object);
+        daemons::bear(&mut model["spec"]);
+        let Some(spec) = read::<Pod>(&model).map(|pod| pod.spec) else { return made };
+        let there: Vec<Pod> = self.pods.iter().filter_map(read).collect();
+        let there: BTreeSet<&str> = there.iter().filter_map(daemons::target_node).collect();
+        for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
+            let name = &*node.meta.name;
+            let runs = placement::required(&spec, &node)
+                && placement::forbidding(&spec.tolerations, &node.spec.taints).is_none();
+            if there.contains(name) || !runs {
                 continue;
             }
-            let only = json!([{"key": "metadata.name", "operator": "In", "values": [name]}]);
-            let required = "requiredDuringSchedulingIgnoredDuringExecution";
-            pod["spec"]["affinity"]["nodeAffinity"][required] =
-                json!({"nodeSelectorTerms": [{"matchFields": only}]});
+            let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
+            daemons::bear(&mut pod["spec"]);
+            daemons::only_on(&mut pod["spec"], name);
             made.pods.push(pod);
         }
         made
@@ -346,30 +340,4 @@ impl<'a> Owner<'a> {
         stored::pod(&mut pod);
         pod
     }
-}
-
-/// Whether a pod waits for this node.
-fn is_only_for(pod: &Value, node: &str) -> bool {
-    let path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
-        /nodeSelectorTerms/0/matchFields/0/values/0";
-    pod.pointer(path).is_some_and(|name| name == node)
-}
-
-fn bear(spec: &mut Value) {
-    let network = ("node.kubernetes.io/network-unavailable", "NoSchedule");
-    let more = BORNE.into_iter().chain((spec["hostNetwork"] == true).then_some(network));
-    let more =
-        more.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
-    match spec["tolerations"].as_array_mut() {
-        Some(tolerations) => tolerations.extend(more),
-        None => spec["tolerations"] = more.collect(),
-    }
-}
-
-fn runs_on(pod: &Value, node: &Value) -> bool {
-    let pod = Pod::decode(pod.to_string().as_bytes(), Encoding::Json);
-    let node = Node::decode(node.to_string().as_bytes(), Encoding::Json);
-    let (Ok(pod), Ok(node)) = (pod, node) else { return false };
-    placement::required(&pod.spec, &node)
-        && placement::forbidding(&pod.spec.tolerations, &node.spec.taints).is_none()
 }

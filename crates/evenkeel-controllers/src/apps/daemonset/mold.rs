@@ -2,29 +2,16 @@
 
 use crate::pods::REVISION_LABEL;
 use evenkeel_api::{
-    Encoding, OwnerReference, View,
+    Encoding, OwnerReference, View, daemons,
     placement::{required, tolerated},
     template::Template,
     views::{DaemonSet, Node, Pod, PodSpec},
 };
-use serde_json::{Value, json};
 
 /// The annotation by which DaemonSets of old counted their templates.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 /// The label by which pods of old said which template they are of.
 const GENERATION_LABEL: &str = "pod-template-generation";
-
-/// Taints that every pod of a DaemonSet bears, so that it stays where the node is in trouble, and starts there.
-const BORNE: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
-/// One that those bear which share the node's network.
-const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 /// A set's template with what every pod of a DaemonSet has.
 #[derive(Debug)]
@@ -45,7 +32,7 @@ pub(crate) struct Fit {
 impl Mold {
     /// The set's.
     pub(crate) fn new(set: &DaemonSet) -> Self {
-        let template = set.spec.template.with_spec(bear);
+        let template = set.spec.template.with_spec(daemons::bear);
         let pod = format!(r#"{{"spec":{}}}"#, template.spec);
         // A template that no pod can be made from is refused by the API server; here it asks for nothing.
         let spec = Pod::decode(pod.as_bytes(), Encoding::Json).unwrap_or_default().spec;
@@ -78,39 +65,12 @@ impl Mold {
         revision: &str,
         owner: &OwnerReference,
     ) -> String {
-        let only_there = json!({
-            "nodeSelectorTerms": [{ "matchFields": [
-                { "key": "metadata.name", "operator": "In", "values": [node] },
-            ] }],
-        });
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
         let prefix = format!("{}-", set.meta.name);
         self.template
-            .with_spec(|spec| spec["affinity"]["nodeAffinity"][required] = only_there)
+            .with_spec(|spec| daemons::only_on(spec, node))
             .with_label(REVISION_LABEL, revision)
             .pod_json(&prefix, &set.meta.namespace, owner)
     }
-}
-
-/// Adds the tolerations; one of the same key, effect and operator that holds for some time only holds for ever then.
-fn bear(spec: &mut Value) {
-    let of_host = spec["hostNetwork"] == true;
-    let mut tolerations = match spec["tolerations"].take() {
-        Value::Array(given) => given,
-        _ => Vec::new(),
-    };
-    for (key, effect) in BORNE.into_iter().chain(of_host.then_some(NO_NETWORK)) {
-        let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
-        let same = tolerations.iter_mut().find(|given| {
-            ["key", "operator", "effect"].iter().all(|field| given[*field] == toleration[*field])
-                && given["value"].as_str().unwrap_or_default().is_empty()
-        });
-        match same {
-            Some(given) => *given = toleration,
-            None => tolerations.push(toleration),
-        }
-    }
-    spec["tolerations"] = tolerations.into();
 }
 
 /// How often the template has changed, where the set still counts.
@@ -124,19 +84,4 @@ pub(crate) fn is_updated(set: &DaemonSet, pod: &Pod, revision: &str) -> bool {
     let by_generation =
         || generation(set).is_some_and(|n| label(GENERATION_LABEL) == Some(&n.to_string()));
     (!revision.is_empty() && label(REVISION_LABEL) == Some(revision)) || by_generation()
-}
-
-/// The node that the pod is on, or is meant for.
-pub(crate) fn target_node(pod: &Pod) -> Option<&str> {
-    if !pod.spec.node_name.is_empty() {
-        return Some(&pod.spec.node_name);
-    }
-    let affinity = pod.spec.affinity.as_deref()?.node_affinity.as_deref()?;
-    let selector = affinity.required_during_scheduling_ignored_during_execution.as_deref()?;
-    let mut fields = selector.node_selector_terms.iter().flat_map(|term| term.match_fields.iter());
-    let named = fields.find(|field| &*field.key == "metadata.name" && &*field.operator == "In")?;
-    match &*named.values {
-        [name] => Some(name),
-        _ => None,
-    }
 }

@@ -1,7 +1,10 @@
 //! Which sets a change of a node concerns.
 
-use super::mold::{Mold, target_node};
-use evenkeel_api::views::{DaemonSet, Node, Pod};
+use super::mold::Mold;
+use evenkeel_api::{
+    daemons::target_node,
+    views::{DaemonSet, Node, Pod},
+};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     plan::Key,

@@ -1,6 +1,6 @@
 //! What a decision about a set looks at.
 
-use super::mold::{Mold, target_node};
+use super::mold::Mold;
 use crate::{
     apps::revisions,
     claim::Claims,
@@ -8,6 +8,7 @@ use crate::{
 };
 use evenkeel_api::{
     Text,
+    daemons::target_node,
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
 use std::{collections::BTreeMap, sync::Arc};

@@ -2,7 +2,7 @@
 
 use super::{
     backoff::Backoff,
-    mold::{Mold, is_updated, target_node},
+    mold::{Mold, is_updated},
     plan::plan,
     seen::Seen,
     status::status,
@@ -12,6 +12,7 @@ use crate::{
     pods,
 };
 use evenkeel_api::{
+    daemons::target_node,
     shared::Shared,
     time::{SignedDuration, Timestamp},
     views::{ControllerRevision, DaemonSet, Node, Pod},
