@@ -84,12 +84,10 @@ impl Binder {
         let mut actors = Vec::new();
         for (_, plugin) in self.profile().at(Point::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
-            let began = Instant::now();
+            let began = assigned.sampled.then(Instant::now);
             let answer = plugin.pre_flight(&assigned.popped.info, &assigned.node);
-            if assigned.sampled {
-                let status = if answer == PreFlight::Skip { "Skip" } else { "Success" };
-                self.metrics.plugin_ran(name, PRE_FLIGHT, status, began.elapsed());
-            }
+            let status = if answer == PreFlight::Skip { "Skip" } else { "Success" };
+            self.plugin_ran(name, PRE_FLIGHT, began, status);
             match answer {
                 PreFlight::Skip => {}
                 PreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
@@ -143,9 +141,9 @@ impl Binder {
     }
 
     /// A plugin ended that is timed if it is known when it began.
-    fn plugin_ran(&self, plugin: &str, point: Point, began: Option<Instant>, status: &str) {
+    fn plugin_ran(&self, plugin: &str, point: &str, began: Option<Instant>, status: &str) {
         if let Some(began) = began {
-            self.metrics.plugin_ran(plugin, point.as_str(), status, began.elapsed());
+            self.metrics.plugin_ran(plugin, point, status, began.elapsed());
         }
     }
 
@@ -188,7 +186,12 @@ impl Binder {
                 try_join_all(group.iter().map(|actor| async move {
                     let began = sampled.then(Instant::now);
                     let done = actor.plugin.pre_bind(&self.client, info, node).await;
-                    self.plugin_ran(actor.name, Point::PreBind, began, status(done.is_ok()));
+                    self.plugin_ran(
+                        actor.name,
+                        Point::PreBind.as_str(),
+                        began,
+                        status(done.is_ok()),
+                    );
                     done.map_err(|error| {
                         format!("running PreBind plugin \"{}\": {error}", actor.name)
                     })
@@ -224,7 +227,7 @@ impl Binder {
                 Ok(false) => "Skip",
                 answer => status(answer.is_ok()),
             };
-            self.plugin_ran(name, Point::Bind, began, status);
+            self.plugin_ran(name, Point::Bind.as_str(), began, status);
             match answer {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}

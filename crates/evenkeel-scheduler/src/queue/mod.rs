@@ -554,9 +554,9 @@ impl SchedulingQueue {
         let closed = |n: &usize| {
             let plugin = self.profiles[profile].plugin(*n);
             let Some(asked) = plugin.as_pre_enqueue() else { return false };
-            let began = Instant::now();
+            let timed = timed.map(|metrics| (metrics, Instant::now()));
             let answer = asked.pre_enqueue(&entry.info);
-            if let Some(metrics) = timed {
+            if let Some((metrics, began)) = timed {
                 let status = answer.as_ref().err().map_or("Success", |why| why.severity.as_str());
                 let point = Point::PreEnqueue.as_str();
                 metrics.plugin_ran(plugin.name(), point, status, began.elapsed());
