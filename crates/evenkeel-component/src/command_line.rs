@@ -4,6 +4,7 @@ use crate::{
     flags::{About, Asked, Flags, Given, Problems},
     logging::Log,
     version,
+    worker::Worker,
 };
 use anyhow::{Error, Result};
 use std::{collections::BTreeMap, process::ExitCode};
@@ -89,11 +90,9 @@ pub fn tell(given: &Given, warnings: &[String], log: &Log) {
     }
 }
 
-/// Runs the program on so many threads, sees that the log is written out, and says how it ended.
-pub fn run(log: &Log, threads: usize, work: impl Future<Output = Result<ExitCode>>) -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let ended = match runtime {
+/// Runs the program on such a worker, sees that the log is written out, and says how it ended.
+pub fn run(log: &Log, worker: Worker, work: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    let ended = match worker.runtime() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => Err(Error::from(error).context("the runtime cannot start")),
     };

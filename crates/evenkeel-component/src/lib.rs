@@ -13,6 +13,7 @@ pub mod options;
 pub mod process;
 pub mod serving;
 pub mod version;
+pub mod worker;
 
 /// Samples who asks for memory, for `/debug/pprof/heap`.
 #[cfg(feature = "heap-profile")]

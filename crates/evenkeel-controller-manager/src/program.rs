@@ -11,6 +11,7 @@ use evenkeel_component::{
     leading::{Leader, Named, Pace},
     logging::{self, Log},
     process::{Parts, Process},
+    worker::Worker,
 };
 use evenkeel_controllers::{core::service_account_token, descriptor::Descriptor, needs::Gates};
 use evenkeel_runtime::{lease, manager::Group};
@@ -21,10 +22,6 @@ const NAME: &str = "kube-controller-manager";
 
 /// What upstream's program says of its metrics.
 const METRICS: &str = include_str!("../data/metrics.tsv");
-
-/// Threads that do the work. One is enough for several thousand writes a second, and saves what waking others costs: a
-/// sixth of the CPU in `bench/`'s creation of pods.
-const WORKERS: usize = 1;
 
 /// How often it is told which controllers have not ended, where they have all the time they want.
 const REMINDER: Duration = Duration::from_secs(5);
@@ -39,7 +36,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
         Err(code) => return code,
     };
     let log = logging::start(&options.logging);
-    command_line::run(&log, WORKERS, async {
+    command_line::run(&log, Worker::Frugal, async {
         if options.plan {
             return plan::run(options).await;
         }

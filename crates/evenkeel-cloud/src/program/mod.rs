@@ -30,6 +30,7 @@ use evenkeel_component::{
     logging::{self, Log},
     options::{MetricsOptions, TlsOptions},
     process::{Parts, Process},
+    worker::Worker,
 };
 use evenkeel_runtime::manager::Group;
 use options::{Options, flags};
@@ -53,9 +54,6 @@ const STOP: Duration = Duration::from_secs(10);
 /// How often it is told which controllers have not ended yet.
 const REMINDER: Duration = Duration::from_secs(3);
 
-/// Threads that do the work; most of the time one waits for the cloud.
-const WORKERS: usize = 1;
-
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>, providers: &Providers) -> ExitCode {
     let given = match command_line().read(arguments) {
@@ -67,7 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>, providers: &Providers) 
         Err(problems) => return command_line::refused(problems),
     };
     let log = logging::start(&options.logging);
-    command_line::run(&log, WORKERS, async {
+    command_line::run(&log, Worker::Frugal, async {
         let provider = provider(providers, &options)?;
         run(options, provider, &log).await.map(|()| ExitCode::SUCCESS)
     })

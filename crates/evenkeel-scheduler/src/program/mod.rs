@@ -49,6 +49,7 @@ use evenkeel_component::{
     options::TlsOptions,
     process::{Parts, Process},
     serving::{Checks, leader_election},
+    worker::Worker,
 };
 use evenkeel_runtime::{
     cache::Caches,
@@ -79,9 +80,6 @@ const METRICS: &str = include_str!("../../data/metrics.tsv");
 /// How long what runs may take to stop.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Threads that do the work: attempts are made one after the other.
-const WORKERS: usize = 1;
-
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
     let given = match command_line().read(arguments) {
@@ -93,7 +91,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> 
         Err(problems) => return command_line::refused(problems),
     };
     let log = logging::start(&options.logging);
-    command_line::run(&log, WORKERS, async {
+    command_line::run(&log, Worker::Eager, async {
         command_line::tell(&options.given, &options.warnings, &log);
         let config = options.configuration()?;
         let profiles = profiles::build(&config, plugins, &options.gates)?;
