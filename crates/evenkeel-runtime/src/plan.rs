@@ -227,6 +227,9 @@ pub enum OnError {
     /// The plan's remaining actions are left out, status is computed, and the pass ends with the error: a retry with
     /// back-off.
     SkipRest,
+    /// The same for the actions of one part of the plan, which have this value with the same number: those of other parts
+    /// are carried out. What is left out counts as an outcome without success or error.
+    SkipPart(u8),
     /// The pass goes on as if nothing had happened.
     Ignore,
 }
@@ -244,7 +247,7 @@ pub struct Note {
     pub message: String,
 }
 
-/// How each action went, in the plan's order. Shorter than the plan when an action ended the pass.
+/// How each action went, in the plan's order. Shorter than the plan when an action ended it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcomes(pub Vec<Outcome>);
 

@@ -35,8 +35,9 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     }
 }
 
-/// Whether a pod has an address and has not ended.
-pub(super) fn has_address(pod: &Pod) -> bool {
+/// Whether a pod is an address of the Services that select it: it has one and has not ended, be it ready or not. One on its
+/// way out is told of as such by slices, and left out of Endpoints (upstream's `ShouldPodBeInEndpoints`).
+pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }

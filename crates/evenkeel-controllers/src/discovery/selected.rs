@@ -11,6 +11,12 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
+/// Whether a Service's pods are looked for. One without a selector has addresses of somebody else's; one that is but a name
+/// for another (`ExternalName`) has none.
+pub(super) fn selects_pods(service: &Service) -> bool {
+    &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
+}
+
 /// Services and pods by what selects and what is selected.
 #[derive(Debug, Clone)]
 pub(super) struct Selected {

@@ -168,7 +168,7 @@ impl Operation {
     }
 }
 
-/// A write, with the number that its event is known by. What fails ends the pass, as upstream has it.
+/// A write, with the number that its event is known by. What fails ends the pass, unless who plans it says otherwise.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,

@@ -30,6 +30,8 @@ pub(super) struct Report {
     pub(super) aborted: bool,
     /// The rest of the plan is to be left out.
     skipping: bool,
+    /// The rest of these parts of the plan is.
+    skipped: Vec<u8>,
 }
 
 impl Report {
@@ -42,8 +44,16 @@ impl Report {
             }
             self.aborted |= on_error == OnError::Abort;
             self.skipping |= on_error == OnError::SkipRest;
+            if let OnError::SkipPart(part) = on_error {
+                self.skipped.push(part);
+            }
         }
         self.outcomes.0.push(outcome);
+    }
+
+    /// Whether the action is left out, since one of its part failed.
+    fn skips(&self, action: &Action) -> bool {
+        action.part().is_some_and(|part| self.skipped.contains(&part))
     }
 }
 
@@ -55,7 +65,12 @@ impl Executor {
     pub(super) async fn run(&self, key: &Key, actions: &[Action]) -> Report {
         let (mut report, mut live) = (Report::default(), Live::new());
         let mut rest = actions;
-        while let Some(first) = rest.first() {
+        while let Some((first, others)) = rest.split_first() {
+            if report.skips(first) {
+                report.outcomes.0.push(Outcome::default());
+                rest = others;
+                continue;
+            }
             let mut patched = HashSet::new();
             let run = rest.iter().take_while(|next| same_run(first, next, &mut patched)).count();
             let (now, later) = rest.split_at(run);
@@ -274,8 +289,11 @@ impl Executor {
 }
 
 /// Whether `next` is carried out together with `first`: what is made, what is deleted, and changes of different objects
-/// (`patched` so far) that need no look at their owner first.
+/// (`patched` so far) that need no look at their owner first; all of one part of the plan.
 fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
+    if first.part() != next.part() {
+        return false;
+    }
     match first {
         Action::Create(_) => {
             matches!(next, Action::Create(create) if !create.apart || std::ptr::eq(first, next))

@@ -201,6 +201,28 @@ impl Failure {
     }
 }
 
+impl Action {
+    /// What its failure means for the rest of the pass; that an event is told never fails.
+    pub fn on_error(&self) -> OnError {
+        match self {
+            Self::Create(create) => create.on_error,
+            Self::Delete(delete) => delete.on_error,
+            Self::Patch(patch) => patch.on_error,
+            Self::Update(update) => update.on_error,
+            Self::Rewrite(rewrite) => rewrite.on_error,
+            Self::Event(_) => OnError::Ignore,
+        }
+    }
+
+    /// The number of the plan's part that it belongs to, if it does to one.
+    pub fn part(&self) -> Option<u8> {
+        match self.on_error() {
+            OnError::SkipPart(part) => Some(part),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! into_action {
     ($($variant:ident($inner:ty)),*) => {$(
         impl From<$inner> for Action {

@@ -7,7 +7,10 @@ use evenkeel_runtime::{
     clock::Clock,
     controller::{Builder, Env, Error, Outcome},
     introspect::Subject,
-    plan::{Create, Delete, Key, Note, Outcomes, Patch, PatchForm, Plan, Planner, Target, Update},
+    plan::{
+        Create, Delete, Key, Note, OnError, Outcomes, Patch, PatchForm, Plan, Planner, Target,
+        Update,
+    },
     tasks::Tasks,
 };
 use http::Method;
@@ -212,6 +215,82 @@ impl Planner for Teller {
         plan.actions.extend(seen.told("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
     }
+}
+
+/// Makes three pods and deletes one, in each of two parts of a plan; tells once, in `data.told`, how each action went.
+struct Parts {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Parts {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, _now: Timestamp) -> Plan {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return Plan::nothing();
+        }
+        let make = |name: String, part| Create {
+            on_error: OnError::SkipPart(part),
+            ..Create::new(
+                pods(),
+                "ns",
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string(),
+            )
+        };
+        let mut plan = Plan::nothing();
+        for part in 0..2 {
+            for n in 0..3 {
+                plan.push(make(format!("{part}-{n}"), part));
+            }
+            let old = Target::new(pods(), "ns", &format!("old-{part}"), "");
+            plan.push(Delete { on_error: OnError::SkipPart(part), ..Delete::new(old) });
+        }
+        plan
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let told: Vec<String> = outcomes
+            .0
+            .iter()
+            .map(|outcome| match &outcome.error {
+                Some(failure) => failure.code.to_string(),
+                None => outcome.succeeded.to_string(),
+            })
+            .collect();
+        let mut plan = Plan::nothing();
+        if !told.is_empty() {
+            plan.actions.extend(seen.told("told", &told.join(" ")).map(Into::into));
+        }
+        plan
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_does_not_hold_up_the_next() {
+    let world = World::new();
+    world.server.fail(Fault {
+        method: Method::POST,
+        path: "pods",
+        times: 1,
+        code: 500,
+        reason: "InternalError",
+        cause: "",
+    });
+    world.want("web", 0);
+    let parts = Parts { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "parts", &world.maps).workers(1).max_retries(0);
+    let (controller, stop) = (builder.planned(parts), world.tasks.token());
+    world.tasks.spawn("parts", controller.run(stop));
+    settle().await;
+    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
+    assert_eq!(told, "500 0 0 0 1 1 1 1", "the first part ends with its first create");
+    let deleted = world.server.seen(&Method::DELETE, "pods");
+    assert!(deleted.iter().all(|delete| delete.path.ends_with("old-1")), "{deleted:?}");
 }
 
 async fn settle() {

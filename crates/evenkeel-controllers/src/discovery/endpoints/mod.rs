@@ -9,10 +9,10 @@ mod plan;
 mod tests;
 
 pub use options::Options;
-pub(super) use plan::{elects, is_served};
+pub(super) use plan::elects;
 
 use super::{
-    selected::Selected,
+    selected::{Selected, selects_pods},
     trigger::{Known, Times},
 };
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
@@ -100,7 +100,7 @@ impl Planner for Controller {
         let service = self.services.get(&key.namespace, &key.name);
         let endpoints = self.endpoints.get(&key.namespace, &key.name);
         let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
-        let served = service.as_ref().filter(|service| plan::is_served(service));
+        let served = service.as_ref().filter(|service| selects_pods(service));
         let times = served.map(|service| Arc::new(Times::of(service, &pods)));
         let before = self.known.get(key);
         Some(Seen { key: key.clone(), service, pods, endpoints, times, before })

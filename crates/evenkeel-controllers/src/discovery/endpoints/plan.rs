@@ -5,6 +5,7 @@ use super::{
         address::{self, Family},
         canonical::{self, Offer},
         pod,
+        selected::selects_pods,
         slice::HEADLESS,
         trigger::{Times, annotated},
     },
@@ -58,12 +59,6 @@ pub(super) fn is_own(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(MANAGED_BY) == Some(MANAGER)
 }
 
-/// Whether a Service's pods are looked for. One without a selector has addresses of somebody else's; one that is but a name for
-/// another (`ExternalName`) has none.
-pub(in crate::discovery) fn is_served(service: &Service) -> bool {
-    &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
-}
-
 /// Makes, changes or deletes the Endpoints.
 pub(super) fn plan(seen: &Seen) -> Plan {
     let mut plan = Plan::nothing();
@@ -73,7 +68,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         }
         return plan;
     };
-    if !is_served(service) {
+    if !selects_pods(service) {
         return plan;
     }
     let mut subsets = subsets(service, &seen.pods);
@@ -109,7 +104,8 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
 
 /// A pod on its way out is left out, unless the Service wants to know of pods that are not ready, too.
 fn is_published(service: &Service, pod: &Pod) -> bool {
-    pod::has_address(pod) && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
+    pod::belongs_in_endpoints(pod)
+        && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
 }
 
 /// The pod's ports for the Service; `None` if it has none of them. A headless Service need not have ports.

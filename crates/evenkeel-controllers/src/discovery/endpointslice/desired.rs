@@ -25,7 +25,7 @@ pub(super) struct Group {
 /// ready; a pod without an address of the family makes a group all the same.
 pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (pod, node) in pods.iter().filter(|(pod, _)| pod::has_address(pod)) {
+    for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
         let ports = ports(service, pod);
         let at = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             groups.push(Group { ports, endpoints: Vec::new() });
@@ -40,7 +40,7 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
 
 /// Pods that are left out because their node is not there, in words.
 pub(super) fn missing(service: &Service, pods: &[Placed]) -> Option<String> {
-    let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::has_address(pod));
+    let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
     let texts: Vec<String> = lost
         .filter(|_| !published)

@@ -12,9 +12,11 @@ use topology::Counts;
 pub(super) enum Mode {
     /// Any endpoint will do.
     Anywhere,
-    /// In the caller's zone, and rather on its node if so said.
-    Close { node: bool },
-    /// As zones have CPU.
+    /// In the caller's zone (`PreferClose` is an older name of this).
+    PreferSameZone,
+    /// On the caller's node, or else in its zone.
+    PreferSameNode,
+    /// As zones have CPU (topology aware hints, by annotation).
     Topology,
 }
 
@@ -25,8 +27,8 @@ pub(super) fn mode(service: &Service) -> Mode {
         .or_else(|| annotation("service.kubernetes.io/topology-mode"));
     match (topology, &*service.spec.traffic_distribution) {
         (Some("Auto" | "auto"), _) => Mode::Topology,
-        (_, "PreferSameNode") => Mode::Close { node: true },
-        (_, "PreferClose" | "PreferSameZone") => Mode::Close { node: false },
+        (_, "PreferSameNode") => Mode::PreferSameNode,
+        (_, "PreferClose" | "PreferSameZone") => Mode::PreferSameZone,
         _ => Mode::Anywhere,
     }
 }
@@ -142,13 +144,16 @@ pub(super) fn apply(
     let was = hinted.populated;
     hinted.remove(family);
     match mode {
-        Mode::Close { node } => layout.set(
-            |endpoint| close(endpoint, node),
+        Mode::PreferSameZone | Mode::PreferSameNode => layout.set(
+            |endpoint| traffic_distribution_hint(endpoint, mode),
             |desired, present| {
-                desired.conditions.ready == Some(true) && close(desired, node) != present.hints
+                let wanted = traffic_distribution_hint(desired, mode);
+                desired.conditions.ready == Some(true) && wanted != present.hints
             },
         ),
-        _ => layout.set(|_| None, |_, present| present.hints.is_some()),
+        Mode::Anywhere | Mode::Topology => {
+            layout.set(|_| None, |_, present| present.hints.is_some());
+        }
     }
     if was {
         told(true, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
@@ -157,11 +162,13 @@ pub(super) fn apply(
     }
 }
 
-/// The hint for callers in an endpoint's own zone, and on its own node.
-fn close(endpoint: &Endpoint, node: bool) -> Option<EndpointHints> {
+/// The hint that `trafficDistribution` asks for: for callers in the endpoint's own zone and, with `PreferSameNode`, on its
+/// own node. One that is not ready has none.
+fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<EndpointHints> {
     let ready = endpoint.conditions.ready == Some(true);
     let zone = Some(&endpoint.zone).filter(|zone| ready && !zone.is_empty());
-    let on = Some(&endpoint.node_name).filter(|name| ready && node && !name.is_empty());
+    let by_node = ready && mode == Mode::PreferSameNode;
+    let on = Some(&endpoint.node_name).filter(|name| by_node && !name.is_empty());
     let hints = EndpointHints {
         for_zones: zone.map(|name| ForZone { name: name.clone() }).into_iter().collect(),
         for_nodes: on.map(|name| ForNode { name: name.clone() }).into_iter().collect(),

@@ -16,9 +16,9 @@ mod zones;
 pub use options::Options;
 
 use super::{
-    endpoints::{MAX_RETRIES, is_served},
+    endpoints::MAX_RETRIES,
     pod,
-    selected::Selected,
+    selected::{Selected, selects_pods},
     slice::{ByService, OwnWrites},
     trigger::{Known, Times},
 };
@@ -110,7 +110,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 for pod in on_node
                     .get(&event.object().meta.name)
                     .iter()
-                    .filter(|pod| pod::has_address(pod))
+                    .filter(|pod| pod::belongs_in_endpoints(pod))
                 {
                     of_nodes.selected.services_of(pod).into_iter().for_each(|key| enqueue.add(key));
                 }
@@ -224,7 +224,7 @@ impl Planner for Controller {
         let service = self.services.get(&key.namespace, &key.name);
         let exists = service.is_some();
         let seen =
-            service.filter(|service| is_served(service)).map(|service| self.see(key, service));
+            service.filter(|service| selects_pods(service)).map(|service| self.see(key, service));
         Some(Looked { key: key.clone(), exists, seen })
     }
 

@@ -1,6 +1,23 @@
 //! What the slices of a Service are.
 //!
 //! Upstream: `endpointslice/reconciler.go`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `selector`, `ExternalName`: which Services have slices | `selected::selects_pods` |
+//! | which pods are endpoints | `pod::belongs_in_endpoints` |
+//! | a pod whose node is not there | `desired::groups`, `desired::missing` |
+//! | `ipFamilies`, `addressType`: slices for each family | `decide`, `address::families` |
+//! | `--max-endpoints-per-slice`, filling up, few writes | `pack::pack` |
+//! | the empty slice of a Service without endpoints | `ensure_one` |
+//! | `conditions`: `ready`, `serving`, `terminating`; `publishNotReadyAddresses` | `desired::endpoint` |
+//! | `targetRef`, `nodeName`, `zone`, `hostname` | `desired::endpoint` |
+//! | `ports`, `targetPort`, `appProtocol` | `desired::ports`, `pod::port` |
+//! | `hints`: `trafficDistribution` (`PreferClose`, `PreferSameZone`, `PreferSameNode`) | `hints::mode`, `hints::traffic_distribution_hint` |
+//! | `hints`: annotation `service.kubernetes.io/topology-mode` | `hints::mode`, `topology::allocate` |
+//! | labels: `kubernetes.io/service-name`, `endpointslice.kubernetes.io/managed-by`, `service.kubernetes.io/headless` | `labels` |
+//! | `ownerReferences`: slices of a Service that had the name before | `is_owned` |
+//! | annotation `endpoints.kubernetes.io/last-change-trigger-time` | `trigger::annotated` |
 
 use super::{
     desired::{self, Placed},
@@ -25,7 +42,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Action, BURST_LIMIT, Create, Delete, Key, Note, Plan, Target, Update},
+    plan::{Action, BURST_LIMIT, Create, Delete, Key, Note, OnError, Plan, Target, Update},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -93,7 +110,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Brings the slices of each family into line; those of a family that the Service has not are deleted.
+/// Brings the slices of each family into line; those of a family that the Service has not are deleted. What fails ends the
+/// work on its family, and that alone.
 pub(super) fn decide(seen: &Seen) -> Decision {
     let (common, families) = (Common::of(seen), address::families(&seen.service));
     let mut decision = Decision { hinted: seen.hinted.clone(), ..Decision::default() };
@@ -110,7 +128,7 @@ pub(super) fn decide(seen: &Seen) -> Decision {
         reconcile(seen, &common, *family, &existing, &mut decision);
     }
     for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
-        decision.add(slice::delete(slice), &common);
+        decision.add(slice::delete(slice), &common, OnError::Continue);
     }
     if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
         decision.incomplete = true;
@@ -141,7 +159,8 @@ fn reconcile(
     writes.extend(family.updates(common));
     writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
     decision.counts.push([family.added, family.removed, writes.len()]);
-    writes.into_iter().for_each(|write| decision.add(write, common));
+    let on_error = OnError::SkipPart(family.family as u8);
+    writes.into_iter().for_each(|write| decision.add(write, common, on_error));
     decision.writes.events.extend(told.map(|told| event(common, told)));
 }
 
@@ -312,12 +331,12 @@ impl<'a> Slices<'a> {
 }
 
 impl Decision {
-    fn add(&mut self, write: Write, common: &Common<'_>) {
+    fn add(&mut self, write: Write, common: &Common<'_>, on_error: OnError) {
         if self.writes.len() as u64 >= BURST_LIMIT {
             self.more = true;
             return;
         }
-        let action = told_of(write.action, common);
+        let action = told_of(write.action, common, on_error);
         self.writes.push(Write { action, ..write });
     }
 
@@ -327,8 +346,8 @@ impl Decision {
     }
 }
 
-/// The action with an event for when it fails.
-fn told_of(action: Action, common: &Common<'_>) -> Action {
+/// The action with an event for when it fails, and with what that means for others.
+fn told_of(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let note = |what: String| {
         Some(failed(
@@ -337,14 +356,16 @@ fn told_of(action: Action, common: &Common<'_>) -> Action {
         ))
     };
     match action {
-        Action::Create(create) => Create { failed: note("create".to_owned()), ..create }.into(),
+        Action::Create(create) => {
+            Create { failed: note("create".to_owned()), on_error, ..create }.into()
+        }
         Action::Update(update) => {
             let failed = note(format!("update {}", update.target.name));
-            Update { failed, ..update }.into()
+            Update { failed, on_error, ..update }.into()
         }
         Action::Delete(delete) => {
             let failed = note(format!("delete {}", delete.target.name));
-            Delete { failed, ..delete }.into()
+            Delete { failed, on_error, ..delete }.into()
         }
         other => other,
     }
@@ -396,7 +417,9 @@ fn is_placeholder(slice: &EndpointSlice, labels: &StrMap) -> bool {
 pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
     match hints::mode(service) {
         Mode::Topology => ["Auto", ""],
-        Mode::Close { .. } => ["Disabled", &service.spec.traffic_distribution],
+        Mode::PreferSameZone | Mode::PreferSameNode => {
+            ["Disabled", &service.spec.traffic_distribution]
+        }
         Mode::Anywhere => ["Disabled", ""],
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     fixtures::{T0, object},
 };
 use evenkeel_api::views::{Endpoint, EndpointSlice, Node, Pod, Service};
-use evenkeel_runtime::plan::{Action, Key};
+use evenkeel_runtime::plan::{Action, Key, OnError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{
@@ -220,6 +220,25 @@ fn families_have_slices_of_their_own() {
     world.service.spec.ip_families = Box::new(["IPv4".into()]);
     assert_eq!(world.pass().0, [0, 0, 1]);
     assert_eq!((world.sizes("IPv4"), world.sizes("IPv6")), (vec![3], vec![]));
+}
+
+#[test]
+fn a_family_that_fails_does_not_hold_up_the_other() {
+    let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"]}));
+    (0..15).for_each(|n| world.add(n));
+    let parts = |world: &World| -> Vec<OnError> {
+        decide(&world.seen()).plan().actions.iter().map(Action::on_error).collect()
+    };
+    let [v4, v6] = [OnError::SkipPart(0), OnError::SkipPart(1)];
+    assert_eq!(parts(&world), [v4, v4, v6, v6], "two slices for each");
+    world.pass();
+    world.service.spec.ip_families = Box::new(["IPv6".into()]);
+    world.pods.remove("p000");
+    assert_eq!(
+        parts(&world),
+        [v6, OnError::Continue, OnError::Continue],
+        "what goes goes one by one"
+    );
 }
 
 #[test]
