@@ -245,7 +245,7 @@ mod tests {
         let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
         let resources = [cidrs];
         let needy = Descriptor {
-            gates: &["GenericWorkload"],
+            gates: &["StatefulSetRecreateStrategy"],
             resources: Box::leak(Box::new(resources)),
             ..Descriptor::ORDINARY
         };
@@ -256,7 +256,7 @@ mod tests {
         let on = Gates::new(|_| true);
         assert_eq!(
             unmet(&Gates::default(), &all).as_deref(),
-            Some("feature gate GenericWorkload is off")
+            Some("feature gate StatefulSetRecreateStrategy is off")
         );
         assert_eq!(
             unmet(&on, &none).as_deref(),

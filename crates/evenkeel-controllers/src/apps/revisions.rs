@@ -119,9 +119,10 @@ pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) ->
     }
 }
 
-/// How many revisions are kept that nobody uses: 10 where nobody said, all where the number makes no sense.
-pub(crate) fn kept(limit: Option<i32>) -> usize {
-    usize::try_from(limit.unwrap_or(10)).unwrap_or(usize::MAX)
+/// How many revisions are kept that nobody uses, by `revisionHistoryLimit`: 10 where nobody said, all where the number makes
+/// no sense.
+pub(crate) fn history_limit(revision_history_limit: Option<i32>) -> usize {
+    usize::try_from(revision_history_limit.unwrap_or(10)).unwrap_or(usize::MAX)
 }
 
 /// Deletes the first `count` of these revisions.

@@ -21,7 +21,7 @@ pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
         plan.push(Update::status(wire::target(set), body));
     }
     if outcomes.first_error().is_none_or(|error| error.namespace_terminating) {
-        plan.actions.extend(forgotten(seen));
+        plan.actions.extend(beyond_history_limit(seen));
     }
     if set.spec.min_ready_seconds > 0 && status.number_ready != status.number_available {
         plan.requeue_after(next_check(seen, now));
@@ -70,11 +70,12 @@ fn is_changed(seen: &Seen, status: &Status) -> bool {
         || status.observed_generation > present.observed_generation
 }
 
-/// The oldest revisions that no pod is of, as many as there are more old ones than the set wants kept.
-fn forgotten(seen: &Seen) -> impl Iterator<Item = Action> {
+/// The oldest revisions that no pod is of, as many as there are more old ones than `revisionHistoryLimit` allows.
+fn beyond_history_limit(seen: &Seen) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&seen.pods.owned);
     let old = &seen.history.old;
-    let surplus = old.len().saturating_sub(revisions::kept(seen.set.spec.revision_history_limit));
+    let limit = revisions::history_limit(seen.set.spec.revision_history_limit);
+    let surplus = old.len().saturating_sub(limit);
     let unused = old.iter().filter(|revision| !in_use.contains(super::seen::hash(revision)));
     revisions::delete(unused.collect::<Vec<_>>().into_iter(), surplus)
         .collect::<Vec<_>>()

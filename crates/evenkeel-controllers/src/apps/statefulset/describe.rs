@@ -3,7 +3,9 @@
 use super::{
     identity,
     plan::{Pass, Slot},
+    recreate,
     seen::{Seen, Update},
+    strategy::RECREATE_STRATEGY,
 };
 use crate::{pods, wire, words};
 use evenkeel_api::time::Timestamp;
@@ -22,6 +24,8 @@ pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
     told.fact("history", words::count(words::signed(seen.history.len()), "revision"));
     if let Some(error) = set.spec.selector.error() {
         told.waits(format!("its selector cannot be read: {error}"));
+    } else if recreate::is_unknown(seen) {
+        told.waits(format!("its strategy needs the feature gate {RECREATE_STRATEGY}"));
     } else if set.meta.deleting() {
         told.waits("it is being deleted: its pods are left as they are");
     } else {

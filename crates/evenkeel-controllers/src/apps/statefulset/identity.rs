@@ -39,8 +39,8 @@ pub(crate) fn claim_name(set: &StatefulSet, template: &str, ordinal: i32) -> Str
     format!("{template}-{}-{ordinal}", set.meta.name)
 }
 
-/// The first number.
-pub(crate) fn start(set: &StatefulSet) -> i32 {
+/// The first number: `ordinals.start`.
+pub(crate) fn ordinals_start(set: &StatefulSet) -> i32 {
     set.spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn replicas(set: &StatefulSet) -> i32 {
 
 /// The place of this number among those that the set should have, if it has one.
 pub(crate) fn place(set: &StatefulSet, ordinal: i32) -> Option<usize> {
-    let place = i64::from(ordinal) - i64::from(start(set));
+    let place = i64::from(ordinal) - i64::from(ordinals_start(set));
     usize::try_from(place).ok().filter(|place| *place < replicas(set).unsigned_abs() as usize)
 }
 

@@ -30,8 +30,11 @@ impl Gauges {
         }
     }
 
-    /// Notes how a set stands.
+    /// Notes how a set stands, where `maxUnavailable` counts.
     pub(super) fn observe(&self, seen: &Seen, now: Timestamp) {
+        if !seen.features.max_unavailable {
+            return;
+        }
         let set = &*seen.set;
         let labels = [&*set.meta.namespace, &*set.meta.name, &*set.spec.pod_management_policy];
         let pass = Pass::begin(seen, now);

@@ -7,10 +7,12 @@ mod describe;
 mod identity;
 mod metrics;
 mod plan;
+mod recreate;
 mod retention;
 mod rolling;
 mod seen;
 mod status;
+mod strategy;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,7 @@ use evenkeel_runtime::{
 };
 use metrics::Gauges;
 use seen::Seen;
+use strategy::Features;
 
 /// How many StatefulSets are worked on at the same time; `--concurrent-statefulset-syncs`.
 pub type Options = Workers<5>;
@@ -63,6 +66,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         revisions: revisions.clone(),
         claims: claims.clone(),
         gauges: Gauges::register(&context.registry),
+        features: Features::of(&context.gates),
     };
     let (of_pods, of_claims, of_revisions) = (sets.clone(), sets.clone(), sets.clone());
     let builder = context
@@ -121,6 +125,7 @@ struct Sets {
     revisions: Cache<ControllerRevision>,
     claims: Cache<PersistentVolumeClaim>,
     gauges: Gauges,
+    features: Features,
 }
 
 impl Planner for Sets {
@@ -140,6 +145,7 @@ impl Planner for Sets {
             revisions,
             |name| self.revisions.get(namespace, name),
             |name| self.claims.get(namespace, name),
+            self.features,
         ))
     }
 

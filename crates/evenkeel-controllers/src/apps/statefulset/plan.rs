@@ -3,12 +3,31 @@
 //! With `OrderedReady` a pass makes one change: the first pod, by number, that is not as it should be holds up those after
 //! it; those beyond the set's size go from the last, and only when all others are available. With `Parallel` all are
 //! seen to at once. When that is done, pods of old revisions give way to new ones ([`super::rolling`]).
+//!
+//! | documented | where |
+//! |---|---|
+//! | `podManagementPolicy`: `OrderedReady` | `in_order`, `see_to` |
+//! | `podManagementPolicy`: `Parallel` | `all_at_once` |
+//! | `replicas`, scaling down from the last | `identity::replicas`, `in_order` |
+//! | `ordinals.start` | `identity::ordinals_start` |
+//! | names, `serviceName` (`hostname`, `subdomain`), labels `statefulset.kubernetes.io/pod-name`, `apps.kubernetes.io/pod-index` | `identity::pod_json`, `identity::repair` |
+//! | `volumeClaimTemplates` | `make_claims`, `identity::claim_name` |
+//! | `persistentVolumeClaimRetentionPolicy`: `whenDeleted`, `whenScaled` | `retention::owner` |
+//! | `minReadySeconds` | `is_available` |
+//! | `updateStrategy.type`: `RollingUpdate`, `OnDelete`, `Recreate` | `strategy::Strategy` |
+//! | `rollingUpdate.partition` | `template_by_partition`, `rolling::roll_out` |
+//! | `rollingUpdate.maxUnavailable` | `budget::max_unavailable`, `rolling::roll_out` |
+//! | a broken rollout of an `OrderedReady` set (forced rollback) | `see_to` |
+//! | `revisionHistoryLimit` | `status::beyond_history_limit` |
+//! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `seen::update`, `status::counted` |
 
 use super::{
     budget, identity,
+    recreate::{self, Progress},
     retention::Owners,
     rolling,
     seen::{Seen, Update},
+    strategy::Strategy,
 };
 use crate::{
     apps::revisions,
@@ -29,8 +48,6 @@ use std::sync::Arc;
 
 /// The policy by which pods wait for one another.
 pub(crate) const ORDERED_READY: &str = "OrderedReady";
-/// The strategy that replaces old pods; any other leaves them alone.
-const ROLLING_UPDATE: &str = "RollingUpdate";
 /// The label of a revision that holds its hash.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
@@ -48,11 +65,15 @@ pub(crate) enum Slot<'a> {
     Missing(i32),
 }
 
-/// Whether pods further on may be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a pod means for those after it, in ascending order of how much it holds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
+    /// They may be looked at.
     Go,
-    Stop,
+    /// With `OrderedReady` they wait for it; with `Parallel` nobody does.
+    Wait,
+    /// Something that it needs cannot be had now: with either policy the set gets neither smaller nor newer in this pass.
+    Blocked,
 }
 
 /// One pass over a set, as far as it is decided.
@@ -73,6 +94,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) replaced: Vec<usize>,
     /// Which actions make what of which pod, for telling of those that fail.
     pub(crate) made: Vec<(usize, Made)>,
+    /// How far the strategy `Recreate` is, while it is at work.
+    pub(crate) progress: Option<Progress>,
     /// Objects made so far.
     n_created: u64,
 }
@@ -100,12 +123,21 @@ impl<'a> Pass<'a> {
             return pass;
         }
         pass.keep_history();
+        if recreate::is_unknown(seen) {
+            pass.actions.push(recreate::unknown(&pass).into());
+            return pass;
+        }
         if seen.set.meta.deleting() {
             return pass;
         }
-        let settled = if seen.is_ordered() { pass.in_order() } else { pass.all_at_once() };
-        if settled == Next::Go && &*seen.set.spec.update_strategy.type_ == ROLLING_UPDATE {
-            rolling::roll_out(&mut pass);
+        let strategy = Strategy::of(&seen.set);
+        if strategy == Strategy::Recreate && recreate::clear(&mut pass) {
+            return pass;
+        }
+        let next = if seen.is_ordered() { pass.in_order() } else { pass.all_at_once() };
+        match strategy {
+            Strategy::RollingUpdate if next == Next::Go => rolling::roll_out(&mut pass),
+            Strategy::RollingUpdate | Strategy::OnDelete | Strategy::Recreate => {}
         }
         pass
     }
@@ -114,7 +146,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn begin(seen: &'a Seen, now: Timestamp) -> Self {
         let set = &*seen.set;
         let mut replicas: Vec<Slot<'_>> = (0..identity::replicas(set))
-            .map(|n| Slot::Missing(identity::start(set).saturating_add(n)))
+            .map(|n| Slot::Missing(identity::ordinals_start(set).saturating_add(n)))
             .collect();
         let mut condemned = Vec::new();
         for pod in &seen.pods.owned {
@@ -135,6 +167,7 @@ impl<'a> Pass<'a> {
             actions: Vec::new(),
             replaced: Vec::new(),
             made: Vec::new(),
+            progress: None,
             n_created: 0,
         }
     }
@@ -160,8 +193,9 @@ impl<'a> Pass<'a> {
 
     fn in_order(&mut self) -> Next {
         for at in 0..self.replicas.len() {
-            if self.see_to(at) == Next::Stop {
-                return Next::Stop;
+            let next = self.see_to(at);
+            if next != Next::Go {
+                return next;
             }
         }
         for at in 0..self.condemned.len() {
@@ -181,17 +215,17 @@ impl<'a> Pass<'a> {
         {
             self.delete(last);
         }
-        Next::Stop
+        Next::Wait
     }
 
+    /// A pod that is blocked does not keep others from being made (upstream, which makes them in batches by number, makes
+    /// none of those in batches after it), but the set gets neither smaller nor newer before it can go on.
     fn all_at_once(&mut self) -> Next {
-        let mut missing = Vec::new();
+        let (mut missing, mut next) = (Vec::new(), Next::Go);
         for at in 0..self.replicas.len() {
             match self.replicas[at] {
                 Slot::Missing(ordinal) => missing.push(ordinal),
-                Slot::There(_) => {
-                    self.see_to(at);
-                }
+                Slot::There(_) => next = next.max(self.see_to(at)),
             }
         }
         missing.retain(|ordinal| !self.waits_for_claims(*ordinal));
@@ -201,11 +235,10 @@ impl<'a> Pass<'a> {
         } else {
             1
         };
-        let mut settled = Next::Go;
         let mut rest = &missing[..];
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(size.min(rest.len()));
-            settled = if self.make_batch(batch) == Next::Stop { Next::Stop } else { settled };
+            next = next.max(self.make_batch(batch));
             rest = later;
             size *= 2;
         }
@@ -213,8 +246,8 @@ impl<'a> Pass<'a> {
             let (ordinal, pod) = self.condemned[at];
             self.settle_claims(ordinal, Some(pod), false);
         }
-        if settled == Next::Stop {
-            return Next::Stop;
+        if next == Next::Blocked {
+            return Next::Blocked;
         }
         for at in 0..self.condemned.len() {
             let (_, pod) = self.condemned[at];
@@ -225,7 +258,12 @@ impl<'a> Pass<'a> {
         Next::Go
     }
 
-    /// Sees to one pod that the set should have. `Stop` where those after it must wait.
+    /// Sees to one pod that the set should have.
+    ///
+    /// A rollout to a template whose pods never become ready gets stuck here with `OrderedReady`, and stays so when the old
+    /// template is back: the broken pod, which is neither ready nor ended, holds up all others, itself included, since none
+    /// is replaced while one is not available. As with upstream (and as documented: "forced rollback"), somebody must delete
+    /// it by hand; it then comes back from the set's template. `maxUnavailable` does not help, `Parallel` does.
     fn see_to(&mut self, at: usize) -> Next {
         let ordered = self.seen.is_ordered();
         let pod = match self.replicas[at] {
@@ -234,31 +272,30 @@ impl<'a> Pass<'a> {
                 if !self.waits_for_claims(ordinal) {
                     self.make_batch(&[ordinal]);
                 }
-                return Next::Stop;
+                return Next::Wait;
             }
         };
-        let ordinal =
-            identity::start(&self.seen.set).saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
+        let ordinal = identity::ordinals_start(&self.seen.set)
+            .saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
         if pods::is_terminal(pod) {
             // It is made anew when it is gone, however it ended.
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
-            return Next::Stop;
+            return Next::Wait;
         }
         if &*pod.status.phase == "Pending" {
             // A claim may have been deleted before the pod could use it.
-            if self.make_claims(ordinal) == Next::Stop {
-                return Next::Stop;
+            if self.make_claims(ordinal) == Next::Blocked {
+                return Next::Blocked;
             }
             self.settle_claims(ordinal, Some(pod), false);
         }
         let holds_up = pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
         if ordered && holds_up {
-            return Next::Stop;
+            return Next::Wait;
         }
-        self.mend(ordinal, pod);
-        Next::Go
+        self.mend(ordinal, pod)
     }
 
     /// Whether a pod cannot be made yet because its claims belong to the pod before it.
@@ -281,35 +318,50 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Makes pods, after their claims. `Stop` where one cannot be made for want of a claim.
+    /// Makes pods, after their claims. `Blocked` where one cannot be made for want of a claim.
     fn make_batch(&mut self, ordinals: &[i32]) -> Next {
-        let mut settled = Next::Go;
+        let mut next = Next::Go;
         let mut ready = Vec::new();
         for ordinal in ordinals {
             match self.make_claims(*ordinal) {
-                Next::Go => ready.push(*ordinal),
-                Next::Stop => settled = Next::Stop,
+                Next::Blocked => {
+                    next = Next::Blocked;
+                    self.tell_of_claims(*ordinal, "Create");
+                }
+                Next::Go | Next::Wait => ready.push(*ordinal),
             }
         }
         for (n, ordinal) in ready.into_iter().enumerate() {
             self.make_pod(ordinal, n == 0);
             self.settle_claims(ordinal, None, false);
         }
-        settled
+        next
     }
 
-    /// Makes claims that are missing. `Stop` if one is on its way out: its successor cannot be made before it is gone.
+    /// Says which claims are in a pod's way.
+    fn tell_of_claims(&mut self, ordinal: i32, verb: &str) {
+        let going: Vec<String> = self
+            .claims(ordinal)
+            .filter(|(_, _, claim)| claim.is_some_and(|claim| claim.meta.deleting()))
+            .map(|(_, name, _)| format!("pvc {name} is being deleted"))
+            .collect();
+        let error = match &going[..] {
+            [] => return,
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let pod = identity::pod_name(&self.seen.set, ordinal);
+        self.actions.push(failed(&self.target, verb, &pod, &error).into());
+    }
+
+    /// Makes claims that are missing. `Blocked` if one is on its way out: its successor cannot be made before it is gone.
     fn make_claims(&mut self, ordinal: i32) -> Next {
         let set = &*self.seen.set;
         let pod = identity::pod_name(set, ordinal);
         let mut next = Next::Go;
         for (template, name, present) in self.claims(ordinal) {
             match present {
-                Some(claim) if claim.meta.deleting() => {
-                    let error = format!("pvc {name} is being deleted");
-                    self.actions.push(failed(&self.target, "Create", &pod, &error).into());
-                    next = Next::Stop;
-                }
+                Some(claim) if claim.meta.deleting() => next = Next::Blocked,
                 Some(_) => {}
                 None if self.n_created < BURST_LIMIT => {
                     let body = template.claim_json(&name, &set.meta.namespace, &match_labels(set));
@@ -326,7 +378,7 @@ impl<'a> Pass<'a> {
                         Made::Claim { claim: name, pod: pod.clone() },
                     );
                 }
-                None => next = Next::Stop,
+                None => next = Next::Blocked,
             }
         }
         next
@@ -337,7 +389,7 @@ impl<'a> Pass<'a> {
             return;
         }
         let set = &*self.seen.set;
-        let (template, revision) = self.template(ordinal);
+        let (template, revision) = self.template_by_partition(ordinal);
         let owner = wire::controller_reference(&self.target);
         let body = identity::pod_json(set, template, revision, ordinal, &owner);
         let name = identity::pod_name(set, ordinal);
@@ -355,16 +407,16 @@ impl<'a> Pass<'a> {
         self.actions.push(Create { on_error: OnError::SkipRest, ..create }.into());
     }
 
-    /// What the pod of this number is made from, and of which revision that is: those below the partition keep the old one.
-    pub(crate) fn template(&self, ordinal: i32) -> (&'a Template, &'a str) {
+    /// What the pod of this number is made from, and of which revision that is: those below `partition` keep the old one.
+    pub(crate) fn template_by_partition(&self, ordinal: i32) -> (&'a Template, &'a str) {
         let seen = self.seen;
         let set = &*seen.set;
-        let place = i64::from(ordinal) - i64::from(identity::start(set));
-        let strategy = &set.spec.update_strategy;
-        let keeps_old = match strategy.rolling_update.as_deref() {
+        let place = i64::from(ordinal) - i64::from(identity::ordinals_start(set));
+        let keeps_old = match set.spec.update_strategy.rolling_update.as_deref() {
             Some(rolling) => place < i64::from(rolling.partition.unwrap_or(0)),
             None => {
-                &*strategy.type_ == ROLLING_UPDATE && place < i64::from(set.status.current_replicas)
+                Strategy::of(set) == Strategy::RollingUpdate
+                    && place < i64::from(set.status.current_replicas)
             }
         };
         match seen.current().filter(|_| keeps_old) {
@@ -415,16 +467,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Gives a pod the labels and claims that its name asks for.
-    fn mend(&mut self, ordinal: i32, pod: &Pod) {
+    fn mend(&mut self, ordinal: i32, pod: &Pod) -> Next {
         let changes = identity::repair(&self.seen.set, pod, ordinal);
         if changes.iter().any(|change| change["path"] == "/spec/volumes/-")
-            && self.make_claims(ordinal) == Next::Stop
+            && self.make_claims(ordinal) == Next::Blocked
         {
-            return;
+            self.tell_of_claims(ordinal, "Update");
+            return Next::Blocked;
         }
         self.settle_claims(ordinal, Some(pod), true);
         if changes.is_empty() {
-            return;
+            return Next::Go;
         }
         let name = &pod.meta.name;
         self.actions.push(Action::Rewrite(Rewrite {
@@ -438,6 +491,7 @@ impl<'a> Pass<'a> {
                 wire::json(&changes),
             )
         }));
+        Next::Go
     }
 
     /// Deletes a pod, once in a pass.
@@ -461,7 +515,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn revision(&self, slot: Slot<'a>) -> &'a str {
         match slot {
             Slot::There(pod) => revision_of(pod),
-            Slot::Missing(ordinal) => self.template(ordinal).1,
+            Slot::Missing(ordinal) => self.template_by_partition(ordinal).1,
         }
     }
 
@@ -484,9 +538,9 @@ impl<'a> Pass<'a> {
         i32::try_from(unavailable.count()).unwrap_or(i32::MAX)
     }
 
-    /// How many may be.
+    /// How many may be: one by one, where `maxUnavailable` does not count.
     pub(crate) fn max_unavailable(&self) -> i32 {
-        budget::max_unavailable(&self.seen.set)
+        if self.seen.features.max_unavailable { budget::max_unavailable(&self.seen.set) } else { 1 }
     }
 }
 

@@ -8,27 +8,61 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::plan::Target;
 
-/// The set's policy.
+/// What becomes of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Policy {
-    /// Claims go with the set.
-    pub(crate) when_deleted: bool,
-    /// Claims go with the pods that a smaller set does without.
-    pub(crate) when_scaled: bool,
+enum Fate {
+    Retain,
+    Delete,
+}
+
+impl Fate {
+    /// What is not `Delete` is `Retain`.
+    fn of(said: &str) -> Self {
+        if said == "Delete" { Self::Delete } else { Self::Retain }
+    }
+}
+
+/// The set's `persistentVolumeClaimRetentionPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Policy {
+    /// Of all, when the set is deleted.
+    when_deleted: Fate,
+    /// Of those of pods that a smaller set does without.
+    when_scaled: Fate,
+}
+
+/// Who owns a claim for this policy's sake: the garbage collector takes it along with its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Set,
+    Pod,
 }
 
 impl Policy {
-    /// What is not `Delete` is `Retain`.
-    pub(crate) fn of(set: &StatefulSet) -> Self {
+    fn of(set: &StatefulSet) -> Self {
         let policy = set.spec.persistent_volume_claim_retention_policy.as_deref();
         Self {
-            when_deleted: policy.is_some_and(|policy| &*policy.when_deleted == "Delete"),
-            when_scaled: policy.is_some_and(|policy| &*policy.when_scaled == "Delete"),
+            when_deleted: Fate::of(policy.map_or("", |policy| &policy.when_deleted)),
+            when_scaled: Fate::of(policy.map_or("", |policy| &policy.when_scaled)),
         }
     }
 
     fn retains_all(self) -> bool {
-        !self.when_deleted && !self.when_scaled
+        self.when_deleted == Fate::Retain && self.when_scaled == Fate::Retain
+    }
+
+    /// Who owns the claim of a pod that the set should have, or of one beyond its size (`condemned`).
+    fn owner(self, condemned: bool) -> Owner {
+        use Fate::{Delete, Retain};
+        use Owner::{Nobody, Pod, Set};
+        let [in_range, beyond] = match (self.when_deleted, self.when_scaled) {
+            (Retain, Retain) => [Nobody, Nobody],
+            (Delete, Retain) => [Set, Set],
+            (Retain, Delete) => [Nobody, Pod],
+            (Delete, Delete) => [Set, Pod],
+        };
+        if condemned { beyond } else { in_range }
     }
 }
 
@@ -56,7 +90,7 @@ impl<'a> Owners<'a> {
 
     /// Whether the claim still belongs to an earlier pod of this name, and will go with it.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
-        Policy::of(self.set).when_scaled && has_stale(&claim.meta, &self.of_pod)
+        Policy::of(self.set).when_scaled == Fate::Delete && has_stale(&claim.meta, &self.of_pod)
     }
 
     /// Whether somebody else controls the claim, which the policy does not provide for.
@@ -79,9 +113,11 @@ impl<'a> Owners<'a> {
         }
         let owns = |of: &Target| owners.iter().any(|owner| *owner.uid == *of.uid);
         let conflict = self.conflict(claim);
-        let policy = Policy::of(self.set);
-        let set_owns = policy.when_deleted && !(policy.when_scaled && self.condemned) && !conflict;
-        let pod_owns = policy.when_scaled && self.condemned && !conflict;
+        let owner = match conflict {
+            true => Owner::Nobody,
+            false => Policy::of(self.set).owner(self.condemned),
+        };
+        let (set_owns, pod_owns) = (owner == Owner::Set, owner == Owner::Pod);
         let ours = |owner: &&OwnerReference| {
             *owner.uid == *self.of_set.uid || *owner.uid == *self.of_pod.uid
         };

@@ -10,6 +10,9 @@ use super::{
 /// With `OrderedReady` as many as may still become unavailable. With `Parallel` those that are unavailable anyway go first
 /// and cost nothing, then others as far as the budget goes.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
+    if !pass.seen.features.max_unavailable {
+        return one_by_one(pass);
+    }
     let (unavailable, max) = (pass.n_unavailable(), pass.max_unavailable());
     let ordered = pass.seen.is_ordered();
     let update = pass.seen.update.name();
@@ -39,6 +42,22 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
         }
         replace(pass, pod);
         budget -= 1;
+    }
+}
+
+/// As it was before there was `maxUnavailable`: the last pod of an old revision goes, and none while one after it is not
+/// available.
+fn one_by_one(pass: &mut Pass<'_>) {
+    let update = pass.seen.update.name();
+    for at in (budget::partition(&pass.seen.set)..pass.replicas.len()).rev() {
+        let slot = pass.replicas[at];
+        match slot {
+            Slot::There(pod) if pass.revision(slot) != update && !pod.meta.deleting() => {
+                return replace(pass, pod);
+            }
+            Slot::There(pod) if !pass.is_unavailable(pod) => {}
+            Slot::There(_) | Slot::Missing(_) => return,
+        }
     }
 }
 

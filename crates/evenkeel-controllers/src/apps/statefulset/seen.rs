@@ -1,6 +1,6 @@
 //! What a decision about a set looks at.
 
-use super::{identity, plan::ORDERED_READY};
+use super::{identity, plan::ORDERED_READY, strategy::Features};
 use crate::{apps::revisions, claim::Claims};
 use evenkeel_api::{
     Text,
@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     pub(crate) update: Update,
     /// Claims of the set's pods, by name.
     pub(crate) volumes: HashMap<Text, Arc<PersistentVolumeClaim>>,
+    /// Feature gates.
+    pub(crate) features: Features,
 }
 
 /// How the revision comes about that the set's template is.
@@ -58,6 +60,7 @@ impl Seen {
         candidates: impl IntoIterator<Item = Arc<ControllerRevision>>,
         revision: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
         volume: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
+        features: Features,
     ) -> Self {
         let selector = &set.spec.selector;
         let pods = Claims::new(&set.meta, pods, |pod: &Pod| {
@@ -71,7 +74,7 @@ impl Seen {
         revisions::sort(&mut history);
         let update = update(&set, &history, revision);
         let volumes = volumes(&set, &pods.owned, volume);
-        Self { set, pods, revisions, history, update, volumes }
+        Self { set, pods, revisions, history, update, volumes, features }
     }
 
     /// The revision that pods had before the update, where it is still there.
@@ -134,7 +137,8 @@ fn volumes(
     if templates.is_empty() {
         return HashMap::new();
     }
-    let wanted = (0..identity::replicas(set)).map(|n| identity::start(set).saturating_add(n));
+    let wanted =
+        (0..identity::replicas(set)).map(|n| identity::ordinals_start(set).saturating_add(n));
     let condemned = pods
         .iter()
         .filter_map(|pod| identity::ordinal(pod))

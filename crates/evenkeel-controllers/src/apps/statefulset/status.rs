@@ -3,6 +3,7 @@
 use super::{
     identity,
     plan::{Made, Pass, failed, is_running_and_ready},
+    recreate,
     seen::{Seen, Update},
 };
 use crate::{
@@ -22,6 +23,10 @@ pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
     if seen.set.spec.selector.error().is_some() {
         return plan;
     }
+    if recreate::is_unknown(seen) {
+        plan.actions.extend(beyond_history_limit(seen));
+        return plan;
+    }
     let pass = Pass::decide(seen, now);
     plan.actions.extend(failures(&pass, outcomes).map(Action::Event));
     let status = counted(&pass, outcomes);
@@ -29,7 +34,7 @@ pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
         let body = wire::status_body(&*seen.set, &seen.set.meta.annotations, &status);
         plan.push(Write::status(wire::target(&*seen.set), body));
     }
-    plan.actions.extend(forgotten(seen));
+    plan.actions.extend(beyond_history_limit(seen));
     if seen.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas {
         plan.requeue_after(next_check(seen, now));
     }
@@ -96,10 +101,12 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
     };
     // The update is complete: from now on it is what pods had before the next.
     let wanted = identity::replicas(set);
-    if [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3] {
+    let complete = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
+    if complete {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
     }
+    recreate::tell(&mut status.conditions, pass, complete);
     status
 }
 
@@ -113,10 +120,11 @@ fn is_changed(seen: &Seen, status: &Status) -> bool {
         || status.available_replicas != present.available_replicas
         || status.current_revision != present.current_revision
         || status.update_revision != present.update_revision
+        || !present.conditions.iter().map(Condition::from).eq(status.conditions.iter().cloned())
 }
 
-/// The oldest revisions that neither the set nor a pod is of, beyond how many the set wants kept.
-fn forgotten(seen: &Seen) -> impl Iterator<Item = Action> {
+/// The oldest revisions that neither the set nor a pod is of, beyond as many as `revisionHistoryLimit` says.
+fn beyond_history_limit(seen: &Seen) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&seen.pods.owned);
     let (current, update) = (seen.current_name(), seen.update.name());
     let unused: Vec<_> = seen
@@ -127,8 +135,8 @@ fn forgotten(seen: &Seen) -> impl Iterator<Item = Action> {
             name != current && name != update && !in_use.contains(name)
         })
         .collect();
-    let surplus =
-        unused.len().saturating_sub(revisions::kept(seen.set.spec.revision_history_limit));
+    let limit = revisions::history_limit(seen.set.spec.revision_history_limit);
+    let surplus = unused.len().saturating_sub(limit);
     revisions::delete(unused.into_iter(), surplus)
 }
 

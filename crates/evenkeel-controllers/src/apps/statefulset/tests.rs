@@ -1,8 +1,9 @@
 //! Stories of single sets, and properties of whole rollouts on a model of the world.
 
-use super::{identity, plan::plan, seen::Seen, status::status};
+use super::{identity, plan::plan, seen::Seen, status::status, strategy::Features};
 use crate::{
     fixtures::{T0, at, object, owned_by},
+    needs::Gates,
     pods,
 };
 use evenkeel_api::{
@@ -64,6 +65,7 @@ struct World {
     story: Vec<String>,
     /// The create of a name with this in it fails.
     refused: &'static str,
+    features: Features,
     n_made: i64,
 }
 
@@ -77,6 +79,7 @@ impl World {
             now: T0,
             story: Vec::new(),
             refused: "nobody",
+            features: Features::of(&Gates::default()),
             n_made: 0,
         }
     }
@@ -96,6 +99,7 @@ impl World {
             self.revisions.iter().map(shared),
             |name| self.revisions.iter().find(|r| *r.meta.name == *name).map(shared),
             |name| self.claims.iter().find(|c| *c.meta.name == *name).cloned().map(Arc::new),
+            self.features,
         )
     }
 
@@ -566,6 +570,153 @@ fn a_claim_on_its_way_out_is_waited_for() {
     );
 }
 
+fn pending() -> evenkeel_api::views::PodStatus {
+    object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status
+}
+
+#[test]
+fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods() {
+    let mut more = with_claims(&Value::Null);
+    json_patch_merge(&mut more, &parallel());
+    let mut world = World::settled(set(4, &more));
+    world.pod("db-0").status = pending();
+    world.claims[0].meta.deletion = Some(T0);
+    world.pods.retain(|pod| &*pod.meta.name != "db-1");
+    world.change(|set| set.spec.replicas = Some(3));
+    world.roll("two");
+    world.story.clear();
+    world.pass();
+    // Neither is the last pod deleted, nor an old one; of the pod that is there nothing is told.
+    check(
+        &world,
+        &expect![[r#"
+        create revision 1
+        create db-1
+          SuccessfulCreate: Create Pod db-1 in StatefulSet db successful
+        status
+    "#]],
+    );
+    world.claims.remove(0);
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create data-db-0
+          SuccessfulCreate: Create Claim data-db-0 Pod db-0 in StatefulSet db success
+        delete db-3
+          SuccessfulDelete: Delete Pod db-3 in StatefulSet db successful
+        delete db-0
+          SuccessfulDelete: Delete Pod db-0 in StatefulSet db successful
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn a_pod_is_not_mended_while_its_claim_is_on_its_way_out() {
+    let mut world = World::settled(set(1, &with_claims(&Value::Null)));
+    world.pod("db-0").spec.volumes = Default::default();
+    world.claims[0].meta.deletion = Some(T0);
+    world.roll("two");
+    world.story.clear();
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 1
+          FailedUpdate: Update Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted
+        status
+    "#]],
+    );
+}
+
+#[test]
+fn without_its_gate_max_unavailable_is_one() {
+    let mut more = parallel();
+    let rolling =
+        json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": 3 } } } });
+    json_patch_merge(&mut more, &rolling);
+    let mut world = World::settled(set(4, &more));
+    world.features = Features::of(&Gates::new(|gate| gate != "MaxUnavailableStatefulSet"));
+    world.roll("two");
+    world.pod("db-1").status = pending();
+    let ending = |world: &World| -> Vec<String> {
+        let ending = world.pods.iter().filter(|pod| pod.meta.deleting());
+        ending.map(|pod| pod.meta.name.to_string()).collect()
+    };
+    for _ in 0..2 {
+        world.pass();
+        assert_eq!(ending(&world), ["db-3"], "the last, though another is not ready");
+    }
+    world.pods.retain(|pod| !pod.meta.deleting());
+    world.pass();
+    world.pass();
+    assert_eq!(ending(&world), [] as [&str; 0], "the new one is waited for");
+    world.settle();
+    assert_eq!(world.images(), ["db-0 two", "db-1 two", "db-2 two", "db-3 two"]);
+}
+
+fn recreate() -> Value {
+    json!({ "spec": { "updateStrategy": { "type": "Recreate", "rollingUpdate": null } } })
+}
+
+#[test]
+fn recreate_is_not_known_without_its_gate() {
+    let mut world = World::new(set(2, &recreate()));
+    world.pass();
+    check(
+        &world,
+        &expect![[r#"
+        create revision 0
+          UnknownStrategy: statefulset ns/db uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled
+    "#]],
+    );
+}
+
+#[test]
+fn recreate_stops_all_before_it_makes_any() {
+    let mut world = World::new(set(2, &recreate()));
+    world.features = Features::of(&Gates::new(|_| true));
+    world.settle();
+    assert_eq!(world.images(), ["db-0 one", "db-1 one"]);
+    world.roll("two");
+    world.story.clear();
+    let told = |world: &World| -> Vec<String> {
+        let conditions = world.set.status.conditions.iter();
+        conditions.map(|c| format!("{} {}: {}", c.type_, c.status, c.reason)).collect()
+    };
+    world.pass();
+    assert_eq!(told(&world), ["Progressing True: RecreateInProgress"]);
+    world.pods.retain(|pod| &*pod.meta.name == "db-1");
+    world.pass();
+    assert_eq!(world.pods.len(), 1, "none is made while an old one is there");
+    world.settle();
+    assert_eq!(world.images(), ["db-0 two", "db-1 two"]);
+    assert_eq!(told(&world), ["Progressing False: RecreateCompleted"]);
+    check(
+        &world,
+        &expect![[r#"
+        create revision 1
+        delete db-0
+          SuccessfulDelete: Delete Pod db-0 in StatefulSet db successful
+        delete db-1
+          SuccessfulDelete: Delete Pod db-1 in StatefulSet db successful
+        status
+        status
+        create db-0
+          SuccessfulCreate: Create Pod db-0 in StatefulSet db successful
+        status
+        status
+        create db-1
+          SuccessfulCreate: Create Pod db-1 in StatefulSet db successful
+        status
+        status
+        status
+    "#]],
+    );
+}
+
 #[test]
 fn claims_are_owned_as_the_policy_says() {
     let owners = |world: &World| -> Vec<String> {
@@ -808,7 +959,7 @@ proptest! {
     fn from_any_start_it_ends_as_it_should(start in any_world()) {
         let mut world = start;
         world.settle();
-        let (start, replicas) = (identity::start(&world.set), identity::replicas(&world.set));
+        let (start, replicas) = (identity::ordinals_start(&world.set), identity::replicas(&world.set));
         let partition = world.set.spec.update_strategy.rolling_update.as_ref().unwrap().partition.unwrap();
         let mut names: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
         names.sort();
