@@ -1,35 +1,70 @@
 //! How long a Job waits before it replaces pods that failed. Upstream: `backoff_utils.go`.
 
-use super::pod;
+use super::{per_index, pod};
 use evenkeel_api::{
+    Text,
     time::Timestamp,
     views::{Job, Pod},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// After the first failure.
 const FIRST: Duration = Duration::from_secs(10);
-/// The longest.
+/// The longest, as upstream has it; its documentation says six minutes.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// How long is left to wait: failures since the last success double the time, which counts from the last failure.
+/// Failures of a Job's pods since one last succeeded: each doubles the time, which counts from the last.
 ///
-/// Upstream remembers failures as it sees them, and forgets them when it restarts; here they are read off the pods, which
-/// stay until somebody deletes them.
-pub(super) fn remaining(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Duration {
-    let counted = || pods.iter().filter(|pod| pod::counts(pod, job));
-    let success = counted().filter(|pod| pod::has_succeeded(pod)).map(|pod| pod::finished_at(pod));
-    let success = success.max();
-    let failures =
-        counted().filter(|pod| pod::has_failed(pod, job)).map(|pod| pod::finished_at(pod));
-    let since = failures.filter(|failure| success.is_none_or(|success| *failure > success));
-    let (n, last) = since.fold((0, None), |(n, last), failure| (n + 1, last.max(Some(failure))));
-    last.map_or(Duration::ZERO, |last| left(n, last, now))
+/// Remembered from pass to pass, as upstream does, since a pod that failed need not stay: one that is evicted or deleted has
+/// failed at once, where `podReplacementPolicy` says `TerminatingOrFailed`, and is soon gone. After a restart, when nothing
+/// is remembered, failures are read off the pods that are there (upstream then counts from nothing).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Failures {
+    number: u32,
+    last: Option<Timestamp>,
+    /// Uids of pods that have ended and are held back still: each of them is taken into account.
+    counted: HashSet<Text>,
+}
+
+impl Failures {
+    /// With what pods have ended since `earlier`, which is none when the Job is looked at for the first time.
+    pub(super) fn seen(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
+        let is_new = |pod: &Pod| match earlier {
+            // No pod is let go before it is looked at here.
+            Some(earlier) => pod::is_tracked(pod) && !earlier.counted.contains(&pod.meta.uid),
+            // One that the Job itself deletes, when it is suspended, is not tracked and has not failed.
+            None => pod::is_tracked(pod) || !pod.meta.deleting(),
+        };
+        let ended = || {
+            let ended = |pod: &&Pod| pod::has_succeeded(pod) || pod::has_failed(pod, job);
+            pods.iter().map(|pod| &**pod).filter(|pod| pod::counts(pod, job)).filter(ended)
+        };
+        let new = |ended: &&Pod| is_new(ended);
+        let success = ended().filter(|pod| pod::has_succeeded(pod)).filter(new);
+        let success = success.map(pod::finished_at).max();
+        let failures = ended().filter(|pod| !pod::has_succeeded(pod)).filter(new);
+        let failures = failures
+            .map(pod::finished_at)
+            .filter(|failure| success.is_none_or(|success| *failure > success));
+        let before = match (earlier, success) {
+            (Some(earlier), None) => (earlier.number, earlier.last),
+            _ => (0, None),
+        };
+        let (number, last) = failures
+            .fold(before, |(n, last), failure| (n.saturating_add(1), last.max(Some(failure))));
+        let held = ended().filter(|pod| pod::is_tracked(pod));
+        Self { number, last, counted: held.map(|pod| pod.meta.uid.clone()).collect() }
+    }
+
+    /// How long is left to wait.
+    pub(super) fn remaining(&self, now: Timestamp) -> Duration {
+        self.last.map_or(Duration::ZERO, |last| left(self.number, last, now))
+    }
 }
 
 /// How long is left to wait for one index, whose last pod this is.
 pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
-    let (counted, ignored) = pod::earlier_failures(last);
+    let (counted, ignored) = per_index::earlier_failures(last);
     let earlier = u32::try_from(counted.saturating_add(ignored)).unwrap_or(0);
     left(earlier.saturating_add(1), pod::finished_at(last), now)
 }

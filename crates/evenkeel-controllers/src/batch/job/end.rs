@@ -20,8 +20,8 @@ pub(super) struct End {
     pub(super) reason: Text,
     /// Why, for people.
     pub(super) message: Text,
-    /// Whether its status has the interim condition.
-    pub(super) told: bool,
+    /// Whether the Job's status has the interim condition already.
+    pub(super) announced: bool,
 }
 
 impl End {
@@ -45,12 +45,12 @@ impl End {
     }
 
     fn failure(reason: &str, message: &str) -> Self {
-        Self { complete: false, reason: reason.into(), message: message.into(), told: false }
+        Self { complete: false, reason: reason.into(), message: message.into(), announced: false }
     }
 
     fn of_condition(complete: bool, condition: &JobCondition) -> Self {
         let (reason, message) = (condition.reason.clone(), condition.message.clone());
-        Self { complete, reason, message, told: true }
+        Self { complete, reason, message, announced: true }
     }
 }
 
@@ -83,9 +83,9 @@ fn holds<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
 /// its indexes succeeded. That all have succeeded shows only after pods were made or deleted.
 pub(super) fn end(seen: &Seen, now: Timestamp) -> Option<End> {
     let job = &*seen.job;
-    let told = |complete, type_| holds(job, type_).map(|c| End::of_condition(complete, c));
-    told(true, "SuccessCriteriaMet")
-        .or_else(|| told(false, "FailureTarget"))
+    let announced = |complete, type_| holds(job, type_).map(|c| End::of_condition(complete, c));
+    announced(true, "SuccessCriteriaMet")
+        .or_else(|| announced(false, "FailureTarget"))
         .or_else(|| failed_by_policy(seen))
         .or_else(|| failed_by_limit(seen, now))
         .or_else(|| failed_by_indexes(seen))
@@ -96,6 +96,7 @@ pub(super) fn end(seen: &Seen, now: Timestamp) -> Option<End> {
         })
 }
 
+/// `podFailurePolicy`, where its action is `FailJob`.
 fn failed_by_policy(seen: &Seen) -> Option<End> {
     let job = &*seen.job;
     let failed = seen.pods.owned.iter().filter(|pod| pod::has_failed(pod, job));
@@ -105,6 +106,7 @@ fn failed_by_policy(seen: &Seen) -> Option<End> {
     })
 }
 
+/// `backoffLimit`, and `activeDeadlineSeconds`.
 fn failed_by_limit(seen: &Seen, now: Timestamp) -> Option<End> {
     let job = &*seen.job;
     let limit = job.spec.backoff_limit.map_or(6, i64::from);
@@ -113,7 +115,7 @@ fn failed_by_limit(seen: &Seen, now: Timestamp) -> Option<End> {
         let message = "Job has reached the specified backoff limit";
         return Some(End::failure("BackoffLimitExceeded", message));
     }
-    until_deadline(job, now)
+    active_deadline_left(job, now)
         .filter(Duration::is_zero)
         .map(|_| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
 }
@@ -124,8 +126,9 @@ fn restarted_too_often(seen: &Seen, limit: i64) -> bool {
     restarts >= limit.max(1)
 }
 
-/// How long the Job may still be active for; zero when it was long enough. A suspended Job is not active.
-pub(super) fn until_deadline(job: &Job, now: Timestamp) -> Option<Duration> {
+/// How long the Job may still be active for (`activeDeadlineSeconds`); zero when it was long enough. A suspended Job is not
+/// active.
+pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let (seconds, since) =
         (job.spec.active_deadline_seconds?, job.status.start_time.unwrap_or(now));
     if job.spec.suspend {
@@ -135,9 +138,10 @@ pub(super) fn until_deadline(job: &Job, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
 }
 
+/// `maxFailedIndexes`; or all indexes have ended, and some failed.
 fn failed_by_indexes(seen: &Seen) -> Option<End> {
     let (job, indexes) = (&*seen.job, seen.tally.indexes.as_ref()?);
-    let failed = indexes.failed.as_ref()?.total();
+    let failed = indexes.failed()?.total();
     let limit = job.spec.max_failed_indexes.and_then(|limit| usize::try_from(limit).ok());
     if limit.is_some_and(|limit| failed > limit) {
         let message = "Job has exceeded the specified maximal number of failed indexes";

@@ -38,7 +38,7 @@ pub(super) fn manage(seen: &Seen, now: Timestamp) -> Manage {
     if job.spec.backoff_limit_per_index.is_some() && pod::is_indexed(job) {
         return replace_by_index(seen, lack.min(BURST), now);
     }
-    let wait = backoff::remaining(job, &seen.pods.owned, now);
+    let wait = seen.failures.remaining(now);
     if !wait.is_zero() {
         return Manage::Wait(wait);
     }
@@ -48,7 +48,7 @@ pub(super) fn manage(seen: &Seen, now: Timestamp) -> Manage {
     make(pending(seen, lack.min(BURST)))
 }
 
-/// How many pods should be active.
+/// How many pods should be active: as many as are still needed for `completions`, at most `parallelism`.
 fn wanted(seen: &Seen) -> usize {
     let (job, tally) = (&*seen.job, &seen.tally);
     let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
@@ -115,17 +115,17 @@ fn pending(seen: &Seen, count: usize) -> Vec<u32> {
         false => crate::pods::is_active(pod),
     });
     let mut taken = indexes.succeeded.with(at_work.filter_map(|pod| pod::index(pod)));
-    if let Some(failed) = &indexes.failed {
+    if let Some(failed) = indexes.failed() {
         taken = taken.union(failed);
     }
     taken.missing(count, pod::completions(job))
 }
 
-/// With a limit for each index each waits for itself.
+/// With `backoffLimitPerIndex` each index waits for itself.
 fn replace_by_index(seen: &Seen, lack: usize, now: Timestamp) -> Manage {
     let Some(indexes) = &seen.tally.indexes else { return Manage::Keep };
     let wait = |index: &u32| {
-        let last = indexes.to_replace.get(index);
+        let last = indexes.to_replace(*index);
         last.map_or(Duration::ZERO, |last| backoff::remaining_of_index(last, now))
     };
     let pending = pending(seen, lack);

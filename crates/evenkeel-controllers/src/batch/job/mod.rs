@@ -1,5 +1,8 @@
 //! Runs pods until enough of them have succeeded.
 //!
+//! That a Job gets a selector and labels of its own (`manualSelector`), and what its fields are where nobody says, is the API
+//! server's part: `kinds/jobs.rs` and `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
+//!
 //! Upstream: `pkg/controller/job`.
 
 mod backoff;
@@ -9,6 +12,7 @@ mod indexes;
 mod manage;
 mod metrics;
 mod orphans;
+mod per_index;
 mod plan;
 mod pod;
 mod policy;
@@ -25,7 +29,9 @@ use crate::{
     options::Workers,
     owned::ByController,
 };
+use backoff::Failures;
 use evenkeel_api::{
+    Text,
     time::Timestamp,
     views::{Job, Pod},
 };
@@ -36,7 +42,11 @@ use evenkeel_runtime::{
 };
 use metrics::Metrics;
 use seen::Seen;
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 /// How many Jobs are worked on at the same time; `--concurrent-job-syncs`.
 pub type Options = Workers<5>;
@@ -54,6 +64,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
+/// The gate by which a Job that is suspended loses its start time, and the API server lets its scheduling directives change.
+const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJobs";
+
 /// What happens to a Job's pods within this time is one pass (upstream's `syncJobBatchPeriod`).
 const BATCH: Duration = Duration::from_secs(1);
 
@@ -64,8 +77,13 @@ const BACKOFF: Backoff =
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (jobs, pods) = (context.env.caches.of::<Job>(), context.env.caches.of::<Pod>());
     let metrics = Metrics::new(&context.registry);
-    let planner =
-        Jobs { jobs: jobs.clone(), pods: ByController::of(&pods), metrics: metrics.clone() };
+    let planner = Jobs {
+        jobs: jobs.clone(),
+        pods: ByController::of(&pods),
+        metrics: metrics.clone(),
+        failures: Mutex::default(),
+        forgets_start: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
+    };
     let (of_pods, counted) = (jobs.clone(), metrics.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, move |event, enqueue| {
@@ -88,19 +106,39 @@ struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
     metrics: Metrics,
+    /// Failures as the last pass over each Job left them, and whose they are.
+    failures: Mutex<HashMap<Key, (Text, Failures)>>,
+    forgets_start: bool,
+}
+
+impl Jobs {
+    fn failures(&self) -> MutexGuard<'_, HashMap<Key, (Text, Failures)>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Planner for Jobs {
     type Seen = Seen;
 
     fn observe(&self, key: &Key) -> Option<Seen> {
-        let job =
-            self.jobs.get(&key.namespace, &key.name).filter(|job| !end::is_left_alone(job))?;
+        let job = self.jobs.get(&key.namespace, &key.name);
+        let Some(job) = job.filter(|job| !end::is_left_alone(job)) else {
+            self.failures().remove(key);
+            return None;
+        };
+        let earlier = self.failures().get(key).cloned();
+        let earlier = earlier.filter(|(uid, _)| *uid == job.meta.uid).map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        Some(Seen::new(job, candidates))
+        Some(Seen::new(job, candidates, earlier.as_ref(), self.forgets_start))
     }
 
     fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+        let remembered = (seen.job.meta.uid.clone(), seen.failures.clone());
+        self.failures().insert(Key::of(&seen.job.meta), remembered);
+        plan::plan(seen, now)
+    }
+
+    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
         plan::plan(seen, now)
     }
 

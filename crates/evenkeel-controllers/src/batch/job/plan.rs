@@ -3,6 +3,25 @@
 //! No pod is lost and none counted twice. A pod of a Job has a finalizer, so that it stays when it ends or is deleted. First
 //! its uid goes into the status as uncounted, then the finalizer is taken off it, then it moves to the status' numbers:
 //! whatever is interrupted can be read off what stands there. Each pass does the next step of each pod.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `parallelism`, `completions`, work queues without `completions` | `manage::wanted` |
+//! | `completionMode`: `Indexed`, `batch.kubernetes.io/job-completion-index`, `JOB_COMPLETION_INDEX` | `pod::is_indexed`, `manage::pending`, `template::with_index` |
+//! | `suspend`, `status.startTime`, condition `Suspended` | `manage::manage`, `status::tell_suspension` |
+//! | `backoffLimit`, restarts in place (`restartPolicy`: `OnFailure`) | `end::failed_by_limit`, `end::restarted_too_often` |
+//! | the back-off of 10 s, 20 s, 40 s, … | `backoff::Failures` |
+//! | `activeDeadlineSeconds` | `end::active_deadline_left` |
+//! | `backoffLimitPerIndex`, `status.failedIndexes` | `per_index::PerIndex`, `manage::replace_by_index` |
+//! | `maxFailedIndexes` | `end::failed_by_indexes` |
+//! | `podFailurePolicy`: `FailJob`, `FailIndex`, `Ignore`, `Count` | `policy::meaning` |
+//! | `successPolicy` | `policy::success` |
+//! | `podReplacementPolicy`: `Failed`, `TerminatingOrFailed` | `pod::replaces_only_failed`, `pod::has_failed`, `manage::manage` |
+//! | `managedBy` | `end::is_managed_elsewhere` |
+//! | `status.uncountedTerminatedPods`, finalizer `batch.kubernetes.io/job-tracking` | `to_record`, `let_go`, `status::record`, `status::count` |
+//! | conditions `SuccessCriteriaMet`, `FailureTarget`, then `Complete`, `Failed` | `end::end`, `status::finish` |
+//! | pods of a Job that is gone | `orphans::is_orphan` |
+//! | `ttlSecondsAfterFinished` | `../ttl_after_finished` |
 
 use super::{
     end::{self, End},
@@ -12,7 +31,11 @@ use super::{
     template,
 };
 use crate::wire;
-use evenkeel_api::{View, time::Timestamp, views::Pod};
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{Job, Pod},
+};
 use evenkeel_runtime::plan::{
     Action, Create, Delete, Note, OnError, Patch, PatchForm, Plan, Target,
 };
@@ -47,9 +70,9 @@ impl Decision {
     }
 }
 
-/// Pods that need no more counting. While an end is still to be told, none: it may be read off these pods alone.
+/// Pods that need no more counting. While an end is still to be announced, none: it may be read off these pods alone.
 fn let_go(seen: &Seen, end: Option<&End>) -> Vec<Arc<Pod>> {
-    if end.is_some_and(|end| !end.told) {
+    if end.is_some_and(|end| !end.announced) {
         return Vec::new();
     }
     let counted = seen.own().iter().filter(|pod| {
@@ -77,8 +100,7 @@ pub(super) enum Record {
     Failed,
 }
 
-/// How the pod is still to be recorded, if it is. When a Job fails, every pod that has not ended fails with it; once it is
-/// known to be complete, pods that are stopped for that have not failed.
+/// How the pod is still to be recorded, if it is.
 pub(super) fn to_record(seen: &Seen, pod: &Pod, end: Option<&End>) -> Option<Record> {
     let (job, uncounted) = (&*seen.job, &seen.tally.uncounted);
     let uid = &pod.meta.uid;
@@ -92,12 +114,23 @@ pub(super) fn to_record(seen: &Seen, pod: &Pod, end: Option<&End>) -> Option<Rec
         let index = pod::index(pod).filter(|index| !indexes.recorded.has(*index));
         return index.map(Record::Index);
     }
-    let fails = match end {
-        Some(End { complete: true, told: true, .. }) => &*pod.status.phase == "Failed",
+    let fails = is_failure(pod, job, end) && policy::meaning(job, pod).counts();
+    fails.then_some(Record::Failed)
+}
+
+/// Whether a pod that did not succeed is a failure, which depends on how the Job stands:
+///
+/// | the Job | failures are |
+/// |---|---|
+/// | goes on, or is about to be announced as complete | pods that have failed, by `podReplacementPolicy` |
+/// | is announced as complete (`SuccessCriteriaMet`) | pods that ended so: others are only stopped for it |
+/// | fails, announced (`FailureTarget`) or not | all pods: those at work fail with it |
+fn is_failure(pod: &Pod, job: &Job, end: Option<&End>) -> bool {
+    match end {
+        None | Some(End { complete: true, announced: false, .. }) => pod::has_failed(pod, job),
+        Some(End { complete: true, announced: true, .. }) => &*pod.status.phase == "Failed",
         Some(End { complete: false, .. }) => true,
-        Some(_) | None => pod::has_failed(pod, job),
-    };
-    (fails && policy::meaning(job, pod).counts()).then_some(Record::Failed)
+    }
 }
 
 /// What to do: claims, then pods that are let go, then pods made or deleted.
@@ -123,7 +156,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
         Some(Manage::Keep) | None => {}
     }
     plan.actions.extend(decision.deletes(seen).iter().map(|pod| delete(pod, &target).into()));
-    if let Some(left) = end::until_deadline(&seen.job, now).filter(|left| !left.is_zero()) {
+    if let Some(left) = end::active_deadline_left(&seen.job, now).filter(|left| !left.is_zero()) {
         plan.requeue_after(left + Duration::from_millis(1));
     }
     plan
@@ -132,7 +165,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
 fn make(seen: &Seen, target: &Target, slots: &[Option<u32>]) -> Vec<Action> {
     let body = |index: Option<u32>| {
         let replaced = index
-            .and_then(|index| seen.tally.indexes.as_ref()?.to_replace.get(&index))
+            .and_then(|index| seen.tally.indexes.as_ref()?.to_replace(index))
             .map(|pod| &**pod);
         template::pod(&seen.job, index, replaced)
     };

@@ -25,7 +25,7 @@ pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Whether it failed: ended so, or is being deleted, unless only pods that have ended are replaced (KEP-3939).
+/// Whether it failed: ended so, or is being deleted, unless `podReplacementPolicy` is `Failed` (KEP-3939).
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     match &*pod.status.phase {
         "Failed" => true,
@@ -34,12 +34,13 @@ pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     }
 }
 
-/// Whether pods that are being deleted are waited for before they are replaced.
+/// Whether `podReplacementPolicy` is `Failed`: pods that are being deleted are waited for before they are replaced. With
+/// `TerminatingOrFailed` they are not.
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed"
 }
 
-/// Whether each pod has an index.
+/// Whether each pod has an index (`completionMode` is `Indexed`).
 pub(super) fn is_indexed(job: &Job) -> bool {
     &*job.spec.completion_mode == "Indexed"
 }
@@ -54,7 +55,7 @@ pub(super) fn valid_index(pod: &Pod, job: &Job) -> Option<u32> {
     index(pod).filter(|index| *index < completions(job))
 }
 
-/// How many pods must succeed; 0 where nobody said.
+/// How many pods must succeed (`completions`); 0 where nobody said.
 pub(super) fn completions(job: &Job) -> u32 {
     job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
@@ -62,15 +63,6 @@ pub(super) fn completions(job: &Job) -> u32 {
 /// Whether the pod can be counted: in a Job with indexes only one that has an index is.
 pub(super) fn counts(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
-}
-
-/// How often the pod's index failed before it; those that count, and the others.
-pub(super) fn earlier_failures(pod: &Pod) -> (i32, i32) {
-    let number = |key| {
-        let text = pod.meta.annotations.get(key);
-        text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or(0)
-    };
-    (number(INDEX_FAILURES), number(INDEX_IGNORED))
 }
 
 /// When the pod ended, as well as can be known: its last container's end; else since when it is not ready; else when it

@@ -1,10 +1,7 @@
 //! What a Job's decision looks at, and the counts that follow from it.
 
 use super::{
-    indexes::Indexes,
-    plan::Decision,
-    pod,
-    policy::{self, Meaning},
+    backoff::Failures, indexes::Indexes, per_index::PerIndex, plan::Decision, pod, policy,
 };
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
@@ -13,7 +10,7 @@ use evenkeel_api::{
     views::{Job, Pod, UncountedTerminatedPods},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::HashSet,
     sync::{Arc, OnceLock},
 };
 
@@ -24,13 +21,23 @@ pub(crate) struct Seen {
     /// All pods, those that have ended too.
     pub(super) pods: Claims<Pod>,
     pub(super) tally: Tally,
+    /// What is waited for before pods are replaced.
+    pub(super) failures: Failures,
+    /// Whether a Job that is suspended loses its start time, so that scheduling directives may change
+    /// (`MutableSchedulingDirectivesForSuspendedJobs`).
+    pub(super) forgets_start: bool,
     /// Made once a pass: the status must follow from what the plan did, and time goes on between the two.
     decision: OnceLock<Decision>,
 }
 
 impl Seen {
-    /// Sorts what caches hold: pods that the Job controls or nobody does.
-    pub(super) fn new(job: Arc<Job>, candidates: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+    /// Sorts what caches hold: pods that the Job controls or nobody does; `earlier` are failures as the last pass left them.
+    pub(super) fn new(
+        job: Arc<Job>,
+        candidates: impl IntoIterator<Item = Arc<Pod>>,
+        earlier: Option<&Failures>,
+        forgets_start: bool,
+    ) -> Self {
         let selector = &job.spec.selector;
         let mut pods =
             Claims::new(&job.meta, candidates, |pod: &Pod| selector.matches(&pod.meta.labels));
@@ -38,7 +45,8 @@ impl Seen {
         // The order in which pods are counted; a cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
         let tally = Tally::new(&job, &pods.owned[..old], &pods.owned);
-        Self { job, pods, tally, decision: OnceLock::new() }
+        let failures = Failures::seen(earlier, &job, &pods.owned[..old]);
+        Self { job, pods, tally, failures, forgets_start, decision: OnceLock::new() }
     }
 
     /// What is done in this pass.
@@ -102,11 +110,20 @@ pub(super) struct IndexTally {
     pub(super) recorded: Indexes,
     /// Those that have succeeded.
     pub(super) succeeded: Indexes,
-    /// Those that have failed, where each has a limit of its own.
-    pub(super) failed: Option<Indexes>,
-    /// By index, the last failed pod, while nobody has taken its place: it must stay, since its successor is told how often
-    /// the index failed before.
-    pub(super) to_replace: BTreeMap<u32, Arc<Pod>>,
+    /// How they have failed, where each has a limit of its own.
+    pub(super) per_index: Option<PerIndex>,
+}
+
+impl IndexTally {
+    /// Those that have failed.
+    pub(super) fn failed(&self) -> Option<&Indexes> {
+        self.per_index.as_ref().map(|per_index| &per_index.failed)
+    }
+
+    /// The last failed pod of an index that waits for another.
+    pub(super) fn to_replace(&self, index: u32) -> Option<&Arc<Pod>> {
+        self.per_index.as_ref()?.to_replace.get(&index)
+    }
 }
 
 impl Tally {
@@ -138,7 +155,7 @@ impl Tally {
     pub(super) fn holds(&self, pod: &Pod) -> bool {
         let held = || {
             let indexes = self.indexes.as_ref()?;
-            indexes.to_replace.get(&pod::index(pod)?)
+            indexes.to_replace(pod::index(pod)?)
         };
         held().is_some_and(|held| held.meta.uid == pod.meta.uid)
     }
@@ -154,40 +171,9 @@ impl IndexTally {
         let recorded = Indexes::parse(&job.status.completed_indexes, completions);
         let done = tracked().filter(|(_, pod)| pod::has_succeeded(pod)).map(|(index, _)| index);
         let succeeded = recorded.with(done);
-        let Some(limit) = job.spec.backoff_limit_per_index else {
-            return Self { recorded, succeeded, failed: None, to_replace: BTreeMap::new() };
-        };
-        let before = job.status.failed_indexes.as_deref().unwrap_or_default();
-        let gone = tracked().filter(|(_, pod)| fails_index(job, pod, limit));
-        let failed = Indexes::parse(before, completions).with(gone.map(|(index, _)| index));
-        let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
-        let mut to_replace = BTreeMap::<u32, Arc<Pod>>::new();
-        for (index, pod) in tracked().filter(|(_, pod)| pod::has_failed(pod, job)) {
-            if succeeded.has(index) || failed.has(index) || running.contains(&index) {
-                continue;
-            }
-            let later = |other: &Arc<Pod>| last_of_index(pod) >= last_of_index(other);
-            if to_replace.get(&index).is_none_or(later) {
-                to_replace.insert(index, pod.clone());
-            }
-        }
-        Self { recorded, succeeded, failed: Some(failed), to_replace }
+        let per_index = PerIndex::of(job, tracked(), active, &succeeded);
+        Self { recorded, succeeded, per_index }
     }
-}
-
-/// The order of pods of one index.
-fn last_of_index(pod: &Pod) -> (i32, Timestamp) {
-    let (counted, ignored) = pod::earlier_failures(pod);
-    (counted.saturating_add(ignored), pod::finished_at(pod))
-}
-
-/// Whether the pod's index is not tried again.
-fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
-    pod::has_failed(pod, job)
-        && match policy::meaning(job, pod) {
-            Meaning::FailIndex => true,
-            meaning => meaning.counts() && pod::earlier_failures(pod).0 >= limit,
-        }
 }
 
 fn size(n: i32) -> usize {

@@ -116,7 +116,7 @@ impl Next {
         } else if decision.manage.is_some() {
             self.tell_suspension(seen);
         }
-        if let Some(end) = self.end.as_ref().filter(|end| !end.told) {
+        if let Some(end) = self.end.as_ref().filter(|end| !end.announced) {
             let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
             self.conditions.push(condition.transitioned(self.now).probed(self.now));
         }
@@ -145,8 +145,12 @@ impl Next {
             None if !job.spec.suspend => return,
             None => self.conditions.push(new),
         }
-        // The deadline counts from here; a suspended Job has none.
-        self.body.start_time = (!job.spec.suspend).then_some(self.now);
+        // `activeDeadlineSeconds` counts from here.
+        if !job.spec.suspend {
+            self.body.start_time = Some(self.now);
+        } else if seen.forgets_start {
+            self.body.start_time = None;
+        }
         let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
         self.told.push(Note::normal(wire::target(job), event, message));
     }
@@ -178,8 +182,7 @@ impl Next {
             let all = tally.recorded.with(indexes);
             self.body.succeeded = count(all.total());
             self.body.completed_indexes = all.to_string().into();
-            self.body.failed_indexes =
-                tally.failed.as_ref().map(|failed| failed.to_string().into());
+            self.body.failed_indexes = tally.failed().map(|failed| failed.to_string().into());
         }
     }
 
@@ -200,7 +203,7 @@ impl Next {
 
     /// The final condition, when the interim one stands in the status and nothing is left to count or to wait for.
     fn finish(&mut self, seen: &Seen, held: usize) {
-        let Some(end) = self.end.as_ref().filter(|end| end.told) else { return };
+        let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
         if held > 0 || self.body.terminating != Some(0) {
             return;
         }
@@ -227,7 +230,7 @@ impl Next {
         let old: Vec<Condition> = job.status.conditions.iter().map(Condition::from).collect();
         let changed = self.body != Body::of(&job.status) || self.conditions != old;
         // Some of what was recorded may now be let go, or the end be told of for good.
-        let told = self.end.as_ref().is_some_and(|end| !end.told);
+        let told = self.end.as_ref().is_some_and(|end| !end.announced);
         let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || told;
         let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
         if changed {

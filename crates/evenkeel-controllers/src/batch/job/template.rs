@@ -1,6 +1,6 @@
 //! The pods that a Job makes.
 
-use super::{pod, policy};
+use super::{per_index, pod};
 use crate::wire;
 use evenkeel_api::{
     View,
@@ -43,23 +43,13 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
             }
         });
     if job.spec.backoff_limit_per_index.is_some() {
-        let (counted, ignored) = failures(job, replaced);
+        let (counted, ignored) = per_index::failures_with(job, replaced);
         template = template.with_annotation(pod::INDEX_FAILURES, &counted.to_string());
         if ignored > 0 {
             template = template.with_annotation(pod::INDEX_IGNORED, &ignored.to_string());
         }
     }
     template
-}
-
-/// How often the index has failed, with the pod that is replaced.
-fn failures(job: &Job, replaced: Option<&Pod>) -> (i32, i32) {
-    let Some(replaced) = replaced else { return (0, 0) };
-    let (counted, ignored) = pod::earlier_failures(replaced);
-    match policy::meaning(job, replaced).counts() {
-        true => (counted.saturating_add(1), ignored),
-        false => (counted, ignored.saturating_add(1)),
-    }
 }
 
 /// `JOB_COMPLETION_INDEX`, unless the container has a variable of that name.

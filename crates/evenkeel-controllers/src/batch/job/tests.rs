@@ -1,6 +1,7 @@
 //! Tables of the rules, and a model of an API server in which any write may fail and any pass be cut off.
 
 use super::{
+    backoff::Failures,
     end::is_finished,
     manage::Manage,
     plan::plan,
@@ -51,7 +52,11 @@ fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
 }
 
 fn seen(job: &Job, pods: &[Pod]) -> Seen {
-    Seen::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new))
+    seen_after(job, pods, None)
+}
+
+fn seen_after(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Seen {
+    Seen::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new), earlier, true)
 }
 
 /// A pod that failed so long ago that nothing waits for it any more.
@@ -156,6 +161,45 @@ fn pods_that_failed_are_replaced_after_a_while() {
 }
 
 #[test]
+fn failures_are_remembered_when_their_pods_are_gone() {
+    let job = job(&json!({ "completions": 9, "podReplacementPolicy": "TerminatingOrFailed" }));
+    let mut failures: Option<Failures> = None;
+    let mut look = |pods: &[Pod], now: Timestamp| {
+        let seen = seen_after(&job, pods, failures.as_ref());
+        failures = Some(seen.failures.clone());
+        format!("{:?}", seen.decision(now).manage)
+    };
+    for (at_, wait) in [(0, 10), (100, 20), (200, 40)] {
+        let mut evicted = pod(&job, &format!("p{at_}"), None, "Running");
+        evicted.meta.deletion = Some(at(at_));
+        let waits = format!("Some(Wait({wait}s))");
+        assert_eq!(look(&[evicted.clone()], at(at_)), waits);
+        assert_eq!(look(&[evicted.clone()], at(at_)), waits, "it counts once");
+        evicted.meta.finalizers = Default::default();
+        assert_eq!(look(&[evicted], at(at_)), waits, "or when it is let go");
+        assert_eq!(look(&[], at(at_)), waits, "or gone");
+    }
+    assert_eq!(look(&[], at(240)), "Some(Make([None]))");
+    let success = pod(&job, "s", None, "Succeeded");
+    assert_eq!(look(&[success], at(201)), "Some(Make([None]))", "a success makes up for all");
+}
+
+#[test]
+fn pods_that_a_suspended_job_deleted_have_not_failed() {
+    let job = job(&json!({ "completions": 1, "podReplacementPolicy": "TerminatingOrFailed" }));
+    let mut stopped = pod(&job, "p", None, "Running");
+    stopped.meta.finalizers = Default::default();
+    stopped.meta.deletion = Some(T0);
+    for (phase, earlier) in
+        [("Running", None), ("Running", Some(Failures::default())), ("Failed", None)]
+    {
+        stopped.status.phase = phase.into();
+        let seen = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
+        assert_eq!(seen.decision(T0).manage, Some(Manage::Make(vec![None])), "{phase}");
+    }
+}
+
+#[test]
 fn each_index_has_one_pod_and_each_waits_for_itself() {
     let job = job(&json!({
         "completionMode": "Indexed", "completions": 4, "parallelism": 4, "backoffLimitPerIndex": 1,
@@ -222,12 +266,15 @@ struct Model {
     /// How many pods succeeded and failed in truth.
     truth: (i32, i32),
     events: Vec<&'static str>,
+    /// What the controller remembers, until it crashes.
+    failures: Option<Failures>,
 }
 
 impl Model {
     fn new(job: Job, luck: Vec<bool>) -> Self {
         let pods = BTreeMap::new();
-        Self { job, pods, made: 0, now: T0, luck, truth: (0, 0), events: Vec::new() }
+        let (truth, events) = ((0, 0), Vec::new());
+        Self { job, pods, made: 0, now: T0, luck, truth, events, failures: None }
     }
 
     /// One pass, of which perhaps only the first half is done. Says whether it wrote anything, or waits to.
@@ -236,11 +283,13 @@ impl Model {
             return false;
         }
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
-        let seen = seen(&self.job, &pods);
+        let seen = seen_after(&self.job, &pods, self.failures.as_ref());
+        self.failures = Some(seen.failures.clone());
         let planned = plan(&seen, self.now);
         assert_eq!(lint(&planned), Vec::<String>::new());
         let outcomes = Outcomes(planned.actions.iter().map(|action| self.act(action)).collect());
         if self.luck.pop() == Some(false) {
+            self.failures = None;
             return true;
         }
         let after = status(&seen, &outcomes, self.now);
@@ -393,6 +442,19 @@ fn a_job_is_suspended_and_resumed() {
     model.settle();
     assert_eq!((model.pods.len(), model.job.status.active), (2, 2));
     assert_eq!(model.events, ["Suspended", "Resumed"]);
+}
+
+#[test]
+fn a_suspended_job_keeps_its_start_time_without_the_gate() {
+    let mut job = job(&json!({ "suspend": true }));
+    job.status.start_time = Some(T0);
+    for (gate, kept) in [(true, None), (false, Some(T0))] {
+        let seen = Seen::new(Arc::new(job.clone()), [], None, gate);
+        let after = status(&seen, &Outcomes::default(), at(9));
+        let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
+        let written: Job = object(&serde_json::from_slice(&update.body).unwrap());
+        assert_eq!(written.status.start_time, kept);
+    }
 }
 
 #[test]
