@@ -199,6 +199,48 @@ fn what_decides_does_nothing_else() {
     assert!(seen >= 7, "the plans are where they are looked for ({seen} found)");
 }
 
+/// Whether `name` is declared in `file`.
+fn declares(file: &Path, name: &str) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    ["fn", "struct", "enum"].iter().any(|keyword| {
+        let declaration = format!("{keyword} {name}");
+        text.match_indices(&declaration).any(|(at, _)| {
+            let after = text[at + declaration.len()..].chars().next();
+            after.is_some_and(|c| !c.is_alphanumeric() && c != '_')
+        })
+    })
+}
+
+/// A decision's page begins with a table that leads from the words of Kubernetes' documentation to what they have become:
+/// a function of the file, `file::function` of its folder or the one above, or a path.
+#[test]
+fn tables_of_what_is_documented_lead_somewhere() {
+    let files: Vec<PathBuf> = sources(&root().join("crates/evenkeel-controllers/src"));
+    let tables = files.iter().filter(|file| read(file).contains("//! | documented | where |"));
+    let mut n_tables = 0;
+    for file in tables {
+        n_tables += 1;
+        let (text, folder) = (read(file), file.parent().expect("a folder"));
+        let rows = text.lines().filter(|line| line.starts_with("//! | ")).skip(1);
+        for row in rows {
+            let place = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+            let names: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "{}: {row} leads nowhere", file.display());
+            for name in names {
+                let there = match name.split_once("::") {
+                    Some((module, name)) => [folder, folder.parent().expect("a folder")]
+                        .iter()
+                        .any(|folder| declares(&folder.join(module).with_extension("rs"), name)),
+                    None if name.contains('/') => folder.join(name).exists(),
+                    None => declares(file, name),
+                };
+                assert!(there, "{}: {name} is not there", file.display());
+            }
+        }
+    }
+    assert!(n_tables >= 6, "{n_tables}: each of the great controllers has a table");
+}
+
 #[test]
 fn the_api_crate_does_no_io() {
     for file in sources(&root().join("crates/evenkeel-api/src")) {

@@ -5,7 +5,7 @@ use evenkeel_api::{
     views::DaemonSet,
 };
 
-/// The strategy that replaces old pods; any other leaves them alone.
+/// The strategy that replaces old pods; any other (`OnDelete`) leaves them until somebody deletes them.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// What the strategy allows, in nodes.

@@ -2,6 +2,20 @@
 //!
 //! Each node that the template asks for, and that it bears, has one pod. When all have, pods of old revisions give way
 //! ([`super::rolling`]).
+//!
+//! | documented | where |
+//! |---|---|
+//! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `mold::fit` |
+//! | `tolerations` that each pod gets, its node affinity | `mold::new`, `mold::pod_json` |
+//! | one pod on a node, the oldest | `see_to`, `prune` |
+//! | failed and succeeded pods, `FailedDaemonPod` | `living`, `backoff::Backoff` |
+//! | `updateStrategy.type`: `RollingUpdate`, `OnDelete` | `rolling::roll_out` |
+//! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `budget::Budget`, `rolling::replace`, `rolling::surge` |
+//! | `minReadySeconds` | `is_available` |
+//! | `revisionHistoryLimit` | `status::beyond_history_limit` |
+//! | label `controller-revision-hash`, ControllerRevisions | `keep_history` |
+//! | `status.numberMisscheduled`, `status.desiredNumberScheduled` and others | `status::counted` |
+//! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
     backoff::{Backoff, Place},

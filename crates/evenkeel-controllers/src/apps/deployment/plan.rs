@@ -2,6 +2,23 @@
 //!
 //! A pass makes one kind of change, as upstream does: it scales the new set up, or else old ones down, or cleans up. What
 //! the pass leaves behind is modelled as it goes, so that later decisions of the pass, and the status, stand on it.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `replicas`, proportional scaling | `scale::is_scaled`, `scale::scale` |
+//! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |
+//! | `strategy.type`: `Recreate` | `recreate::roll_out` |
+//! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::room_for` |
+//! | `paused` | `step`, `new_set::note_pause` |
+//! | `revisionHistoryLimit` | `clean_up` |
+//! | `progressDeadlineSeconds`, condition `Progressing` | `status::estimate`, `status::deadline` |
+//! | `minReadySeconds` (it is the ReplicaSets that count by it) | `sets::update` |
+//! | condition `Available` | `status::counted` |
+//! | condition `ReplicaFailure` | `status::failure` |
+//! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::roll_back` |
+//! | annotation `deployment.kubernetes.io/revision` | `revision::of_new_set` |
+//! | label `pod-template-hash`, `status.collisionCount` | `seen::template_hash`, `status::not_created` |
+//! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
     budget::{Budget, RECREATE, ROLLING_UPDATE},

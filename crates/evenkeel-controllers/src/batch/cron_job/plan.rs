@@ -2,6 +2,16 @@
 //!
 //! A Job is made under a name that follows from its time, so that it is made once; the pass that sees it tells of it in the
 //! status. What is told there is read off the Jobs, and a crash in between changes nothing.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `schedule`, `timeZone` | `times::of`, `times::due` |
+//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start`, `times::due` |
+//! | `concurrencyPolicy`: `Allow`, `Forbid`, `Replace` | `start` |
+//! | `suspend` | `plan` |
+//! | `successfulJobsHistoryLimit`, `failedJobsHistoryLimit` | `history::surplus` |
+//! | `jobTemplate`, the Job's name, annotation `batch.kubernetes.io/cronjob-scheduled-timestamp` | `run::name`, `run::body` |
+//! | `status.active`, `status.lastScheduleTime`, `status.lastSuccessfulTime` | `status::next` |
 
 use super::{
     history,
