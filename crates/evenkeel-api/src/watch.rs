@@ -8,8 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::decode::{Reader, WireError};
-use crate::protobuf::envelope::push_field;
-use crate::protobuf::{Envelope, MAGIC};
+use crate::protobuf::{Envelope, MAGIC, wire};
 use crate::{DecodeError, Encoding};
 
 /// Larger than any object that etcd can hold; a longer frame is a broken stream.
@@ -102,11 +101,11 @@ impl<'a> Event<'a> {
     /// The frame, with its length, of an object that is in its envelope.
     pub fn write_protobuf(type_: EventType, object: &[u8]) -> Vec<u8> {
         let mut extension = Vec::with_capacity(object.len() + 6);
-        push_field(&mut extension, 1, object);
+        wire::bytes(&mut extension, 1, object);
         let mut frame = vec![0; 4];
         frame.reserve(extension.len() + 24);
-        push_field(&mut frame, 1, type_.as_str().as_bytes());
-        push_field(&mut frame, 2, &extension);
+        wire::bytes(&mut frame, 1, type_.as_str().as_bytes());
+        wire::bytes(&mut frame, 2, &extension);
         let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
         frame[..4].copy_from_slice(&length.to_be_bytes());
         frame

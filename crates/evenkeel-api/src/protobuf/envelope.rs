@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::wire;
 use crate::DecodeError;
 use crate::decode::{Reader, Wire, WireError};
 
@@ -81,15 +82,13 @@ impl<'a> Envelope<'a> {
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
         bytes.extend_from_slice(MAGIC);
-        let types =
-            2 + length(api_version.len()) + api_version.len() + 1 + length(kind.len()) + kind.len()
-                - 1;
-        push_tag(&mut bytes, 1, types);
-        push_field(&mut bytes, 1, api_version.as_bytes());
-        push_field(&mut bytes, 2, kind.as_bytes());
-        push_field(&mut bytes, 2, raw);
-        push_field(&mut bytes, 3, b"");
-        push_field(&mut bytes, 4, b"");
+        let field = |text: &str| 1 + length(text.len()) + text.len();
+        wire::open(&mut bytes, 1, field(api_version) + field(kind));
+        wire::bytes(&mut bytes, 1, api_version.as_bytes());
+        wire::bytes(&mut bytes, 2, kind.as_bytes());
+        wire::bytes(&mut bytes, 2, raw);
+        wire::bytes(&mut bytes, 3, b"");
+        wire::bytes(&mut bytes, 4, b"");
         bytes
     }
 }
@@ -97,21 +96,6 @@ impl<'a> Envelope<'a> {
 /// How many bytes a length takes.
 fn length(of: usize) -> usize {
     std::iter::successors(Some(of), |rest| Some(rest >> 7).filter(|rest| *rest > 0)).count()
-}
-
-/// Writes a field of bytes.
-pub(crate) fn push_field(bytes: &mut Vec<u8>, number: u8, contents: &[u8]) {
-    push_tag(bytes, number, contents.len());
-    bytes.extend_from_slice(contents);
-}
-
-fn push_tag(bytes: &mut Vec<u8>, number: u8, mut length: usize) {
-    bytes.push(number << 3 | 2);
-    while length > 0x7f {
-        bytes.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    bytes.push(length as u8);
 }
 
 #[cfg(test)]

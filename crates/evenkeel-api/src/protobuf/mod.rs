@@ -8,6 +8,7 @@ pub(crate) mod envelope;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 use serde_json::Value;
 

@@ -4,13 +4,14 @@
 //! resources are made from their definitions.
 
 mod custom;
+mod protobuf;
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{self, Read as _, Write as _};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
     VARY,
@@ -39,9 +40,14 @@ fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
 /// A recorded document of version 3; null where there is none of that name.
 fn recorded(name: &str) -> Value {
     let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
-    let mut text = String::new();
-    let read = packed.map(|packed| GzDecoder::new(packed).read_to_string(&mut text));
-    read.and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+    let text = packed.and_then(|packed| unpacked(packed).ok());
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn unpacked(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    MultiGzDecoder::new(compressed).read_to_end(&mut body)?;
+    Ok(body)
 }
 
 /// Answers a GET of an OpenAPI path; `None` where `path` is none.
@@ -84,9 +90,8 @@ fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         return response;
     }
-    let mut body = Vec::new();
-    match GzDecoder::new(&*compressed).read_to_end(&mut body) {
-        Ok(_) => Response::new(body.into()),
+    match unpacked(&compressed) {
+        Ok(body) => Response::new(body.into()),
         Err(error) => plain(
             StatusCode::INTERNAL_SERVER_ERROR,
             "text/plain; charset=utf-8",
@@ -133,8 +138,10 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
-    } else if custom.is_empty() || content_type == PROTOBUF {
+    } else if custom.is_empty() {
         packed(Bytes::from_static(body), headers)
+    } else if content_type == PROTOBUF {
+        packed(followed(body, &protobuf::document(paths, custom)), headers)
     } else {
         Response::new(with_custom(custom, paths))
     };
@@ -146,11 +153,18 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     response
 }
 
+/// A compressed body with more behind it, compressed on its own: what unpacks to both, one behind the other.
+fn followed(compressed: &[u8], more: &[u8]) -> Bytes {
+    let mut all = GzEncoder::new(compressed.to_vec(), Compression::fast());
+    // Neither fails in memory.
+    let _ = all.write_all(more);
+    all.finish().unwrap_or_default().into()
+}
+
 /// The recorded document with the definitions of custom resources beside the built-in ones.
 fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Bytes {
-    let mut text = String::new();
-    let read = GzDecoder::new(V2_JSON).read_to_string(&mut text);
-    let document: Option<Value> = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+    let text = unpacked(V2_JSON).ok();
+    let document: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
     let mut document = document.unwrap_or_else(|| json!({"definitions": {}}));
     if let Some(definitions) = document.get_mut("definitions").and_then(Value::as_object_mut) {
         definitions.extend(custom);
@@ -240,10 +254,9 @@ mod tests {
     fn every_recorded_document_can_be_read() {
         assert!(index().contains_key("apis/apps/v1") && index().contains_key("api/v1"));
         for (name, (_, offset, length)) in index() {
-            let mut text = String::new();
             let packed = V3_PACK.get(*offset..offset + length).expect("inside the pack");
-            GzDecoder::new(packed).read_to_string(&mut text).expect(name);
-            let document: Value = serde_json::from_str(&text).expect(name);
+            let text = unpacked(packed).expect(name);
+            let document: Value = serde_json::from_slice(&text).expect(name);
             assert!(
                 document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")),
                 "{name}"

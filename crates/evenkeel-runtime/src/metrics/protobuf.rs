@@ -1,5 +1,6 @@
 //! Prometheus' protobuf format: `io.prometheus.client.MetricFamily`, each after its length.
 
+use evenkeel_api::protobuf::wire;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
 /// Writes families.
@@ -9,7 +10,7 @@ pub(super) fn encode(families: &[MetricFamily]) -> Vec<u8> {
     for family in families {
         message.0.clear();
         message.family(family);
-        varint(&mut out, message.0.len() as u64);
+        wire::varint(&mut out, message.0.len() as u64);
         out.extend_from_slice(&message.0);
     }
     out
@@ -75,39 +76,26 @@ impl Message {
         }
     }
 
-    fn unsigned(&mut self, field: u8, value: u64) {
-        self.0.push(field << 3);
-        varint(&mut self.0, value);
+    fn unsigned(&mut self, field: u32, value: u64) {
+        wire::number(&mut self.0, field, value);
     }
 
-    fn double(&mut self, field: u8, value: f64) {
-        self.0.push(field << 3 | 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
+    fn double(&mut self, field: u32, value: f64) {
+        wire::double(&mut self.0, field, value);
     }
 
-    fn text(&mut self, field: u8, value: &str) {
-        self.0.push(field << 3 | 2);
-        varint(&mut self.0, value.len() as u64);
-        self.0.extend_from_slice(value.as_bytes());
+    fn text(&mut self, field: u32, value: &str) {
+        wire::bytes(&mut self.0, field, value.as_bytes());
     }
 
-    /// A message within: written in place, its length put before it when that is known.
-    fn nested(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
-        self.0.push(field << 3 | 2);
-        let start = self.0.len();
-        write(self);
-        let mut length = Vec::with_capacity(5);
-        varint(&mut length, (self.0.len() - start) as u64);
-        self.0.splice(start..start, length);
+    /// A message within.
+    fn nested(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        wire::message(&mut self.0, field, |out| {
+            let mut inner = Self(std::mem::take(out));
+            write(&mut inner);
+            *out = inner.0;
+        });
     }
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

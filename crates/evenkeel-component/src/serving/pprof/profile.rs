@@ -1,5 +1,6 @@
 //! The file format of profiles: `profile.proto` of github.com/google/pprof, compressed.
 
+use evenkeel_api::protobuf::wire::{bytes, number};
 use flate2::{Compression, write::GzEncoder};
 use std::{collections::HashMap, io::Write as _};
 
@@ -148,25 +149,6 @@ impl Profile {
         self.string_ids.insert(text.to_owned(), id);
         id
     }
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn number(out: &mut Vec<u8>, field: u64, value: u64) {
-    varint(out, field << 3);
-    varint(out, value);
-}
-
-fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
-    varint(out, field << 3 | 2);
-    varint(out, value.len() as u64);
-    out.extend_from_slice(value);
 }
 
 #[cfg(test)]

@@ -1,0 +1,74 @@
+//! Writing protobuf's fields, for messages whose schema is known where they are written.
+
+/// Writes a number in as many bytes as it takes.
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Writes a field that is a number, an enum or a boolean.
+pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
+    varint(out, u64::from(field) << 3);
+    varint(out, value);
+}
+
+/// Writes a field that is a floating-point number of 64 bits.
+pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
+    varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Writes a field that is a text, bytes or a message.
+pub fn bytes(out: &mut Vec<u8>, field: u32, contents: &[u8]) {
+    open(out, field, contents.len());
+    out.extend_from_slice(contents);
+}
+
+/// Writes what comes before the contents of a text, bytes or a message of that length.
+pub fn open(out: &mut Vec<u8>, field: u32, length: usize) {
+    varint(out, u64::from(field) << 3 | 2);
+    varint(out, length as u64);
+}
+
+/// Writes a field that is a message: in place, its length put before it when that is known.
+pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    varint(out, u64::from(field) << 3 | 2);
+    let start = out.len();
+    write(out);
+    let mut length = Vec::with_capacity(5);
+    varint(&mut length, (out.len() - start) as u64);
+    out.splice(start..start, length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut out);
+        out
+    }
+
+    #[test]
+    fn fields_are_as_the_format_has_them() {
+        assert_eq!(written(|out| number(out, 1, 150)), [0x08, 0x96, 0x01]);
+        assert_eq!(written(|out| number(out, 16, 0)), [0x80, 0x01, 0]);
+        assert_eq!(written(|out| bytes(out, 2, b"testing")), *b"\x12\x07testing");
+        assert_eq!(written(|out| double(out, 1, 1.0)), [9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+        assert_eq!(written(|out| varint(out, u64::MAX)).len(), 10);
+    }
+
+    #[test]
+    fn a_message_is_the_bytes_of_its_fields() {
+        for length in [0, 127, 128, 20_000] {
+            let text = vec![b'a'; length];
+            let contents = written(|out| bytes(out, 1, &text));
+            let expected = written(|out| bytes(out, 3, &contents));
+            assert_eq!(written(|out| message(out, 3, |out| bytes(out, 1, &text))), expected);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Documents of version 2 in protobuf: the message `openapi.v2.Document` of github.com/google/gnostic-models.
+//!
+//! Of two messages one behind the other, a reader makes one that has the items of both. So what custom resources add is a
+//! document of its own, to be put behind the recorded one.
+
+use evenkeel_api::protobuf::wire;
+use serde_json::{Map, Value};
+
+/// A message: its fields by their names in JSON, and the number under which it keeps what begins with `x-`.
+struct Shape {
+    fields: &'static [(&'static str, Path, Form)],
+    extensions: u32,
+}
+
+/// Numbers of fields, each in the message before; the last one's contents are of the form.
+type Path = &'static [u32];
+
+/// How a value is written.
+enum Form {
+    Text,
+    Flag,
+    Integer,
+    Number,
+    /// Texts, or one alone.
+    Texts,
+    /// A message of YAML, which JSON is.
+    Any,
+    Anys,
+    Message(&'static Shape),
+    /// Messages, or one alone.
+    Messages(&'static Shape),
+    /// Messages, each inside others.
+    Within(Path, &'static Shape),
+    /// Entries of names and messages; where in an entry the message is.
+    Named(Path, &'static Shape),
+    /// A schema, or whether anything is allowed.
+    SchemaOrFlag,
+}
+
+use Form::{
+    Any, Anys, Flag, Integer, Message, Messages, Named, Number, SchemaOrFlag, Text, Texts, Within,
+};
+
+static DOCUMENT: Shape = Shape {
+    fields: &[
+        ("paths", &[8, 2], Named(&[2], &PATH)),
+        ("definitions", &[9, 1], Named(&[2], &SCHEMA)),
+    ],
+    extensions: 16,
+};
+
+static PATH: Shape = Shape {
+    fields: &[
+        ("get", &[2], Message(&OPERATION)),
+        ("put", &[3], Message(&OPERATION)),
+        ("post", &[4], Message(&OPERATION)),
+        ("delete", &[5], Message(&OPERATION)),
+        ("patch", &[8], Message(&OPERATION)),
+    ],
+    extensions: 10,
+};
+
+static OPERATION: Shape = Shape {
+    fields: &[
+        // Of the four places that a parameter may be in, those of custom resources are in the query.
+        ("parameters", &[8], Within(&[1, 2, 3], &QUERY_PARAMETER)),
+        ("responses", &[9, 1], Named(&[2, 1], &RESPONSE)),
+    ],
+    extensions: 13,
+};
+
+static QUERY_PARAMETER: Shape = Shape {
+    fields: &[
+        ("in", &[2], Text),
+        ("name", &[4], Text),
+        ("type", &[6], Text),
+        ("uniqueItems", &[20], Flag),
+    ],
+    extensions: 23,
+};
+
+static RESPONSE: Shape = Shape {
+    fields: &[("description", &[1], Text), ("schema", &[2, 1], Message(&SCHEMA))],
+    extensions: 5,
+};
+
+static EXTERNAL_DOCS: Shape =
+    Shape { fields: &[("description", &[1], Text), ("url", &[2], Text)], extensions: 3 };
+
+static SCHEMA: Shape = Shape {
+    fields: &[
+        ("$ref", &[1], Text),
+        ("format", &[2], Text),
+        ("title", &[3], Text),
+        ("description", &[4], Text),
+        ("default", &[5], Any),
+        ("multipleOf", &[6], Number),
+        ("maximum", &[7], Number),
+        ("exclusiveMaximum", &[8], Flag),
+        ("minimum", &[9], Number),
+        ("exclusiveMinimum", &[10], Flag),
+        ("maxLength", &[11], Integer),
+        ("minLength", &[12], Integer),
+        ("pattern", &[13], Text),
+        ("maxItems", &[14], Integer),
+        ("minItems", &[15], Integer),
+        ("uniqueItems", &[16], Flag),
+        ("maxProperties", &[17], Integer),
+        ("minProperties", &[18], Integer),
+        ("required", &[19], Texts),
+        ("enum", &[20], Anys),
+        ("additionalProperties", &[21], SchemaOrFlag),
+        ("type", &[22, 1], Texts),
+        ("items", &[23, 1], Messages(&SCHEMA)),
+        ("properties", &[25, 1], Named(&[2], &SCHEMA)),
+        ("externalDocs", &[29], Message(&EXTERNAL_DOCS)),
+        ("example", &[30], Any),
+    ],
+    extensions: 31,
+};
+
+/// The document with these paths and definitions.
+pub(super) fn document(paths: Map<String, Value>, definitions: Map<String, Value>) -> Vec<u8> {
+    let mut fields = Map::new();
+    fields.insert("paths".into(), paths.into());
+    fields.insert("definitions".into(), definitions.into());
+    let mut out = Vec::new();
+    write(&mut out, &DOCUMENT, &fields.into());
+    out
+}
+
+/// The fields of a message. What the format has no field for is left out.
+fn write(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
+    for (name, path, form) in shape.fields {
+        if let Some(value) = value.get(name) {
+            inside(out, path, &|out, number| field(out, number, form, value));
+        }
+    }
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if name.starts_with("x-") {
+            wire::message(out, shape.extensions, |out| {
+                wire::bytes(out, 1, name.as_bytes());
+                any(out, 2, value);
+            });
+        }
+    }
+}
+
+/// Opens the messages on the way to the last number of `path`, and writes that.
+fn inside(out: &mut Vec<u8>, path: &[u32], write: &dyn Fn(&mut Vec<u8>, u32)) {
+    match path {
+        [] => {}
+        [last] => write(out, *last),
+        [first, rest @ ..] => wire::message(out, *first, |out| inside(out, rest, write)),
+    }
+}
+
+fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
+    let message = |out: &mut Vec<u8>, path: Path, shape: &Shape, value: &Value| {
+        inside(out, path, &|out, last| wire::message(out, last, |out| write(out, shape, value)));
+    };
+    match form {
+        Text => text(out, number, value),
+        Texts => each(value).iter().for_each(|value| text(out, number, value)),
+        Flag if value == true => wire::number(out, number, 1),
+        Flag => {}
+        // What is zero is not said; a negative number is its two's complement.
+        Integer => match value.as_i64() {
+            None | Some(0) => {}
+            Some(value) => wire::number(out, number, value.cast_unsigned()),
+        },
+        Number => match value.as_f64() {
+            None | Some(0.0) => {}
+            Some(value) => wire::double(out, number, value),
+        },
+        Any => any(out, number, value),
+        Anys => each(value).iter().for_each(|value| any(out, number, value)),
+        Message(shape) => wire::message(out, number, |out| write(out, shape, value)),
+        Messages(shape) => {
+            for value in each(value) {
+                wire::message(out, number, |out| write(out, shape, value));
+            }
+        }
+        Within(path, shape) => {
+            for value in each(value) {
+                wire::message(out, number, |out| message(out, path, shape, value));
+            }
+        }
+        Named(path, shape) => {
+            for (name, value) in value.as_object().into_iter().flatten() {
+                wire::message(out, number, |out| {
+                    wire::bytes(out, 1, name.as_bytes());
+                    message(out, path, shape, value);
+                });
+            }
+        }
+        SchemaOrFlag => wire::message(out, number, |out| match value {
+            Value::Bool(allowed) => wire::number(out, 2, u64::from(*allowed)),
+            schema => wire::message(out, 1, |out| write(out, &SCHEMA, schema)),
+        }),
+    }
+}
+
+fn each(value: &Value) -> &[Value] {
+    value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
+}
+
+fn text(out: &mut Vec<u8>, number: u32, value: &Value) {
+    if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
+        wire::bytes(out, number, text.as_bytes());
+    }
+}
+
+fn any(out: &mut Vec<u8>, number: u32, value: &Value) {
+    wire::message(out, number, |out| wire::bytes(out, 2, value.to_string().as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{V2_JSON, V2_PROTOBUF, unpacked};
+    use super::*;
+    use serde_json::json;
+
+    /// Upstream's own bytes are the measure, for all definitions without values of any kind, whose YAML is written otherwise.
+    #[test]
+    fn built_in_definitions_are_written_as_upstream_writes_them() {
+        let recorded = unpacked(V2_PROTOBUF).expect("recorded");
+        let text = unpacked(V2_JSON).expect("recorded");
+        let document: Value = serde_json::from_slice(&text).expect("JSON");
+        let mut compared = 0;
+        for (name, schema) in document["definitions"].as_object().expect("definitions") {
+            let text = schema.to_string();
+            if ["\"x-", "\"default\"", "\"enum\""].iter().any(|part| text.contains(part)) {
+                continue;
+            }
+            let mut entry = Vec::new();
+            let one = Map::from_iter([(name.clone(), schema.clone())]);
+            field(&mut entry, 1, &Named(&[2], &SCHEMA), &one.into());
+            assert!(memchr::memmem::find(&recorded, &entry).is_some(), "{name}");
+            compared += 1;
+        }
+        assert!(compared > 300, "{compared}");
+    }
+
+    #[test]
+    fn an_operation_is_written_whole() {
+        let path = json!({"get": {
+            "parameters": [{"name": "n", "in": "query", "type": "string", "uniqueItems": true}],
+            "responses": {"200": {"description": "OK", "schema": {"$ref": "#/d"}}},
+            "x-kubernetes-action": "get"}});
+        let mut out = Vec::new();
+        write(&mut out, &PATH, &path);
+        let parameter = b"\x12\x05query\x22\x01n\x32\x06string\xa0\x01\x01";
+        let response = b"\x0a\x02OK\x12\x07\x0a\x05\x0a\x03#/d";
+        let extension = b"\x0a\x13x-kubernetes-action\x12\x07\x12\x05\"get\"";
+        let expected = [
+            &[0x12, 88, 0x42, 25, 0x0a, 23, 0x12, 21, 0x1a, 19][..],
+            parameter,
+            &[0x4a, 24, 0x0a, 22, 0x0a, 3, b'2', b'0', b'0', 0x12, 15, 0x0a, 13],
+            response,
+            &[0x6a, 30],
+            extension,
+        ];
+        assert_eq!(out, expected.concat());
+    }
+
+    #[test]
+    fn what_may_be_one_or_many_is_a_list() {
+        let written = |schema: Value| {
+            let mut out = Vec::new();
+            write(&mut out, &SCHEMA, &schema);
+            out
+        };
+        let open = json!({"type": "object", "additionalProperties": true});
+        assert_eq!(written(open), *b"\xaa\x01\x02\x10\x01\xb2\x01\x08\x0a\x06object");
+        let list =
+            json!({"items": {"type": ["integer"]}, "minItems": -1, "maximum": 0, "enum": [1]});
+        let expected = [
+            &b"\x78"[..],
+            &[0xff; 9],
+            b"\x01\xa2\x01\x03\x12\x011",
+            b"\xba\x01\x0e\x0a\x0c\xb2\x01\x09\x0a\x07integer",
+        ];
+        assert_eq!(written(list), expected.concat());
+    }
+}
