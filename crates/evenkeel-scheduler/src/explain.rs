@@ -3,11 +3,12 @@
 
 use crate::{
     SchedulerOptions,
-    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored, Profile},
+    core::NO_NODES,
+    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored, Profile, Victims},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     run::Prepared,
-    schedule::{Cycle, Rejected, View},
+    schedule::{Cycle, Rejected, Unfit, View},
 };
 use evenkeel_api::{Text, views::Pod};
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
@@ -27,6 +28,27 @@ pub struct Explained {
     /// The message of the event `FailedScheduling`, where there is no node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Where there is no node, what the scheduler would have leave one: it takes any of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evictions: Vec<Eviction>,
+}
+
+/// Pods that would be evicted to make room on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Eviction {
+    /// The node.
+    pub node: Arc<str>,
+    /// The pods, as `namespace/name`, the most important first.
+    pub pods: Vec<String>,
+    /// How many of them a PodDisruptionBudget does not let go.
+    pub violations: usize,
+}
+
+impl From<Victims> for Eviction {
+    fn from(Victims { node, pods, violations }: Victims) -> Self {
+        let name = |pod: &Arc<Pod>| format!("{}/{}", pod.meta.namespace, pod.meta.name);
+        Self { node, pods: pods.iter().map(name).collect(), violations }
+    }
 }
 
 /// What there is to say of a node for a pod.
@@ -64,6 +86,28 @@ impl Explained {
             .collect();
         names.sort_unstable();
         names
+    }
+
+    /// Says why there is no node, and what would make room on one.
+    fn no_node(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) {
+        let wrong = if unfit.n_nodes == 0 { Some(NO_NODES) } else { unfit.error() };
+        if let Some(wrong) = wrong {
+            self.message = Some(wrong.to_owned());
+            return;
+        }
+        let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
+        let mut messages = Vec::new();
+        for (_, plugin) in plugins {
+            let Some(plugin) = plugin.as_post_filter() else { continue };
+            let preview = plugin.preview(cycle, state, unfit);
+            messages.extend(Some(preview.message).filter(|message| !message.is_empty()));
+            self.evictions.extend(preview.victims.into_iter().map(Eviction::from));
+            if !self.evictions.is_empty() {
+                break;
+            }
+        }
+        let rest = messages.join(", ");
+        self.message = Some(format!("{unfit} {rest}").trim_end().to_owned());
     }
 
     /// The nodes with the best score, of which the scheduler takes any.
@@ -150,11 +194,13 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         overall: None,
         nodes: Vec::new(),
         message: None,
+        evictions: Vec::new(),
     };
     let mut cycle = Cycle::new(view, pod, 0, &[]);
     if let Err(rejected) = cycle.pre_filter(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
-        explained.message = Some(cycle.unfit(Some(rejected), Vec::new()).to_string());
+        let unfit = cycle.unfit(Some(rejected), Vec::new());
+        explained.no_node(&mut cycle, &state, &unfit);
         return explained;
     }
     let (mut feasible, mut refused) = (Vec::new(), Vec::new());
@@ -180,7 +226,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         }
     }
     if feasible.is_empty() {
-        explained.message = Some(cycle.unfit(None, refused).to_string());
+        let unfit = cycle.unfit(None, refused);
+        explained.no_node(&mut cycle, &state, &unfit);
     }
     let nodes = cycle.nodes();
     let feasible: Vec<NodeRef<'_>> = feasible.into_iter().map(|slot| nodes.at(slot)).collect();

@@ -299,6 +299,14 @@ pub fn table(explained: &Explained) -> String {
     if refused.len() > SHOWN {
         text += &format!("  and {} more that refuse\n", refused.len() - SHOWN);
     }
+    for eviction in explained.evictions.iter().take(SHOWN) {
+        let pods = eviction.pods.join(", ");
+        let broken = match eviction.violations {
+            0 => String::new(),
+            n => format!(" ({n} against a disruption budget)"),
+        };
+        text += &format!("  {:<24}   yes  once these are evicted: {pods}{broken}\n", eviction.node);
+    }
     if let Some(message) = &explained.message {
         text += &format!("  {message}\n");
     }
@@ -364,5 +372,18 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
         let text = simulated(CLUSTER, &["--pod", "shop/lone", "--copies", "13"]).await.unwrap();
         assert!(text.starts_with("shop/lone: 12 of 13 find a node\n  8 to a, 4 to b\n"), "{text}");
         assert!(simulated(CLUSTER, &["--pod", "shop/nobody"]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn who_would_be_evicted_is_said() {
+        let full = "{apiVersion: v1, kind: Pod, metadata: {name: there, namespace: shop, uid: t}, \
+            spec: {nodeName: b, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}";
+        let urgent = "{apiVersion: v1, kind: Pod, metadata: {name: urgent, namespace: shop}, \
+            spec: {priority: 9, nodeSelector: {only: b}, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}";
+        let cluster = CLUSTER.replace("{name: b, uid: b}", "{name: b, uid: b, labels: {only: b}}");
+        let cluster = format!("{cluster}---\n{full}\n---\n{urgent}\n");
+        let text = simulated(&cluster, &["--pod", "shop/urgent"]).await.unwrap();
+        let line = text.lines().find(|line| line.contains("once these are evicted: shop/there"));
+        assert!(line.is_some_and(|line| line.starts_with("  b ")), "{text}");
     }
 }

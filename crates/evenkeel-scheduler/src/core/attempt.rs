@@ -13,7 +13,7 @@ use crate::{
 
 /// The longest that a plugin can make a pod wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
-const NO_NODES: &str = "no nodes available to schedule pods";
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// An attempt, and how it went.
 pub(crate) struct Attempted {

@@ -266,6 +266,15 @@ pub struct PostFiltered {
     pub done: bool,
 }
 
+/// What a [`PostFilter`] would do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Preview {
+    /// What it would add to the message about the failed attempt.
+    pub message: String,
+    /// Pods that it would have leave a node: it takes any of these.
+    pub victims: Vec<Victims>,
+}
+
 /// When no node was left: preemption and the like.
 pub trait PostFilter: Plugin {
     /// Looks for a way out. `state` is as the filters had it, `unfit` says why each node was rejected. What is changed of the
@@ -276,6 +285,11 @@ pub trait PostFilter: Plugin {
         state: &'a CycleState,
         unfit: &'a Unfit,
     ) -> Pending<'a, PostFiltered>;
+
+    /// What [`PostFilter::post_filter`] would do, for those who only look: nothing, unless the plugin says it.
+    fn preview(&self, _: &mut Cycle<'_>, _: &CycleState, _: &Unfit) -> Preview {
+        Preview::default()
+    }
 }
 
 /// What a [`PreScore`] leaves.

@@ -46,8 +46,53 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
         looker.place(&pending[0], copy, "big");
     }
     let full = looker.explain("shop", "waits").unwrap();
-    assert_eq!(full.message.unwrap(), "0/2 nodes are available: 2 Insufficient cpu.");
+    assert_eq!(
+        full.message.unwrap(),
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+         2 No preemption victims found for incoming pod."
+    );
     assert!(looker.explain("shop", "nobody").is_none());
+    tasks.token().cancel();
+}
+
+#[tokio::test]
+async fn who_would_be_evicted_is_told_and_stays() {
+    let mut dump = Dump::default();
+    dump.add(DUMP).unwrap();
+    let pods = [("low", -5, "1"), ("middle", 5, "1500m"), ("high", 50, "1500m")];
+    for (name, priority, cpu) in pods {
+        let asks = json!({"requests": {"cpu": cpu}});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": name}},
+            "spec": {"priority": priority, "nodeName": "big", "containers": [{"name": "c", "resources": asks}]},
+        });
+        dump.add(&pod.to_string()).unwrap();
+    }
+    let (mut looker, tasks) = looker(dump).await;
+    let mut asking = looker.explain("shop", "waits").map(|_| looker.pending()[0].as_ref().clone());
+    let pod = asking.as_mut().unwrap();
+    let mut victims = |priority: i32, policy: &str| {
+        pod.spec.priority = Some(priority);
+        pod.spec.preemption_policy = policy.into();
+        let told = looker.explain_pod(&Arc::new(pod.clone())).unwrap();
+        let pods = told.evictions.into_iter().map(|one| (one.node.to_string(), one.pods));
+        (pods.collect::<Vec<_>>(), told.message.unwrap())
+    };
+    let on_big = |pods: &[&str]| {
+        vec![("big".to_owned(), pods.iter().map(|pod| (*pod).to_owned()).collect::<Vec<_>>())]
+    };
+    // All that is below goes, then whoever can comes back, the most important first. Asked twice, for nothing has changed.
+    for _ in 0..2 {
+        assert_eq!(victims(10, "").0, on_big(&["shop/middle", "shop/low"]));
+        assert_eq!(victims(100, "").0, on_big(&["shop/middle", "shop/low"]));
+    }
+    let (none, message) = victims(0, "");
+    assert_eq!(none, []);
+    assert!(message.contains("preemption: 0/2 nodes are available:"), "{message}");
+    let (none, message) = victims(100, "Never");
+    assert_eq!(none, []);
+    assert!(message.ends_with("not eligible due to preemptionPolicy=Never."), "{message}");
     tasks.token().cancel();
 }
 

@@ -1,7 +1,8 @@
 //! etcd, kube-apiserver and kube-scheduler of upstream's, and what ours sees of them.
 
+use crate::generate::{CLASSES, DEVICES, Made};
 use bytes::Bytes;
-use evenkeel_api::views::{Node, Pod};
+use evenkeel_api::views::{Node, Pod, PodDisruptionBudget, ResourceClaim, ResourceSlice};
 use evenkeel_runtime::{
     cache::Caches,
     client::{self, ApiError, Client, ConnectOptions},
@@ -13,6 +14,7 @@ use http::{HeaderValue, Method, Request, header};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     io::{Read as _, Seek as _, SeekFrom, Write as _},
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
@@ -22,6 +24,8 @@ use std::{
 };
 use tokio::time::Instant;
 
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn binaries() -> Option<PathBuf> {
@@ -199,10 +203,24 @@ impl Cluster {
             assert!(began.elapsed() < 2 * PATIENCE, "the API server is not ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        self.create_classes().await;
         caches.start(&self.tasks);
         looker.ready().await;
         self.start_scheduler(&kubeconfig);
         looker
+    }
+
+    async fn create_classes(&self) {
+        for (name, value) in CLASSES {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+            self.create("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+        }
+        let selector = format!("device.driver == \"{DEVICES}\"");
+        let class = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DEVICES},
+            "spec": {"selectors": [{"cel": {"expression": selector}}]},
+        });
+        self.create("/apis/resource.k8s.io/v1/deviceclasses", &class).await;
     }
 
     fn start_scheduler(&self, kubeconfig: &Path) {
@@ -235,9 +253,66 @@ impl Cluster {
         *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
         *request.uri_mut() = path.parse().unwrap();
         let json = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(header::CONTENT_TYPE, json.clone());
+        let patch = HeaderValue::from_static("application/merge-patch+json");
+        let sent = if method == "PATCH" { patch } else { json.clone() };
+        request.headers_mut().insert(header::CONTENT_TYPE, sent);
         request.headers_mut().insert(header::ACCEPT, json);
         Ok(self.connected.get().unwrap().0.raw(request).await?.into_body())
+    }
+
+    /// What there is of devices and budgets, before the first pod.
+    pub(crate) async fn create_others(&self, slices: &[Value], budgets: &[(Value, i32)]) {
+        for slice in slices {
+            self.create("/apis/resource.k8s.io/v1/resourceslices", slice).await;
+        }
+        for (budget, allowed) in budgets {
+            self.create(BUDGETS, budget).await;
+            let status = json!({"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": allowed});
+            let name = budget["metadata"]["name"].as_str().unwrap();
+            self.patch(&format!("{BUDGETS}/{name}/status"), &json!({"status": status})).await;
+        }
+        let told = |budget: &Arc<PodDisruptionBudget>| {
+            let name = &*budget.meta.name;
+            let made = budgets.iter().find(|(made, _)| made["metadata"]["name"] == name);
+            made.is_some_and(|(_, allowed)| budget.status.disruptions_allowed == *allowed)
+        };
+        self.until(|| {
+            let seen = self.caches().of::<PodDisruptionBudget>().list();
+            seen.len() == budgets.len() && seen.iter().all(told)
+        })
+        .await;
+        self.until(|| self.caches().of::<ResourceSlice>().len() == slices.len()).await;
+    }
+
+    /// Makes a pod that upstream's scheduler leaves alone until its gate is opened.
+    pub(crate) async fn create_gated(&self, made: &Made) {
+        if let Some(claim) = &made.claim {
+            self.create("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", claim).await;
+            let claims = self.caches().of::<ResourceClaim>();
+            self.until(|| claims.get("default", &made.name).is_some()).await;
+        }
+        let mut pod = made.pod.clone();
+        pod["spec"]["schedulingGates"] = json!([{"name": "example.com/asked"}]);
+        self.create(PODS, &pod).await;
+        self.until(|| self.pod(&made.name).is_some()).await;
+    }
+
+    pub(crate) async fn open_gate(&self, name: &str) {
+        self.patch(&format!("{PODS}/{name}"), &json!({"spec": {"schedulingGates": []}})).await;
+    }
+
+    /// Has a placed pod start, so many seconds into the year.
+    pub(crate) async fn start_pod(&self, name: &str, second: u32) {
+        let time =
+            format!("2026-01-01T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60);
+        let status = json!({"status": {"startTime": time}});
+        self.patch(&format!("{PODS}/{name}/status"), &status).await;
+        self.until(|| self.pod(name).is_some_and(|pod| pod.status.start_time.is_some())).await;
+    }
+
+    async fn patch(&self, path: &str, patch: &Value) {
+        let answer = self.ask("PATCH", path, Some(patch)).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error}: {patch}"));
     }
 
     pub(crate) async fn create(&self, path: &str, object: &Value) {
@@ -250,16 +325,30 @@ impl Cluster {
         answer.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Takes away all pods and nodes.
+    /// Takes away all pods and nodes, and what was made with them. Claims stay: nobody is there who would take their finalizers
+    /// off, and the devices that they hold are gone.
     pub(crate) async fn clear(&self) {
-        self.delete("/api/v1/namespaces/default/pods").await;
+        self.delete(PODS).await;
         self.until(|| self.caches().of::<Pod>().is_empty()).await;
+        self.delete("/apis/resource.k8s.io/v1/resourceslices").await;
+        self.until(|| self.caches().of::<ResourceSlice>().is_empty()).await;
+        self.delete(BUDGETS).await;
+        self.until(|| self.caches().of::<PodDisruptionBudget>().is_empty()).await;
         self.delete("/api/v1/nodes").await;
         self.until(|| self.caches().of::<Node>().is_empty()).await;
     }
 
     pub(crate) fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.caches().of::<Pod>().get("default", name)
+    }
+
+    /// Those of some pods, by namespace and name, that are not there any more.
+    pub(crate) fn gone(&self, of: &BTreeSet<String>) -> BTreeSet<String> {
+        let left = |pod: &&String| {
+            let found = pod.split_once('/').and_then(|(_, name)| self.pod(name));
+            found.is_none_or(|pod| pod.meta.deleting())
+        };
+        of.iter().filter(left).cloned().collect()
     }
 
     /// Waits until something is seen.
@@ -271,6 +360,12 @@ impl Cluster {
         }
     }
 
+    /// A pod that is placed.
+    pub(crate) async fn placed(&self, name: &str) -> Arc<Pod> {
+        self.until(|| self.pod(name).is_some_and(|pod| !pod.spec.node_name.is_empty())).await;
+        self.pod(name).unwrap()
+    }
+
     /// A pod that upstream has placed, or has not.
     pub(crate) async fn settled(&self, name: &str) -> Arc<Pod> {
         let settled = |pod: &Arc<Pod>| {
@@ -278,7 +373,7 @@ impl Cluster {
             !pod.spec.node_name.is_empty()
                 || conditions
                     .iter()
-                    .any(|one| &*one.type_ == "PodScheduled" && &*one.status == "False")
+                    .any(|one| &*one.type_ == "PodScheduled" && &*one.reason == "Unschedulable")
         };
         self.until(|| self.pod(name).is_some_and(|pod| settled(&pod))).await;
         self.pod(name).unwrap()

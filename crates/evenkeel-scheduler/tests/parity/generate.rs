@@ -9,6 +9,24 @@ pub(crate) struct Generator {
     random: SmallRng,
 }
 
+/// A pod, and what it needs beside it.
+pub(crate) struct Made {
+    pub(crate) name: String,
+    pub(crate) pod: Value,
+    /// A claim of its own.
+    pub(crate) claim: Option<Value>,
+    /// When it starts where it is placed, in seconds: what preemption goes by.
+    pub(crate) starts: u32,
+    /// Ours must be asked before upstream's acts, since that changes more than the pod: devices are allocated, others evicted.
+    pub(crate) first: bool,
+}
+
+/// Classes of priority: who has none cannot have others evicted.
+pub(crate) const CLASSES: [(&str, i32); 2] = [("some", 10), ("high", 1000)];
+/// The class of devices, and their driver.
+pub(crate) const DEVICES: &str = "parity.example.com";
+
+const MODELS: [&str; 3] = ["a", "b", "c"];
 const APPS: [&str; 3] = ["web", "db", "cache"];
 const DISKS: [&str; 3] = ["ssd", "hdd", "none"];
 
@@ -72,8 +90,85 @@ impl Generator {
         })
     }
 
-    /// The next pod, and its name.
-    pub(crate) fn pod(&mut self, n: usize) -> (String, Value) {
+    /// The devices of some nodes.
+    pub(crate) fn slices(&mut self, nodes: &[Value]) -> Vec<Value> {
+        let mut slices = Vec::new();
+        for node in nodes {
+            if self.now_and_then(50) {
+                continue;
+            }
+            let many = self.random.random_range(1..4);
+            let devices: Vec<Value> = (0..many).map(|n| self.device(n)).collect();
+            let name = &node["metadata"]["name"];
+            let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+            let spec =
+                json!({"driver": DEVICES, "nodeName": name, "pool": pool, "devices": devices});
+            slices.push(json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+                "metadata": {"name": name}, "spec": spec,
+            }));
+        }
+        slices
+    }
+
+    fn device(&mut self, n: usize) -> Value {
+        json!({
+            "name": format!("d{n}"),
+            "attributes": {"model": {"string": self.one(&MODELS)}},
+            "capacity": {"memory": {"value": self.one(&["8Gi", "16Gi"])}},
+        })
+    }
+
+    /// A claim of devices.
+    fn claim(&mut self, name: &str) -> Value {
+        let mut request = self.request("of");
+        if self.now_and_then(30) {
+            request = json!({"firstAvailable": [self.request("best"), self.request("next")]});
+        } else if let Some(fields) = request.as_object_mut() {
+            fields.remove("name");
+            request = json!({"exactly": request});
+        }
+        request["name"] = "some".into();
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [request]}},
+        })
+    }
+
+    fn request(&mut self, name: &str) -> Value {
+        let model = self.one(&MODELS);
+        let memory = self.one(&["8Gi", "16Gi"]);
+        let by_model = format!("device.attributes[\"{DEVICES}\"].model == \"{model}\"");
+        let by_memory =
+            format!("device.capacity[\"{DEVICES}\"].memory.compareTo(quantity(\"{memory}\")) >= 0");
+        let mut selectors = Vec::new();
+        if self.now_and_then(40) {
+            selectors.push(json!({"cel": {"expression": by_model}}));
+        }
+        if self.now_and_then(40) {
+            selectors.push(json!({"cel": {"expression": by_memory}}));
+        }
+        json!({"name": name, "deviceClassName": DEVICES, "selectors": selectors, "count": self.random.random_range(1..3)})
+    }
+
+    /// Disruption budgets, and how many each lets go.
+    pub(crate) fn budgets(&mut self) -> Vec<(Value, i32)> {
+        let mut budgets = Vec::new();
+        for app in APPS {
+            if self.now_and_then(50) {
+                continue;
+            }
+            let metadata = json!({"name": format!("c{}-{app}", self.seed), "namespace": "default"});
+            let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": app}}});
+            let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec});
+            budgets.push((budget, self.random.random_range(0..3)));
+        }
+        budgets
+    }
+
+    /// The next pod.
+    pub(crate) fn pod(&mut self, n: usize) -> Made {
         let name = format!("c{}-p{n:03}", self.seed);
         let app = self.one(&APPS);
         let mut requests = json!({});
@@ -116,7 +211,22 @@ impl Generator {
         }
         let labels = json!({"app": app, "tier": self.one(&["front", "back"])});
         let metadata = json!({"name": name, "namespace": "default", "labels": labels});
-        (name, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+        let (mut claim, mut first) = (None, false);
+        if self.now_and_then(10) {
+            claim = Some(self.claim(&name));
+            spec["resourceClaims"] = json!([{"name": "own", "resourceClaimName": name}]);
+            first = true;
+        }
+        if self.now_and_then(20) {
+            let (class, _) = CLASSES[self.random.random_range(0..CLASSES.len())];
+            spec["priorityClassName"] = class.into();
+            if self.now_and_then(10) {
+                spec["preemptionPolicy"] = "Never".into();
+            }
+            first = true;
+        }
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        Made { name, pod, claim, starts: self.random.random_range(0..1000), first }
     }
 
     fn spread(&mut self, app: &str) -> Value {

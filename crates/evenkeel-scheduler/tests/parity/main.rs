@@ -1,6 +1,6 @@
 //! The same pods on the same nodes: upstream's scheduler places generated pods on generated clusters, one after the other, and
 //! ours says of each which nodes will do and how good they are. Both must agree on that, on the node (any of the best), and on
-//! the words where there is none. Needs upstream's programs: `EVENKEEL_UPSTREAM_BIN`.
+//! the words where there is none, and on whom to evict. Needs upstream's programs: `EVENKEEL_UPSTREAM_BIN`.
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
@@ -12,7 +12,10 @@ use cluster::Cluster;
 use evenkeel_api::views::Pod;
 use evenkeel_scheduler::explain::Explained;
 use generate::Generator;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use told::Told;
 
 /// Clusters, unless `EVENKEEL_PARITY_CLUSTERS` says how many, and pods in each.
@@ -33,24 +36,52 @@ fn parity() {
 async fn run(cluster: &Cluster) -> Vec<String> {
     let mut looker = cluster.looker().await;
     let (mut placed, mut differences) = (Vec::new(), Vec::new());
+    let (mut n_evicting, mut n_devices) = (0, 0);
     for seed in 0..cluster::wanted().unwrap_or(CLUSTERS) {
         let mut generator = Generator::new(seed);
         let nodes = generator.nodes();
+        cluster.create_others(&generator.slices(&nodes), &generator.budgets()).await;
         cluster.create_nodes(&nodes).await;
+        let mut living: BTreeSet<String> = BTreeSet::new();
         for n in 0..PODS {
-            let (name, pod) = generator.pod(n);
-            cluster.create("/api/v1/namespaces/default/pods", &pod).await;
-            let pod = cluster.settled(&name).await;
-            let Some(ours) = looker.explain("default", &name) else {
+            let made = generator.pod(n);
+            let name = &made.name;
+            let told = if made.first {
+                cluster.create_gated(&made).await;
+                let told = looker.explain("default", name);
+                cluster.open_gate(name).await;
+                told
+            } else {
+                cluster.create(cluster::PODS, &made.pod).await;
+                cluster.settled(name).await;
+                looker.explain("default", name)
+            };
+            let Some(ours) = told else {
                 differences.push(format!("{name}: ours has nothing to say"));
                 continue;
             };
-            differences.extend(compare(&pod, &ours));
-            if pod.spec.node_name.is_empty() {
-                cluster.delete(&format!("/api/v1/namespaces/default/pods/{name}")).await;
-                cluster.until(|| cluster.pod(&name).is_none()).await;
+            let pod = if ours.evictions.is_empty() {
+                let pod = cluster.settled(name).await;
+                differences.extend(compare(&pod, &ours));
+                pod
             } else {
-                placed.push((name, ours));
+                n_evicting += 1;
+                let pod = cluster.placed(name).await;
+                let gone = cluster.gone(&living);
+                differences.extend(evictions(&pod, &ours, &gone));
+                living.retain(|pod| !gone.contains(pod));
+                pod
+            };
+            if pod.spec.node_name.is_empty() {
+                cluster.delete(&format!("{}/{name}", cluster::PODS)).await;
+                cluster.until(|| cluster.pod(name).is_none()).await;
+                continue;
+            }
+            cluster.start_pod(name, made.starts).await;
+            living.insert(format!("default/{name}"));
+            n_devices += usize::from(made.claim.is_some());
+            if ours.evictions.is_empty() {
+                placed.push((made.name, ours));
             }
         }
         cluster.clear().await;
@@ -59,9 +90,28 @@ async fn run(cluster: &Cluster) -> Vec<String> {
     let told = Told::read(&cluster.log());
     differences.extend(placed.iter().filter_map(|(name, ours)| scores(name, ours, &told)));
     let n_scored = placed.iter().filter(|(name, _)| told.scores(name).is_some()).count();
-    cluster::tell(&format!("{} pods were placed, of {n_scored} scores were told", placed.len()));
+    cluster::tell(&format!(
+        "{} pods were placed, of {n_scored} scores were told; {n_devices} got devices, {n_evicting} had others evicted",
+        placed.len() + n_evicting
+    ));
     assert!(n_scored > placed.len() / 3, "upstream's log can be read");
+    assert!(n_evicting > 0 && n_devices > 0, "there is something to compare");
     differences
+}
+
+/// Whom upstream has evicted for a pod, beside whom ours would have.
+fn evictions(pod: &Arc<Pod>, ours: &Explained, gone: &BTreeSet<String>) -> Option<String> {
+    let (name, node) = (&pod.meta.name, &*pod.spec.node_name);
+    let expected = ours.evictions.iter().find(|one| *one.node == *node);
+    let same = expected
+        .is_some_and(|one| one.pods.iter().collect::<BTreeSet<_>>() == gone.iter().collect());
+    (!same).then(|| {
+        let why = ours.nodes.iter().find(|known| *known.node == *node);
+        format!(
+            "{name}: upstream takes {node} and evicts {gone:?}, ours one of {:?}; {why:?}",
+            ours.evictions
+        )
+    })
 }
 
 /// What became of a pod, beside what ours says.
@@ -77,7 +127,7 @@ fn compare(pod: &Arc<Pod>, ours: &Explained) -> Option<String> {
     let told = conditions.iter().find(|condition| &*condition.type_ == "PodScheduled");
     let told = told.map_or("", |condition| &*condition.message);
     match &ours.message {
-        Some(message) if told.starts_with(&**message) => None,
+        Some(message) if *told == **message => None,
         message => Some(format!("{name}: upstream says {told:?}, ours {message:?}")),
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     framework::{
         Action, Change, CycleState, Filtered, Handle, Hint, Interest, LeftVictims, Pending, Plugin,
-        PostFilter, PostFiltered, PreEnqueue, Rejection, Resource, Victims,
+        PostFilter, PostFiltered, PreEnqueue, Preview, Rejection, Resource, Victims,
     },
     nodes::NodeRef,
     pod::PodInfo,
@@ -51,25 +51,31 @@ impl DefaultPreemption {
         Self { args, executor: OnceLock::new() }
     }
 
+    /// Whom to evict from where, before extenders are asked; where there is nobody, what is said of that.
+    fn candidates(
+        &self,
+        cycle: &mut Cycle<'_>,
+        state: &CycleState,
+        unfit: &Unfit,
+    ) -> Result<Vec<Victims>, PostFiltered> {
+        if let Some(why) = plan::ineligible(cycle, unfit) {
+            return Err(said(None, why.to_owned()));
+        }
+        let executor = self.executor.get();
+        let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
+        let candidates = plan::candidates(cycle, state, unfit, &budgets, &self.args);
+        candidates.map_err(|helpless| said(Some("".into()), helpless.to_string()))
+    }
+
     async fn preempt(
         &self,
         cycle: &mut Cycle<'_>,
         state: &CycleState,
         unfit: &Unfit,
     ) -> PostFiltered {
-        let said = |nominated: Option<Arc<str>>, message: String| PostFiltered {
-            done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
-            nominated,
-            message: format!("preemption: {message}"),
-        };
-        if let Some(why) = plan::ineligible(cycle, unfit) {
-            return said(None, why.to_owned());
-        }
-        let executor = self.executor.get();
-        let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
-        let candidates = match plan::candidates(cycle, state, unfit, &budgets, &self.args) {
+        let candidates = match self.candidates(cycle, state, unfit) {
             Ok(candidates) => candidates,
-            Err(helpless) => return said(Some("".into()), helpless.to_string()),
+            Err(none) => return none,
         };
         let candidates = match extended(cycle, candidates).await {
             Ok(candidates) => candidates,
@@ -78,13 +84,8 @@ impl DefaultPreemption {
         let Some(chosen) = plan::choose(candidates) else {
             return said(None, "no candidate node for preemption".to_owned());
         };
-        let message = format!(
-            "found a potential placement for pod on node {}, preempting {} victims",
-            chosen.node,
-            chosen.pods.len()
-        );
-        let nominated = Some(Arc::clone(&chosen.node));
-        if let Some(executor) = executor {
+        let (message, nominated) = (found(&chosen), Some(Arc::clone(&chosen.node)));
+        if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
             let promised = cycle.nominated().on(&chosen.node).iter();
             let lower = promised.filter(|other| other.priority() < pod.priority());
@@ -93,6 +94,20 @@ impl DefaultPreemption {
         }
         said(nominated, message)
     }
+}
+
+/// What comes of it; a nominated node that is not empty ends the search.
+fn said(nominated: Option<Arc<str>>, message: String) -> PostFiltered {
+    PostFiltered {
+        done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
+        nominated,
+        message: format!("preemption: {message}"),
+    }
+}
+
+fn found(Victims { node, pods, .. }: &Victims) -> String {
+    let n_victims = pods.len();
+    format!("found a potential placement for pod on node {node}, preempting {n_victims} victims")
 }
 
 /// What extenders leave of the candidates.
@@ -192,6 +207,16 @@ impl PostFilter for DefaultPreemption {
             executor.tried();
         }
         Box::pin(self.preempt(cycle, state, unfit))
+    }
+
+    fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) -> Preview {
+        match self.candidates(cycle, state, unfit).map(plan::best) {
+            Ok(victims) => {
+                let message = victims.first().map(|first| said(None, found(first)).message);
+                Preview { message: message.unwrap_or_default(), victims }
+            }
+            Err(none) => Preview { message: none.message, victims: Vec::new() },
+        }
     }
 }
 

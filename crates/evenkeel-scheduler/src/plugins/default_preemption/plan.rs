@@ -199,17 +199,26 @@ fn by_budgets(
 
 /// The best of some candidates, the first among equals.
 pub(super) fn choose(candidates: Vec<Victims>) -> Option<Victims> {
-    candidates.into_iter().min_by_key(|victims| {
-        let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
-        let highest = priorities().max().unwrap_or(i32::MIN);
-        // All of them at least 0, so that a few with negative priority are not taken for fewer than one.
-        let sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
-        let first = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
-        let of_highest =
-            victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
-        let earliest = of_highest.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
-        // Beyond upstream's points: where an eviction was begun and not done, it is gone on with.
-        let untold = victims.pods.iter().filter(|pod| !was_told(pod)).count();
-        (victims.violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
-    })
+    candidates.into_iter().min_by_key(cost)
+}
+
+/// All candidates that are as good as the best.
+pub(super) fn best(mut candidates: Vec<Victims>) -> Vec<Victims> {
+    let least = candidates.iter().map(cost).min();
+    candidates.retain(|victims| Some(cost(victims)) == least);
+    candidates
+}
+
+/// What some victims cost, as upstream compares: budgets broken, the highest priority, the sum of all, how many there are, how
+/// long the highest have run; beyond that, where an eviction was begun and not done, it is gone on with.
+fn cost(victims: &Victims) -> impl Ord + use<> {
+    let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
+    let highest = priorities().max().unwrap_or(i32::MIN);
+    // All of them at least 0, so that a few with negative priority are not taken for fewer than one.
+    let sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
+    let first = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
+    let of_highest = victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
+    let earliest = of_highest.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
+    let untold = victims.pods.iter().filter(|pod| !was_told(pod)).count();
+    (victims.violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
 }
