@@ -49,7 +49,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
     assert_eq!(
         full.message.unwrap(),
         "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
-         2 No preemption victims found for incoming pod."
+         1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     );
     assert!(looker.explain("shop", "nobody").is_none());
     tasks.token().cancel();

@@ -211,8 +211,8 @@ impl Cluster {
     }
 
     async fn create_classes(&self) {
-        for (name, value) in CLASSES {
-            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+        for (name, value, policy) in CLASSES {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value, "preemptionPolicy": policy});
             self.create("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
         let selector = format!("device.driver == \"{DEVICES}\"");

@@ -21,8 +21,14 @@ pub(crate) struct Made {
     pub(crate) first: bool,
 }
 
-/// Classes of priority: who has none cannot have others evicted.
-pub(crate) const CLASSES: [(&str, i32); 2] = [("some", 10), ("high", 1000)];
+/// Classes of priority, and whether their pods have others evicted. Those of pods without a class cannot.
+pub(crate) const CLASSES: [(&str, i32, &str); 5] = [
+    ("some", 10, "PreemptLowerPriority"),
+    ("more", 20, "PreemptLowerPriority"),
+    ("high", 1000, "PreemptLowerPriority"),
+    ("highest", 2000, "PreemptLowerPriority"),
+    ("polite", 500, "Never"),
+];
 /// The class of devices, and their driver.
 pub(crate) const DEVICES: &str = "parity.example.com";
 
@@ -218,11 +224,8 @@ impl Generator {
             first = true;
         }
         if self.now_and_then(20) {
-            let (class, _) = CLASSES[self.random.random_range(0..CLASSES.len())];
+            let (class, ..) = CLASSES[self.random.random_range(0..CLASSES.len())];
             spec["priorityClassName"] = class.into();
-            if self.now_and_then(10) {
-                spec["preemptionPolicy"] = "Never".into();
-            }
             first = true;
         }
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});

@@ -59,12 +59,12 @@ impl DefaultPreemption {
         unfit: &Unfit,
     ) -> Result<Vec<Victims>, PostFiltered> {
         if let Some(why) = plan::ineligible(cycle, unfit) {
-            return Err(said(None, why.to_owned()));
+            return Err(said(None, why));
         }
         let executor = self.executor.get();
         let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
         let candidates = plan::candidates(cycle, state, unfit, &budgets, &self.args);
-        candidates.map_err(|helpless| said(Some("".into()), helpless.to_string()))
+        candidates.map_err(|helpless| said(Some("".into()), &helpless.to_string()))
     }
 
     async fn preempt(
@@ -79,10 +79,10 @@ impl DefaultPreemption {
         };
         let candidates = match extended(cycle, candidates).await {
             Ok(candidates) => candidates,
-            Err(error) => return PostFiltered { done: true, ..said(None, error) },
+            Err(error) => return PostFiltered { done: true, ..said(None, &error) },
         };
         let Some(chosen) = plan::choose(candidates) else {
-            return said(None, "no candidate node for preemption".to_owned());
+            return said(None, "no candidate node for preemption");
         };
         let (message, nominated) = (found(&chosen), Some(Arc::clone(&chosen.node)));
         if let Some(executor) = self.executor.get() {
@@ -92,12 +92,12 @@ impl DefaultPreemption {
             let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
             executor.start(pod, chosen, lower);
         }
-        said(nominated, message)
+        said(nominated, &message)
     }
 }
 
 /// What comes of it; a nominated node that is not empty ends the search.
-fn said(nominated: Option<Arc<str>>, message: String) -> PostFiltered {
+fn said(nominated: Option<Arc<str>>, message: &str) -> PostFiltered {
     PostFiltered {
         done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
         nominated,
@@ -212,7 +212,7 @@ impl PostFilter for DefaultPreemption {
     fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) -> Preview {
         match self.candidates(cycle, state, unfit).map(plan::best) {
             Ok(victims) => {
-                let message = victims.first().map(|first| said(None, found(first)).message);
+                let message = victims.first().map(|first| said(None, &found(first)).message);
                 Preview { message: message.unwrap_or_default(), victims }
             }
             Err(none) => Preview { message: none.message, victims: Vec::new() },
