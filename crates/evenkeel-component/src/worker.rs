@@ -19,9 +19,9 @@ pub enum Worker {
     Frugal,
 }
 
-/// A frugal worker rests so many times as long as it worked. One that would be busy for a tenth of the time finds more and more
+/// A frugal worker rests so many times as long as it worked. One that would be busy for a twentieth of the time finds more and more
 /// to do at once, until it rests for the longest; one with less to do soon looks again at once.
-const TIMES: u32 = 10;
+const TIMES: u32 = 20;
 /// It rests this long at the most: less than an API server takes for a few writes.
 const LONGEST: Duration = Duration::from_millis(10);
 /// Shorter ones are left out: the system takes about as long to wake a thread.
@@ -75,8 +75,7 @@ mod tests {
     #[test]
     fn rests_grow_with_the_work_up_to_a_limit() {
         let micros = Duration::from_micros;
-        let table =
-            [(0, None), (19, None), (20, Some(200)), (150, Some(1_500)), (999, Some(9_990))];
+        let table = [(0, None), (9, None), (10, Some(200)), (150, Some(3_000)), (499, Some(9_980))];
         for (worked, expected) in table {
             assert_eq!(rest(micros(worked)), expected.map(micros), "{worked} µs");
         }
