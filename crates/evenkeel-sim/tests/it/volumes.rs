@@ -145,6 +145,71 @@ async fn of_its_own(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
+/// The phase of one object, and whose claim it says it is, if it is a volume.
+async fn phase(world: &World, path: &str) -> (String, Value) {
+    let object = world.get(path).await.unwrap_or_else(|| panic!("{path} is there"));
+    let phase = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
+    (phase, object["spec"]["claimRef"]["uid"].clone())
+}
+
+/// A volume that a provisioner or a user gave to the claim `x`, and that is too small for it.
+async fn given(world: &World, name: &str) -> Value {
+    let claim = world.get(&format!("{CLAIMS}/x")).await.expect("the claim");
+    let mut volume = volume(name);
+    volume["spec"]["capacity"]["storage"] = "1Mi".into();
+    volume["spec"]["claimRef"] =
+        json!({ "namespace": "default", "name": "x", "uid": claim["metadata"]["uid"] });
+    world.create(VOLUMES, &volume).await
+}
+
+/// A claim that never got the volume that was given to it goes: nobody is to have that volume any more.
+async fn given_in_vain(world: &mut World, faults: Faults) {
+    world.create(CLAIMS, &claim("x")).await;
+    given(world, "a").await;
+    world.settle(REST).await;
+    assert_eq!(phase(world, &format!("{CLAIMS}/x")).await.0, "Pending");
+    world.arm(faults);
+    world.delete(&format!("{CLAIMS}/x"), "Background").await;
+    world.settle(REST).await;
+    assert_eq!(phase(world, &format!("{VOLUMES}/a")).await.0, "Released");
+    world.stays_silent(SILENCE).await;
+}
+
+/// The claim gets another volume than the one that was given to it: that one is free for a claim of its name.
+async fn bound_elsewhere(world: &mut World, faults: Faults) {
+    world.create(CLAIMS, &claim("x")).await;
+    given(world, "a").await;
+    world.settle(REST).await;
+    world.arm(faults);
+    world.create(VOLUMES, &volume("b")).await;
+    world.settle(REST).await;
+    let bound = world.get(&format!("{CLAIMS}/x")).await.expect("the claim");
+    assert_eq!(
+        (&bound["spec"]["volumeName"], &bound["status"]["phase"]),
+        (&json!("b"), &json!("Bound"))
+    );
+    assert_eq!(phase(world, &format!("{VOLUMES}/a")).await, ("Available".to_owned(), Value::Null));
+    world.stays_silent(SILENCE).await;
+}
+
+/// A claim whose volume is gone is lost, until the volume is there again.
+async fn lost_and_found(world: &mut World, faults: Faults) {
+    world.create(VOLUMES, &volume("a")).await;
+    world.create(CLAIMS, &claim("x")).await;
+    world.settle(REST).await;
+    let (a, x) = (format!("{VOLUMES}/a"), format!("{CLAIMS}/x"));
+    assert_eq!(phase(world, &x).await.0, "Bound");
+    world.delete(&a, "Background").await;
+    world.merge(&a, &json!({ "metadata": { "finalizers": null } })).await;
+    world.settle(REST).await;
+    assert_eq!(phase(world, &x).await.0, "Lost");
+    world.arm(faults);
+    world.create(VOLUMES, &volume("a")).await;
+    world.settle(REST).await;
+    check_pairs(&world.list(CLAIMS).await, &world.list(VOLUMES).await);
+    world.stays_silent(SILENCE).await;
+}
+
 fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&options(), part, what, 3, scenario);
 }
@@ -177,6 +242,26 @@ fn volumes_are_found_with_a_crash_after_each_write() {
 #[test]
 fn volumes_are_found_with_a_crash_before_each_write() {
     each(Part::Controllers, What::CrashBefore, &found);
+}
+
+/// As [`each`], of scenarios in which not much is written.
+fn few(scenario: &impl AsyncFn(&mut World, Faults)) {
+    each_of(&options(), Part::Controllers, What::CrashAfter, 0, scenario);
+}
+
+#[test]
+fn a_volume_is_released_by_a_claim_that_never_got_it() {
+    few(&given_in_vain);
+}
+
+#[test]
+fn a_volume_is_free_when_its_claim_is_bound_elsewhere() {
+    few(&bound_elsewhere);
+}
+
+#[test]
+fn a_lost_claim_is_bound_when_its_volume_is_there_again() {
+    few(&lost_and_found);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::{
     Binder, DESCRIPTOR, host_path,
-    plan::claim::{self, Maker, Seen},
+    plan::claim::{self, Next, Provisioner, Seen},
 };
-use crate::{descriptor::ControllerContext, pods};
+use crate::{descriptor::ControllerContext, storage::claim_protection};
 use evenkeel_api::{
     Text, storage,
     views::{PersistentVolumeClaim, Pod},
@@ -39,7 +39,8 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
         })
         .explains(move |key, _| {
             let seen = told.claim_seen(key)?;
-            let plan = claim::plan(&seen, &told.options);
+            let next = claim::next(&seen, &told.options);
+            let plan = claim::plan(&seen, &next, &told.options);
             let would = plan.actions.iter().map(introspect::action).collect();
             Some((claim::describe(&seen), would))
         });
@@ -80,7 +81,7 @@ impl Binder {
     fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
         let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {
-            pod.spec.node_name.is_empty() && !pods::is_terminal(pod) && !pod.meta.deleting()
+            pod.spec.node_name.is_empty() && !claim_protection::is_terminated(pod)
         };
         let mut names: Vec<Text> =
             users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
@@ -90,25 +91,23 @@ impl Binder {
 
     async fn pass_over_claim(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(seen) = self.claim_seen(key) else { return Ok(Outcome::Settled) };
-        let plan = claim::plan(&seen, &self.options);
-        let filled_in = claim::default_class(&seen).is_some();
-        let wants = claim::wants_volume(&seen, &self.options) && !filled_in;
+        let next = claim::next(&seen, &self.options);
+        let plan = claim::plan(&seen, &next, &self.options);
         let now = context.env.clock.now();
-        if wants && let Maker::External(maker) = claim::maker(&seen) {
-            self.metrics.begun(&seen.claim.meta, maker, now);
+        if let Next::Provision(Provisioner::External(provisioner)) = next {
+            self.metrics.begun(&seen.claim.meta, provisioner, now);
         }
         let done = context.act(key, &plan).await;
-        if filled_in && !plan.actions.is_empty() {
-            self.metrics.filled_in(done.is_ok());
+        match (&next, &done) {
+            (Next::DefaultClass(_), _) => self.metrics.filled_in(done.is_ok()),
+            (Next::Bind(_), Ok(_)) => self.metrics.bound(&seen.claim.meta, now),
+            _ => {}
         }
-        let binds = seen.candidates.iter().any(|volume| storage::is_for_claim(volume, &seen.claim));
-        match &done {
-            Ok(_) if binds => self.metrics.bound(&seen.claim.meta, now),
-            Err(_) => self.metrics.failed(&seen.claim.meta),
-            Ok(_) => {}
+        if done.is_err() {
+            self.metrics.failed(&seen.claim.meta);
         }
         done?;
-        if wants && claim::maker(&seen) == Maker::HostPath {
+        if let Next::Provision(Provisioner::HostPath) = next {
             host_path::provision(&seen, &self.options, key, context).await?;
         }
         Ok(plan.requeue.map_or(Outcome::Settled, Outcome::again))

@@ -6,8 +6,7 @@ use super::{
     Options,
     plan::{
         claim::{HOST_PATH, Seen},
-        migration::IN_TREE,
-        reclaim,
+        reclaim::{self, IN_TREE_PROTECTION_FINALIZER},
     },
 };
 use crate::{storage::finalizers, wire};
@@ -96,7 +95,7 @@ fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) 
         },
     });
     if policy == "Delete" {
-        volume["metadata"]["finalizers"] = json!([IN_TREE]);
+        volume["metadata"]["finalizers"] = json!([IN_TREE_PROTECTION_FINALIZER]);
     }
     volume
 }
@@ -114,8 +113,9 @@ pub(super) async fn delete(
         return Err(Error::message(why));
     }
     let mut plan = Plan::nothing();
-    if finalizers::has(&volume.meta, IN_TREE) {
-        plan.push(Rewrite { on_error: OnError::SkipRest, ..finalizers::without(volume, IN_TREE) });
+    if finalizers::has(&volume.meta, IN_TREE_PROTECTION_FINALIZER) {
+        let change = finalizers::without(volume, IN_TREE_PROTECTION_FINALIZER);
+        plan.push(Rewrite { on_error: OnError::SkipRest, ..change });
     }
     plan.push(Delete::new(wire::target(volume)));
     context.act(key, &plan).await?;

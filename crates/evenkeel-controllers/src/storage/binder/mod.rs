@@ -57,6 +57,8 @@ struct Binder {
     promised: Index<PersistentVolume>,
     /// Claims that were never bound, by class.
     unbound: Index<PersistentVolumeClaim>,
+    /// Claims by the volume that they name, bound or not.
+    naming: Index<PersistentVolumeClaim>,
     /// Pods by `namespace/name` of the claims that they use.
     users: Index<Pod>,
     options: Options,
@@ -85,6 +87,11 @@ impl Binder {
                     key(storage::class_of_claim(claim));
                 }
             }),
+            naming: claims.index("volume", |claim, key| {
+                if !claim.spec.volume_name.is_empty() {
+                    key(&claim.spec.volume_name);
+                }
+            }),
             users: pods.index("claim", storage::claim_keys),
             metrics: Metrics::new(&context.registry),
             options: context.options.binder.clone(),
@@ -100,7 +107,8 @@ impl Binder {
         builder.event_source(SOURCE).reads(&self.pods)
     }
 
-    /// The claims that an event of a volume may concern: whose it is or was, who names it, who may have it now.
+    /// The claims that an event of a volume may concern: whose it is or was, who names it, who may have it now. A claim
+    /// that is lost, and whose volume comes back without a `claimRef`, is among those who name it.
     fn concerned_by_volume(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -109,6 +117,8 @@ impl Binder {
             .filter_map(|volume| volume.spec.claim_ref.as_deref())
             .map(|claim| Key::new(&claim.namespace, &claim.name))
             .collect();
+        let naming = self.naming.get(&volume.meta.name);
+        keys.extend(naming.iter().map(|claim| Key::of(&claim.meta)));
         let is_free = |volume: &PersistentVolume| {
             volume.spec.claim_ref.is_none() && &*volume.status.phase == "Available"
         };
@@ -119,6 +129,26 @@ impl Binder {
             keys.extend(waiting.iter().map(|claim| Key::of(&claim.meta)));
         }
         keys.dedup();
+        keys
+    }
+
+    /// The volumes that an event of a claim may concern: those that it names or named, and all that say that they are its.
+    /// It may name none of the latter, or another one; upstream comes to them when it looks at everything (`resync`).
+    fn concerned_by_claim(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
+        let claim = event.object();
+        let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
+        let alike = |old: &PersistentVolumeClaim| {
+            old.meta.uid == claim.meta.uid && old.spec.volume_name == claim.spec.volume_name
+        };
+        if old.is_some_and(|old| alike(old)) {
+            return Vec::new();
+        }
+        let promised =
+            self.promised.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+        let named = [Some(claim), old].into_iter().flatten();
+        let named = named.map(|claim| &claim.spec.volume_name).filter(|name| !name.is_empty());
+        let mut keys: Vec<Key> = named.map(|name| Key::new("", name)).collect();
+        keys.extend(promised.iter().map(|volume| Key::of(&volume.meta)));
         keys
     }
 

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 /// Options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How often claims and volumes that wait for something are looked at again; `--pvclaimbinder-sync-period`.
+    /// How often claims and volumes that wait for something are looked at again; `--pvclaimbinder-sync-period`. Upstream
+    /// looks at all of them so often; here those that are at rest are looked at when something changes that concerns them.
     pub sync_period: Duration,
     /// Whether claims without a volume are handed to provisioners; `--enable-dynamic-provisioning`.
     pub dynamic_provisioning: bool,

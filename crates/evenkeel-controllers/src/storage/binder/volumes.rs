@@ -7,13 +7,12 @@ use super::{
         volume::{self, Seen},
     },
 };
-use crate::{descriptor::ControllerContext, pods};
+use crate::descriptor::ControllerContext;
 use evenkeel_api::{
     storage,
     views::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
 };
 use evenkeel_runtime::{
-    cache::CacheEvent,
     controller::{Context, Error, Outcome},
     introspect,
     plan::Key,
@@ -23,27 +22,13 @@ use std::sync::Arc;
 /// Runs it.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let (for_pass, told) = (Arc::clone(binder), Arc::clone(binder));
+    let of_claims = Arc::clone(binder);
     let builder = context
         .builder(&DESCRIPTOR, &binder.volumes)
         .named("persistentvolume-binder-volumes")
         .queue("volumes")
-        .watches(&binder.claims, |event, enqueue| {
-            let was = match event {
-                CacheEvent::Added { .. } => return,
-                CacheEvent::Updated { old, new }
-                    if old.meta.uid == new.meta.uid
-                        && old.spec.volume_name == new.spec.volume_name =>
-                {
-                    return;
-                }
-                CacheEvent::Updated { old, .. } => old,
-                CacheEvent::Deleted(claim) => claim,
-            };
-            for claim in [was, event.object()] {
-                if !claim.spec.volume_name.is_empty() {
-                    enqueue.add(Key::new("", &claim.spec.volume_name));
-                }
-            }
+        .watches(&binder.claims, move |event, enqueue| {
+            of_claims.concerned_by_claim(event).into_iter().for_each(|key| enqueue.add(key));
         })
         .watches(&binder.pods, |event, enqueue| {
             if let Some(volume) = reclaim::recycled_by(event.object()) {
@@ -79,26 +64,19 @@ impl Binder {
     ) -> Seen {
         let reference = volume.spec.claim_ref.as_deref();
         let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
+        let users = |of: &ObjectReference| {
+            reclaim::users(&self.users.get(&storage::claim_key(&of.namespace, &of.name)))
+        };
         let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
         let recycler =
             || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
         Seen {
             name_is_taken: reference.is_some_and(taken),
-            users: reference.filter(|_| recycled).map(|of| self.users_of(of)).unwrap_or_default(),
+            users: reference.filter(|_| recycled).map(users).unwrap_or_default(),
             recycler: recycled.then(recycler).flatten(),
             claim,
             volume,
         }
-    }
-
-    /// Pods that use a claim of this name and have not ended.
-    fn users_of(&self, claim: &ObjectReference) -> Vec<String> {
-        let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));
-        let alive = users.iter().filter(|pod| !pods::is_terminal(pod));
-        let mut names: Vec<String> =
-            alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
-        names.sort_unstable();
-        names
     }
 
     async fn pass_over_volume(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {

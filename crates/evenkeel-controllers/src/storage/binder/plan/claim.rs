@@ -10,7 +10,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Note, Plan, Rewrite},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The provisioner that makes folders.
@@ -31,17 +31,85 @@ pub(in crate::storage::binder) struct Seen {
     pub(in crate::storage::binder) waiting: Vec<Text>,
 }
 
-/// Decides.
-pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Plan {
+/// What a claim gets next. The order is that of upstream's `syncClaim` and `syncUnboundClaim`.
+#[derive(Debug, PartialEq)]
+pub(in crate::storage::binder) enum Next<'a> {
+    /// The note of the driver that took over what was built in is put right.
+    Migrate(Value),
+    /// It has been bound: it stays so, or is lost.
+    Bound,
+    /// It names the volume that it wants.
+    Prebound,
+    /// This volume is for it, or the best of those that are nobody's.
+    Bind(&'a Arc<PersistentVolume>),
+    /// It names no class, and there is a default one (KEP-3333).
+    DefaultClass(&'a str),
+    /// Its class has `volumeBindingMode: WaitForFirstConsumer`, and no node is selected for a pod that uses it.
+    WaitForFirstConsumer,
+    /// No volume fits, and it has no class that one could be made by.
+    NoClass,
+    /// A volume is to be made.
+    Provision(Provisioner<'a>),
+}
+
+/// Who makes a claim's volume.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::storage::binder) enum Provisioner<'a> {
+    /// A provisioner that watches claims.
+    External(&'a str),
+    /// A folder is made.
+    HostPath,
+    /// Nobody, and why.
+    Nobody(String),
+    /// Nobody: `--enable-dynamic-provisioning` is off.
+    Off,
+}
+
+/// Decides what comes next.
+pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) -> Next<'a> {
     let claim = &*seen.claim;
+    let annotations = &claim.meta.annotations;
     if let Some(body) = migration::of_claim(claim) {
-        return one(change(claim, &body));
+        return Next::Migrate(body);
     }
-    if claim.meta.annotations.contains(storage::BIND_COMPLETED) {
-        return bound(seen);
+    if annotations.contains(storage::BIND_COMPLETED) {
+        return Next::Bound;
     }
-    let mut plan =
-        if claim.spec.volume_name.is_empty() { unbound(seen, options) } else { prebound(seen) };
+    if !claim.spec.volume_name.is_empty() {
+        return Next::Prebound;
+    }
+    let delayed = seen.class.as_deref().is_some_and(storage::waits_for_consumer);
+    if let Some(volume) = best(seen, delayed) {
+        Next::Bind(volume)
+    } else if let Some(class) = default_class(seen) {
+        Next::DefaultClass(class)
+    } else if delayed && !annotations.contains(storage::SELECTED_NODE) {
+        Next::WaitForFirstConsumer
+    } else if storage::class_of_claim(claim).is_empty() {
+        Next::NoClass
+    } else {
+        Next::Provision(provisioner(seen, options))
+    }
+}
+
+/// What is done for it.
+pub(in crate::storage::binder) fn plan(seen: &Seen, next: &Next<'_>, options: &Options) -> Plan {
+    let claim = &*seen.claim;
+    let mut plan = match next {
+        Next::Migrate(body) => return one(change(claim, body)),
+        Next::Bound => return bound(seen),
+        Next::Prebound => prebound(seen),
+        Next::Bind(volume) => Plan { actions: bind(volume, claim), requeue: None },
+        Next::DefaultClass(class) => {
+            one(change(claim, &json!({"spec": {"storageClassName": class}})))
+        }
+        Next::WaitForFirstConsumer => pending(claim, Some(waits_for_pod(seen))),
+        Next::NoClass => {
+            let why = "no persistent volumes available for this claim and no storage class is set";
+            pending(claim, Some(normal(claim, "FailedBinding", why.to_owned())))
+        }
+        Next::Provision(provisioner) => provision(claim, provisioner),
+    };
     // What it waits for may come about without a change that says so.
     plan.requeue_after(options.sync_period);
     plan
@@ -52,7 +120,7 @@ fn one(change: Rewrite) -> Plan {
 }
 
 /// A change of the claim, and the only one.
-fn change(claim: &PersistentVolumeClaim, body: &serde_json::Value) -> Rewrite {
+fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     let version = Arc::from(&*claim.meta.resource_version);
     Rewrite { resource_version: version, ..change_claim(claim, body) }
 }
@@ -75,35 +143,17 @@ fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) 
     Note::normal(wire::target(claim), reason, message)
 }
 
-/// Any volume will do.
-fn unbound(seen: &Seen, options: &Options) -> Plan {
-    let claim = &*seen.claim;
-    let delayed = seen.class.as_deref().is_some_and(storage::waits_for_consumer);
-    if let Some(volume) = best(seen, delayed) {
-        return Plan { actions: bind(volume, claim), requeue: None };
-    }
-    if let Some(class) = default_class(seen) {
-        return one(change(claim, &json!({"spec": {"storageClassName": class}})));
-    }
-    if delayed && !claim.meta.annotations.contains(storage::SELECTED_NODE) {
-        return pending(claim, Some(waits_for_pod(seen)));
-    }
-    if storage::class_of_claim(claim).is_empty() {
-        let message = "no persistent volumes available for this claim and no storage class is set";
-        return pending(claim, Some(normal(claim, "FailedBinding", message.to_owned())));
-    }
-    provision(seen, options)
-}
-
 /// The class that the claim gets, for it names none (KEP-3333).
-pub(in crate::storage::binder) fn default_class(seen: &Seen) -> Option<&str> {
+fn default_class(seen: &Seen) -> Option<&str> {
     if storage::names_class(&seen.claim) {
         return None;
     }
     seen.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Of the volumes with just the access modes asked for, then of those with more, the best match.
+/// Of the volumes with just the `accessModes` asked for, then of those with more, the best match ([`storage::best_match`]):
+/// the one whose `claimRef` is the claim, or else the smallest that is big enough, of the same `storageClassName`,
+/// `volumeMode` and `volumeAttributesClassName`, as `selector` says, and free.
 fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
     for volume in &seen.candidates {
@@ -138,65 +188,44 @@ fn waits_for_pod(seen: &Seen) -> Note {
     }
 }
 
-/// Who makes the claim's volume.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::storage::binder) enum Maker<'a> {
-    /// A provisioner that watches claims.
-    External(&'a str),
-    /// A folder is made.
-    HostPath,
-    /// Nobody, and why.
-    Nobody(String),
-}
-
 /// Who makes volumes of the claim's class.
-pub(in crate::storage::binder) fn maker(seen: &Seen) -> Maker<'_> {
+fn provisioner<'a>(seen: &'a Seen, options: &Options) -> Provisioner<'a> {
+    if !options.dynamic_provisioning {
+        return Provisioner::Off;
+    }
     let Some(class) = seen.class.as_deref() else {
         let name = storage::class_of_claim(&seen.claim);
-        return Maker::Nobody(format!("storageclass.storage.k8s.io \"{name}\" not found"));
+        return Provisioner::Nobody(format!("storageclass.storage.k8s.io \"{name}\" not found"));
     };
-    let provisioner = &*class.provisioner;
-    match migration::driver(provisioner) {
-        Some(driver) => Maker::External(driver),
-        None if provisioner == HOST_PATH => Maker::HostPath,
+    let name = &*class.provisioner;
+    match migration::driver(name) {
+        Some(driver) => Provisioner::External(driver),
+        None if name == HOST_PATH => Provisioner::HostPath,
         // A volume that was built in can be recycled, but not made.
-        None if provisioner == "kubernetes.io/nfs" => {
-            Maker::Nobody("no provisionable volume plugin matched".to_owned())
+        None if name == "kubernetes.io/nfs" => {
+            Provisioner::Nobody("no provisionable volume plugin matched".to_owned())
         }
-        None if provisioner.starts_with("kubernetes.io/") => {
-            Maker::Nobody(format!("no volume plugin matched name: {provisioner}"))
+        // Among them `kubernetes.io/no-provisioner`, by which a class says that users make its volumes.
+        None if name.starts_with("kubernetes.io/") => {
+            Provisioner::Nobody(format!("no volume plugin matched name: {name}"))
         }
-        None => Maker::External(provisioner),
+        None => Provisioner::External(name),
     }
 }
 
-/// Whether a volume is to be made for the claim, there being none that it could have.
-pub(in crate::storage::binder) fn wants_volume(seen: &Seen, options: &Options) -> bool {
-    let claim = &*seen.claim;
-    let delayed = seen.class.as_deref().is_some_and(storage::waits_for_consumer);
-    let annotations = &claim.meta.annotations;
-    options.dynamic_provisioning
-        && !annotations.contains(storage::BIND_COMPLETED)
-        && claim.spec.volume_name.is_empty()
-        && !storage::class_of_claim(claim).is_empty()
-        && (!delayed || annotations.contains(storage::SELECTED_NODE))
-        && best(seen, delayed).is_none()
-}
-
-fn provision(seen: &Seen, options: &Options) -> Plan {
-    let claim = &*seen.claim;
+fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Plan {
     let mut plan = Plan::nothing();
-    if !options.dynamic_provisioning {
-        return plan;
-    }
-    match maker(seen) {
-        Maker::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why)),
+    match provisioner {
+        Provisioner::Off => {}
+        Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
         // The shell makes the folder; see `host_path`.
-        Maker::HostPath => plan.actions.extend(hand_over(claim, HOST_PATH).map(Into::into)),
-        Maker::External(provisioner) => {
-            plan.actions.extend(hand_over(claim, provisioner).map(Into::into));
+        Provisioner::HostPath => {
+            plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
+        }
+        Provisioner::External(name) => {
+            plan.actions.extend(set_provisioner(claim, name).map(Into::into));
             plan.push(normal(claim, "ExternalProvisioning", format!(
-                "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by \
+                "Waiting for a volume to be created either by the external provisioner '{name}' or manually by \
                  the system administrator. If volume creation is delayed, please verify that the provisioner is running \
                  and correctly registered."
             )));
@@ -206,7 +235,7 @@ fn provision(seen: &Seen, options: &Options) -> Plan {
 }
 
 /// Names the provisioner on the claim, where it is not named.
-fn hand_over(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
+fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(storage::STORAGE_PROVISIONER) == Some(provisioner) {
         return None;
@@ -217,7 +246,7 @@ fn hand_over(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite
     });
     // Named by its driver, it is nothing that was built in.
     if annotations.contains(storage::MIGRATED_TO) {
-        notes[storage::MIGRATED_TO] = serde_json::Value::Null;
+        notes[storage::MIGRATED_TO] = Value::Null;
     }
     let failed = warning(claim, "ProvisioningFailed", "Error saving claim: {error}".to_owned());
     let change = change(claim, &json!({"metadata": {"annotations": notes}}));

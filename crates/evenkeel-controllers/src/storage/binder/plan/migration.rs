@@ -1,13 +1,11 @@
 //! Volumes that were built in once, and that CSI drivers have taken over.
 
+use super::reclaim;
 use evenkeel_api::{
     StrMap, storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
 use serde_json::{Value, json};
-
-pub(in crate::storage::binder) const IN_TREE: &str = "kubernetes.io/pv-controller";
-const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 pub(super) use storage::driver_of as driver;
 
@@ -37,7 +35,8 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
         body["metadata"]["annotations"] = change;
     }
     let has: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
-    if let Some(wanted) = provisioner.map(|provisioner| finalizers(volume, provisioner, &has))
+    if let Some(wanted) =
+        provisioner.map(|provisioner| reclaim::finalizers(volume, provisioner, &has))
         && wanted != has
     {
         body["metadata"]["finalizers"] = json!(wanted);
@@ -45,30 +44,14 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
     (body != json!({})).then_some(body)
 }
 
-fn finalizers<'a>(volume: &PersistentVolume, provisioner: &str, has: &[&'a str]) -> Vec<&'a str> {
-    let without = |gone: &[&str]| has.iter().copied().filter(|f| !gone.contains(f)).collect();
-    if driver(provisioner).is_some() {
-        return without(&[IN_TREE]);
-    }
-    if !provisioner.starts_with("kubernetes.io/") {
-        return has.to_vec();
-    }
-    match &*volume.spec.persistent_volume_reclaim_policy {
-        "Delete" => {
-            let mut wanted: Vec<&str> = without(&[EXTERNAL]);
-            if !wanted.contains(&IN_TREE) {
-                wanted.push(IN_TREE);
-            }
-            wanted
-        }
-        "Retain" | "Recycle" => without(&[IN_TREE, EXTERNAL]),
-        _ => without(&[EXTERNAL]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        reclaim::{
+            EXTERNAL_PROTECTION_FINALIZER as EXTERNAL, IN_TREE_PROTECTION_FINALIZER as IN_TREE,
+        },
+        *,
+    };
     use crate::fixtures::{label, meta};
 
     fn volume(provisioner: &str, policy: &str, finalizers: &[&str]) -> PersistentVolume {

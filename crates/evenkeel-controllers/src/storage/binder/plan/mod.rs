@@ -2,6 +2,26 @@
 //!
 //! A binding is two pointers, of the volume to the claim first, then of the claim to the volume; whatever interrupts it,
 //! the next look at either finishes it.
+//!
+//! | documented | where |
+//! |---|---|
+//! | what a claim gets first, second, … | `claim::next` |
+//! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-api/src/storage.rs` |
+//! | reserving: a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
+//! | reserving: a volume's `claimRef` | `claim::best`, `claim_ref` |
+//! | the default class (`storageclass.kubernetes.io/is-default-class`), also of older claims | `claim::default_class` |
+//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler notes | `claim::next`, `claim::waits_for_pod` |
+//! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
+//! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
+//! | phases of claims: `Pending`, `Bound`, `Lost` | `claim::pending`, `bind`, `claim::lost` |
+//! | phases of volumes: `Available`, `Bound`, `Released`, `Failed` | `volume::plan`, `reclaim::fail` |
+//! | a volume whose claim is bound elsewhere | `volume::claim_bound_elsewhere` |
+//! | `persistentVolumeReclaimPolicy`: `Retain`, `Delete` | `reclaim::plan` |
+//! | `persistentVolumeReclaimPolicy`: `Recycle`, the recycler's pod template | `reclaim::recycle`, `reclaim::scrub` |
+//! | finalizer `kubernetes.io/pv-controller` | `reclaim::finalizers` |
+//! | CSI migration: `pv.kubernetes.io/migrated-to` | `migration::annotation` |
+//! | finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` | `../../claim_protection/plan.rs`, `../../volume_protection/plan.rs` |
+//! | `allowVolumeExpansion` | `../../expander/plan.rs` |
 
 pub(super) mod claim;
 pub(super) mod migration;

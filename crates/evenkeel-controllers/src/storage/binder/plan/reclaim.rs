@@ -2,10 +2,13 @@
 
 use super::{phase_now, unbind, volume::Decision, volume::Seen};
 use crate::{
-    storage::binder::{
-        Options,
-        options::Recycling,
-        plan::{claim::HOST_PATH, migration},
+    storage::{
+        binder::{
+            Options,
+            options::Recycling,
+            plan::{claim::HOST_PATH, migration},
+        },
+        claim_protection,
     },
     wire,
 };
@@ -15,6 +18,14 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Plan, Rewrite};
 use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// On a volume that this controller deletes, so that it does not go before what is behind it (KEP-2644).
+pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
+    "kubernetes.io/pv-controller";
+/// The same where an external provisioner does so.
+pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
+    "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// Where scrubbing pods run.
 pub(in crate::storage::binder) const NAMESPACE: &str = "default";
@@ -55,6 +66,35 @@ pub(in crate::storage::binder) fn fail(
     let change = phase_now(volume, "Failed", why)
         .map(|change| Rewrite { done: Some(told), ..change }.into());
     Plan { actions: change.into_iter().collect(), requeue: None }
+}
+
+/// The finalizers of a volume that this provisioner made: that of whoever will delete what is behind it is there, that of
+/// anybody else is not. Upstream: `modifyDeletionFinalizers`.
+pub(super) fn finalizers<'a>(
+    volume: &PersistentVolume,
+    provisioner: &str,
+    has: &[&'a str],
+) -> Vec<&'a str> {
+    let without = |gone: &[&str]| has.iter().copied().filter(|f| !gone.contains(f)).collect();
+    if migration::driver(provisioner).is_some() {
+        return without(&[IN_TREE_PROTECTION_FINALIZER]);
+    }
+    if !provisioner.starts_with("kubernetes.io/") {
+        return has.to_vec();
+    }
+    match &*volume.spec.persistent_volume_reclaim_policy {
+        "Delete" => {
+            let mut wanted: Vec<&str> = without(&[EXTERNAL_PROTECTION_FINALIZER]);
+            if !wanted.contains(&IN_TREE_PROTECTION_FINALIZER) {
+                wanted.push(IN_TREE_PROTECTION_FINALIZER);
+            }
+            wanted
+        }
+        "Retain" | "Recycle" => {
+            without(&[IN_TREE_PROTECTION_FINALIZER, EXTERNAL_PROTECTION_FINALIZER])
+        }
+        _ => without(&[EXTERNAL_PROTECTION_FINALIZER]),
+    }
 }
 
 /// Who deletes what is behind a volume.
@@ -101,6 +141,15 @@ pub(in crate::storage::binder) fn recycler_name(volume: &str) -> String {
 pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
     (&*pod.meta.namespace == NAMESPACE).then_some(())?;
     pod.meta.name.strip_prefix("recycler-for-")
+}
+
+/// Of pods that use a claim, those that may still write to its volume: `namespace/name`, sorted.
+pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
+    let alive = pods.iter().filter(|pod| !claim_protection::is_terminated(pod));
+    let mut names: Vec<String> =
+        alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A pod empties the volume; then it is anyone's again.

@@ -1,8 +1,8 @@
 //! Claims and volumes, by table; and that whatever is interrupted, both settle.
 
 use super::{
-    claim::{self, Maker},
-    volume,
+    claim::{self, Next, Provisioner},
+    reclaim, volume,
 };
 use crate::{
     fixtures::{T0, object},
@@ -75,6 +75,10 @@ fn seen(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Seen {
     }
 }
 
+fn claim_plan(seen: &claim::Seen, options: &Options) -> Plan {
+    claim::plan(seen, &claim::next(seen, options), options)
+}
+
 fn told(plan: &Plan) -> Vec<String> {
     let text = |rewrite: &Rewrite| {
         let kind = &rewrite.target.kind.kind;
@@ -93,7 +97,7 @@ fn told(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn a_binding_is_written_in_order() {
-    let plan = claim::plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
+    let plan = claim_plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
     let told = told(&plan);
     assert!(told[0].starts_with("PersistentVolume {"), "{told:?}");
     assert!(
@@ -125,14 +129,14 @@ fn a_binding_is_written_in_order() {
 #[test]
 fn what_a_user_promised_is_not_the_controllers_choice() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
-    let plan = claim::plan(&seen(&json!({}), vec![volume("v", &promise)]), &Options::default());
+    let plan = claim_plan(&seen(&json!({}), vec![volume("v", &promise)]), &Options::default());
     let told = told(&plan);
     assert!(!told[0].contains("bound-by-controller"), "{told:?}");
     let named = claim::Seen {
         named: Some(volume("v", &json!({}))),
         ..seen(&json!({"spec": {"volumeName": "v"}}), vec![])
     };
-    let told = told_of(&claim::plan(&named, &Options::default()), "PersistentVolumeClaim {");
+    let told = told_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
     assert!(!told.contains("bound-by-controller") && told.contains("bind-completed"), "{told}");
 }
 
@@ -144,7 +148,7 @@ fn told_of(plan: &Plan, prefix: &str) -> String {
 fn volumes_with_just_the_modes_asked_for_come_first() {
     let wide = json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}});
     let big = json!({"spec": {"capacity": {"storage": "9Gi"}}});
-    let plan = claim::plan(
+    let plan = claim_plan(
         &seen(&json!({}), vec![volume("wide", &wide), volume("big", &big)]),
         &Options::default(),
     );
@@ -185,37 +189,36 @@ fn why_a_claim_waits() {
             "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
     ] {
-        let plan = claim::plan(&seen, &options);
+        let plan = claim_plan(&seen, &options);
         assert_eq!(told(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
     let handed =
         with(late(), &["p"], &json!({"metadata": {"annotations": {storage::SELECTED_NODE: "n"}}}));
-    let told = told(&claim::plan(&handed, &options));
+    let told = told(&claim_plan(&handed, &options));
     assert!(
         told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
         "{told:?}"
     );
     assert!(told[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{told:?}");
     let off = Options { dynamic_provisioning: false, ..Options::default() };
-    assert!(claim::plan(&handed, &off).actions.is_empty());
+    assert!(claim_plan(&handed, &off).actions.is_empty());
 }
 
 #[test]
 fn who_makes_volumes() {
-    let maker = |provisioner: &str| {
+    let check = |provisioner: &str, want: Provisioner<'_>| {
         let seen = claim::Seen {
             class: Some(class(provisioner, "Immediate")),
-            ..seen(&json!({}), vec![])
+            ..seen(&json!({"spec": {"storageClassName": "fast"}}), vec![])
         };
-        format!("{:?}", claim::maker(&seen))
+        assert_eq!(claim::next(&seen, &Options::default()), Next::Provision(want));
+        let off = Options { dynamic_provisioning: false, ..Options::default() };
+        assert_eq!(claim::next(&seen, &off), Next::Provision(Provisioner::Off));
     };
-    assert_eq!(maker("csi.example.com"), format!("{:?}", Maker::External("csi.example.com")));
-    assert_eq!(
-        maker("kubernetes.io/gce-pd"),
-        format!("{:?}", Maker::External("pd.csi.storage.gke.io"))
-    );
-    assert_eq!(maker("kubernetes.io/host-path"), format!("{:?}", Maker::HostPath));
+    check("csi.example.com", Provisioner::External("csi.example.com"));
+    check("kubernetes.io/gce-pd", Provisioner::External("pd.csi.storage.gke.io"));
+    check("kubernetes.io/host-path", Provisioner::HostPath);
 }
 
 #[test]
@@ -223,14 +226,14 @@ fn a_claim_without_a_class_gets_the_default_one() {
     let nameless = json!({"spec": {"storageClassName": null}});
     let with_default =
         claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
-    let told_default = told(&claim::plan(&with_default, &Options::default()));
+    let told_default = told(&claim_plan(&with_default, &Options::default()));
     assert_eq!(told_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // One that wants none is left so, and a volume that fits goes first.
     let none =
         claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
-    assert!(told(&claim::plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
+    assert!(told(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
     let fits = claim::Seen { candidates: vec![volume("v", &json!({}))], ..with_default };
-    assert_eq!(told(&claim::plan(&fits, &Options::default())).len(), 4);
+    assert_eq!(told(&claim_plan(&fits, &Options::default())).len(), 4);
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn a_named_volume_must_fit() {
             "FailedBinding: volume \"v\" already bound to a different claim.".to_owned(),
         ),
     ] {
-        let told = told(&claim::plan(&seen, &Options::default()));
+        let told = told(&claim_plan(&seen, &Options::default()));
         assert_eq!(told.first().cloned().unwrap_or_default(), want);
         assert!(told.len() <= 1, "it is pending already: {told:?}");
     }
@@ -292,7 +295,7 @@ fn a_bound_claim_stays_so_or_is_lost() {
         named,
         ..seen(&merged(bound.clone(), change), vec![])
     };
-    let plan = |seen: &claim::Seen| claim::plan(seen, &Options::default());
+    let plan = |seen: &claim::Seen| claim_plan(seen, &Options::default());
     assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
     for (seen, reason) in [
         (with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
@@ -454,6 +457,25 @@ fn a_volume_is_scrubbed_and_free_again() {
     assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
 }
 
+#[test]
+fn who_may_still_write_to_a_volume() {
+    let pod = |name: &str, phase: &str, deleting: bool, state: &str| -> Arc<Pod> {
+        let since = deleting.then(|| T0.to_string());
+        Arc::new(object(&json!({
+            "metadata": {"name": name, "namespace": "ns", "deletionTimestamp": since},
+            "status": {"phase": phase, "containerStatuses": [{"name": "c", "state": {state: {}}}]},
+        })))
+    };
+    let pods = [
+        pod("stops", "Running", true, "running"),
+        pod("runs", "Running", false, "running"),
+        pod("restarts", "Running", false, "terminated"),
+        pod("stopped", "Running", true, "terminated"),
+        pod("ended", "Succeeded", false, "terminated"),
+    ];
+    assert_eq!(reclaim::users(&pods), ["ns/restarts", "ns/runs", "ns/stops"]);
+}
+
 /// A server with one claim and some volumes, on which plans are carried out, or broken off.
 struct World {
     claim: Value,
@@ -541,7 +563,7 @@ proptest! {
         let options = Options::default();
         for (of_claim, n, writes) in breaks {
             let plan = if of_claim {
-                claim::plan(&world.claim_seen(), &options)
+                claim_plan(&world.claim_seen(), &options)
             } else {
                 volume::plan(&world.volume_seen(n % sizes.len()), &options).plan
             };
@@ -549,7 +571,7 @@ proptest! {
         }
         let mut writes = 1;
         for _ in 0..10 {
-            writes = world.act(&claim::plan(&world.claim_seen(), &options), usize::MAX);
+            writes = world.act(&claim_plan(&world.claim_seen(), &options), usize::MAX);
             for n in 0..sizes.len() {
                 writes += world.act(&volume::plan(&world.volume_seen(n), &options).plan, usize::MAX);
             }

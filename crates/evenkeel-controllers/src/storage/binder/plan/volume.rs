@@ -58,7 +58,7 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decisi
         Some(claim) if claim.spec.volume_name == volume.meta.name => {
             to_phase(volume, "Bound").into()
         }
-        Some(_) => jilted(seen, options),
+        Some(_) => claim_bound_elsewhere(seen, options),
     }
 }
 
@@ -96,8 +96,8 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
     plan
 }
 
-/// The claim has another volume: one that was made for it goes, others are free again.
-fn jilted(seen: &Seen, options: &Options) -> Decision {
+/// The claim is bound elsewhere, to another volume: one that was made for it goes, others are free again.
+fn claim_bound_elsewhere(seen: &Seen, options: &Options) -> Decision {
     let volume = &*seen.volume;
     let made = volume.meta.annotations.contains(storage::PROVISIONED_BY);
     if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
