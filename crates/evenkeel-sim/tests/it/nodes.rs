@@ -111,6 +111,32 @@ async fn one_is_gone(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
+/// One node is tainted already when all others fall silent as well: none loses its pods then, and that one's taint goes, too.
+async fn one_and_then_all(world: &mut World, faults: Faults) {
+    running(world, &leaving(3), 3).await;
+    let path = format!("{NODES}/{}", some_node(world).await);
+    world.merge(&path, &silent(true)).await;
+    world
+        .until("the node is tainted", 10 * MINUTE, async |world| {
+            taints(&world.get(&path).await.expect("the node"))
+                .contains(&"node.kubernetes.io/unreachable:NoExecute".to_owned())
+        })
+        .await;
+    world.settle(REST).await;
+    world.arm(faults);
+    world.kill(Part::Nodes).await;
+    world.pass(2 * MINUTE).await;
+    for node in world.list(NODES).await {
+        assert_eq!(condition(&node, "Ready")["status"], "Unknown");
+        assert_eq!(taints(&node), ["node.kubernetes.io/unreachable:NoSchedule"]);
+    }
+}
+
+#[test]
+fn one_and_then_all_with_each_write_refused_once() {
+    each(What::Refuse(409), 5, &one_and_then_all);
+}
+
 #[test]
 fn one_falls_silent_with_a_crash_after_each_write() {
     each(What::CrashAfter, 5, &one_falls_silent);

@@ -25,7 +25,7 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
 };
 use monitor::Monitor;
-use plan::{health::Ready, marks};
+use plan::{condition_taints, health::Ready};
 use state::Memory;
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.node_lifecycle;
     let memory = Memory::new(context.env.clock.clone());
     let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
-    let marks = NodeMarks { nodes: nodes.clone(), options, memory: memory.clone() };
-    context.run(builder.planned(marks));
+    let by_condition = ByCondition { nodes: nodes.clone(), options, memory: memory.clone() };
+    context.run(builder.planned(by_condition));
     watch_pods(context, &pods, &nodes, &memory);
     let monitor = Monitor {
         on_node: taint_eviction::pods_by_node(&pods),
@@ -122,13 +122,13 @@ fn watch_pods(
 }
 
 /// Taints by condition, and labels.
-struct NodeMarks {
+struct ByCondition {
     nodes: Cache<Node>,
     options: Options,
     memory: Memory,
 }
 
-impl Planner for NodeMarks {
+impl Planner for ByCondition {
     type Seen = Arc<Node>;
 
     fn observe(&self, key: &Key) -> Option<Arc<Node>> {
@@ -136,12 +136,12 @@ impl Planner for NodeMarks {
     }
 
     fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
-        let mut told = marks::describe(node);
+        let mut told = condition_taints::describe(node);
         self.memory.describe(&node.meta.name, &self.options, &mut told);
         told
     }
 
     fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {
-        marks::plan(node, now)
+        condition_taints::plan(node, now)
     }
 }

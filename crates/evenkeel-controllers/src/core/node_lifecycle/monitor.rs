@@ -5,8 +5,8 @@ use super::{
     live::{self, Live},
     metrics::Metrics,
     plan::{
-        evict::{self, Step},
         health::{self, Moment, Ready},
+        no_execute::{self, Step},
         pods, silence,
         zones::{self, Count, Turn},
     },
@@ -112,6 +112,11 @@ impl Monitor {
     }
 
     /// Nodes that are new, and those that are gone.
+    ///
+    /// Upstream takes both `NoExecute` taints off each node that is new to it, and so off all nodes whenever it starts; a
+    /// node that is not ready gets its taint back when its turn comes, and in a zone in partial disruption it may never
+    /// come. Here a node keeps its taint until its condition says otherwise ([`no_execute::step`]): that the controller was
+    /// started, or another one leads now, says nothing of a node.
     fn take_in(&self, nodes: &[Arc<Node>]) {
         let now = self.memory.now();
         let mut state = self.memory.lock();
@@ -224,7 +229,7 @@ impl Monitor {
         if self.checks_leases {
             self.check_lease(name, lease).await?;
         }
-        silence::forget_conditions(&mut live.object, self.clock.now());
+        silence::mark_unknown(&mut live.object, self.clock.now());
         // Before the status is written: it may be so even though no answer comes.
         self.memory.change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
         live.put_status(&self.client).await?;
@@ -257,7 +262,7 @@ impl Monitor {
         if self.memory.is_refused(node) {
             return;
         }
-        match evict::step(node, ready) {
+        match no_execute::step(node, ready) {
             Step::InTurn => {
                 let mut state = self.memory.lock();
                 let State { nodes, zones, .. } = &mut *state;
@@ -277,21 +282,35 @@ impl Monitor {
 
     /// Gives the node the taint of its condition as that is by now; whether there was anything to change.
     async fn taint(&self, name: &str) -> Result<bool, ApiError> {
+        self.patch_taints(name, |node| no_execute::patch(node, self.clock.now())).await
+    }
+
+    /// Patches the taints of the node as it is by now; whether there was anything to change. `patch` decides again where
+    /// somebody else wrote to the node in between.
+    async fn patch_taints(
+        &self,
+        name: &str,
+        patch: impl Fn(&Node) -> Option<String>,
+    ) -> Result<bool, ApiError> {
         let mut tries = 1;
         loop {
-            match self.try_taint(name).await {
+            match self.try_patch_taints(name, &patch).await {
                 Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
                 answer => return answer,
             }
         }
     }
 
-    async fn try_taint(&self, name: &str) -> Result<bool, ApiError> {
+    async fn try_patch_taints(
+        &self,
+        name: &str,
+        patch: impl Fn(&Node) -> Option<String>,
+    ) -> Result<bool, ApiError> {
         let node: Node = match self.client.get("", name).await {
             Err(error) if error.is_not_found() => return Ok(false),
             node => node?,
         };
-        let Some(body) = evict::patch(&node, self.clock.now()) else { return Ok(false) };
+        let Some(body) = patch(&node) else { return Ok(false) };
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
         let done = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if done.as_ref().is_err_and(ApiError::is_invalid) {
@@ -367,13 +386,10 @@ impl Monitor {
     }
 
     async fn untaint_all(&self, nodes: &[Arc<Node>]) {
-        for node in nodes {
+        for node in nodes.iter().filter(|node| no_execute::without(node).is_some()) {
             let name = &*node.meta.name;
-            let Some(body) = evict::without(node) else { continue };
-            let (kind, form) = (Node::kind(), PatchForm::Strategic);
-            let answer =
-                self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
-            if let Err(error) = answer {
+            // Nobody comes back to it while all nodes are gone.
+            if let Err(error) = self.patch_taints(name, no_execute::without).await {
                 tracing::warn!(node = name, %error, "Taints are not taken off a node");
             }
         }

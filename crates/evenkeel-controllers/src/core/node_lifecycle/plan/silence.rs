@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// The conditions that a kubelet reports. `NetworkUnavailable` is not its own, and is left alone.
 const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Makes of the node what is known of one that is not heard of any more: nothing.
-pub(crate) fn forget_conditions(node: &mut Value, now: Timestamp) {
+/// Makes the kubelet's conditions `Unknown`, as nothing is known of a node that is not heard of any more.
+pub(crate) fn mark_unknown(node: &mut Value, now: Timestamp) {
     let now = seconds(now);
     let created = node["metadata"]["creationTimestamp"].clone();
     let conditions = &mut node["status"]["conditions"];
@@ -48,7 +48,7 @@ mod tests {
                 {"type": "DiskPressure", "status": "Unknown", "reason": "Before"},
             ]},
         });
-        forget_conditions(&mut node, at(0));
+        mark_unknown(&mut node, at(0));
         let of = |type_: &str| {
             let all = node["status"]["conditions"].as_array().expect("conditions");
             all.iter().find(|one| one["type"] == type_).expect("a condition").clone()
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_node_without_a_status_gets_one() {
         let mut node = json!({"metadata": {"name": "n"}});
-        forget_conditions(&mut node, at(0));
+        mark_unknown(&mut node, at(0));
         assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(4));
     }
 }

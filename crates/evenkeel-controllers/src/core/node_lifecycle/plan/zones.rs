@@ -29,7 +29,8 @@ pub(crate) enum State {
 pub(crate) enum Turn {
     /// Nothing.
     None,
-    /// No node is ready any more anywhere: taints are taken off, and none is put on.
+    /// No node is ready any more anywhere, which upstream calls master disruption mode: taints are taken off, and none is
+    /// put on.
     AllGone,
     /// Some are ready again: for all nodes the time of their last sign of life is now.
     SomeBack,
@@ -155,7 +156,8 @@ impl Zones {
         waiting.filter_map(|zone| zone.limit.ready_at(now)).min()
     }
 
-    /// Takes over what the zones' nodes are now. A zone of which no node counts is as good as normal.
+    /// Takes over what the zones' nodes are now (upstream: `handleDisruption`). A zone of which no node counts is as good as
+    /// normal.
     pub(crate) fn turn(
         &mut self,
         counts: &BTreeMap<Text, Count>,

@@ -1,9 +1,9 @@
-//! Which taint puts pods off a node that is not ready (KEP-166): `not-ready` where the node says so itself, `unreachable`
-//! where it says nothing. Never both.
+//! Which `NoExecute` taint a node that is not ready has (KEP-166): `not-ready` where the node says so itself, `unreachable`
+//! where it says nothing. Never both. Pods that do not tolerate it are evicted by `core/taint_eviction`.
 
 use super::{
+    condition_taints::taints_body,
     health::{Ready, ready},
-    marks::taints_body,
 };
 use evenkeel_api::{
     time::{Timestamp, seconds},
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     InTurn,
 }
 
-/// What is to be done about a node of which this is known.
+/// What is to be done about a node of which this is known (upstream: `processTaintBaseEviction`).
 pub(crate) fn step(node: &Node, ready: Option<Ready>) -> Step {
     let Some((wanted, other)) = taints(ready) else {
         let unwanted = has(node, NOT_READY) || has(node, UNREACHABLE);
@@ -60,7 +60,8 @@ pub(crate) fn patch(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, all))
 }
 
-/// The patch after which a node has neither taint, whatever it says; `None` where that is so.
+/// The patch after which a node has neither taint, whatever it says (upstream: `markNodeAsReachable`); `None` where that is
+/// so.
 pub(crate) fn without(node: &Node) -> Option<String> {
     let ours = |taint: &&Taint| {
         &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)

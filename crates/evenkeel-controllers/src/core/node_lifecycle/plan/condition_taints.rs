@@ -1,4 +1,5 @@
-//! Which taints a node's conditions ask for, so that it takes no new pods, and the labels that it has under an old name too.
+//! Which `NoSchedule` taints a node's conditions ask for, so that it takes no new pods, and the labels that it has under an
+//! old name too.
 
 use crate::wire;
 use evenkeel_api::{
@@ -41,7 +42,7 @@ pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     plan
 }
 
-/// Gives each label its old name, with the value of the new one.
+/// Gives each label its old name, with the value of the new one (upstream: `reconcileNodeLabels`).
 fn labels(node: &Node) -> Option<String> {
     let labels = &node.meta.labels;
     let missing: Map<String, Value> = OLD_NAMES
@@ -53,7 +54,8 @@ fn labels(node: &Node) -> Option<String> {
     (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
 }
 
-/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are.
+/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are
+/// (upstream: `doNoScheduleTaintingPass`).
 fn taints(node: &Node, now: Timestamp) -> Option<String> {
     let wanted = wanted(node);
     let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
