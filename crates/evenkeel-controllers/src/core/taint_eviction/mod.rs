@@ -1,4 +1,4 @@
-//! Takes pods off nodes whose taints they do not bear, or no longer.
+//! Takes pods off nodes whose taints they do not tolerate, or no longer.
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
@@ -106,7 +106,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether the pods of a node have something else to bear than before.
+/// Whether the pods of a node have something else to tolerate than before.
 fn concerns_pods(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { object, .. } => plan::evicting(&object.spec.taints).next().is_some(),

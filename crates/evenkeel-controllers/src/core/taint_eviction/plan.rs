@@ -1,4 +1,14 @@
 //! Whether a pod may stay on its node, and until when.
+//!
+//! | documented | where |
+//! |---|---|
+//! | taints with `effect`: `NoExecute` | `evicting` |
+//! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-api/src/placement.rs` |
+//! | `tolerationSeconds`, the shortest of those that match; 0 and less | `min_toleration_time` |
+//! | an eviction that is scheduled stays so, or is cancelled | `verdict`, `plan` |
+//! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
+//! | `not-ready` and `unreachable` with `NoExecute` | `../node_lifecycle/plan/no_execute.rs` |
+//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/kinds/admission/pods.rs` |
 
 use crate::{
     disruption::{Why, marked},
@@ -51,7 +61,8 @@ pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// What becomes of the pod. A time that was set stays, whatever else the node is tainted with meanwhile.
+/// What becomes of the pod. A time that was set stays, whatever else the node is tainted with meanwhile and for however
+/// short a time that is tolerated, as long as it is; so it is upstream, too.
 pub(super) fn verdict(seen: &Seen, now: Timestamp) -> Verdict {
     let Some(pod) = seen.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
@@ -60,42 +71,41 @@ pub(super) fn verdict(seen: &Seen, now: Timestamp) -> Verdict {
         if pending.due <= now { Verdict::Evict(pending) } else { Verdict::Wait(pending) }
     };
     let Some(taints) = &seen.taints else { return seen.pending.map_or(Verdict::Stay, at) };
-    match borne(&pod.spec.tolerations, taints) {
-        Borne::Always => Verdict::Stay,
-        Borne::Not => Verdict::Evict(Pending { due: now }),
-        Borne::For(time) => {
+    match min_toleration_time(&pod.spec.tolerations, taints) {
+        Tolerated::Forever => Verdict::Stay,
+        Tolerated::Not => Verdict::Evict(Pending { due: now }),
+        Tolerated::For(time) => {
             let due = now.checked_add(time).unwrap_or(Timestamp::MAX);
             at(seen.pending.unwrap_or(Pending { due }))
         }
     }
 }
 
-enum Borne {
+/// For how long all taints of a node are tolerated.
+enum Tolerated {
+    /// One is not.
     Not,
     For(SignedDuration),
-    Always,
+    Forever,
 }
 
-/// For how long all of the taints are borne.
-fn borne(tolerations: &[Toleration], taints: &[Taint]) -> Borne {
-    if taints.is_empty() {
-        return Borne::Always;
-    }
+/// The shortest `tolerationSeconds` of the tolerations that match the taints, negative ones being 0 (upstream:
+/// `GetMatchingTolerations`, `getMinTolerationTime`).
+fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerated {
     let mut least: Option<i64> = None;
     for taint in taints {
         // Upstream takes the first that fits; one further down does not make it shorter or longer.
         let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint))
         else {
-            return Borne::Not;
+            return Tolerated::Not;
         };
         if let Some(seconds) = toleration.toleration_seconds {
             least = Some(least.map_or(seconds, |least| least.min(seconds)));
         }
     }
     match least {
-        None => Borne::Always,
-        Some(seconds) if seconds <= 0 => Borne::Not,
-        Some(seconds) => Borne::For(SignedDuration::from_secs(seconds)),
+        None => Tolerated::Forever,
+        Some(seconds) => Tolerated::For(SignedDuration::from_secs(seconds.max(0))),
     }
 }
 
@@ -107,10 +117,10 @@ pub(super) fn plan(seen: &Seen, verdict: Verdict, now: Timestamp) -> Plan {
         let target = Target::new(Pod::kind(), &seen.key.namespace, &seen.key.name, "");
         Note::normal(target, EVENT, format!("{what} Pod {}", seen.key))
     };
+    let waits = seen.pending.is_some_and(|pending| pending.due > now);
     match (verdict, &seen.pod) {
         (Verdict::Stay, _) | (_, None) => {
-            let waited = seen.pending.is_some_and(|pending| pending.due > now);
-            if waited {
+            if waits {
                 plan.push(told("Cancelling deletion of"));
             }
         }
@@ -119,6 +129,10 @@ pub(super) fn plan(seen: &Seen, verdict: Verdict, now: Timestamp) -> Plan {
             plan.requeue_after(left);
         }
         (Verdict::Evict(_), Some(pod)) => {
+            // What was set for later gives way to what is done now, and is told, too.
+            if waits {
+                plan.push(told("Cancelling deletion of"));
+            }
             plan.push(told("Marking for deletion"));
             if let Some(patch) = marked(pod, Some(WHY), false, now) {
                 plan.push(patch);
@@ -178,6 +192,10 @@ mod tests {
             // What was set stays set, whatever is borne for how long now.
             (seen(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
             (seen(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
+            (seen(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
+            (seen(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
+            // Not so where a taint is not tolerated at all.
+            (seen(&["a", "b"], &[("a", Some(30))], Some(5)), now),
             (seen(&["a"], &[("a", Some(30))], Some(0)), now),
             (seen(&["a"], &[("a", None)], Some(5)), stay),
             (seen(&[], &[("a", Some(30))], Some(5)), stay),
@@ -206,6 +224,17 @@ mod tests {
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
         assert!(matches!(&plan.actions[1..], [Action::Patch(_), Action::Delete(_)]), "{plan:?}");
         assert!(lint(&plan).is_empty());
+    }
+
+    #[test]
+    fn who_was_to_go_later_and_goes_now_is_told_of_both() {
+        let seen = seen(&["a"], &[], Some(5));
+        let sooner = plan(&seen, verdict(&seen, T0), T0);
+        let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
+        assert_eq!(events(&sooner), want);
+        // Its time has come.
+        let due = plan(&seen, verdict(&seen, at(5)), at(5));
+        assert_eq!(events(&due), want[1..]);
     }
 
     #[test]
@@ -243,7 +272,7 @@ mod tests {
                         prop_assert!(look >= start + seconds);
                         break;
                     }
-                    Verdict::Stay => prop_assert!(false, "it does not bear the taint"),
+                    Verdict::Stay => prop_assert!(false, "it does not tolerate the taint for ever"),
                 }
             }
         }
