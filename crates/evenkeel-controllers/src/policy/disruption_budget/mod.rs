@@ -4,7 +4,7 @@
 
 mod owners;
 mod plan;
-mod stale;
+mod pod_pass;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -49,13 +49,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
     let owners = Owners::new(&context.env.caches, Scales::new(context.client(&DESCRIPTOR)));
-    let stale = stale_pods(context, &pods, &budgets);
-    let (of_pods, stale_queue) = (budgets.clone(), stale.queue());
+    let of_pods = pod_passes(context, &pods, &budgets);
+    let (all_budgets, pods_queue) = (budgets.clone(), of_pods.queue());
     let builder = context
         .builder(&DESCRIPTOR, &budgets)
         .event_source(EVENT_SOURCE)
         .workers(context.options.disruption_budget.concurrent_syncs)
-        .watches(&pods, move |event, enqueue| on_pod(&of_pods, &stale_queue, event, enqueue))
+        .watches(&pods, move |event, enqueue| on_pod(&all_budgets, &pods_queue, event, enqueue))
         .reads(&owners.controllers)
         .reads(&owners.sets)
         .reads(&owners.deployments)
@@ -74,18 +74,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     });
     recheck_into(context, recheck, controller.queue());
     context.run(controller);
-    context.run(stale);
+    context.run(of_pods);
     Ok(())
 }
 
 /// The controller's second half, which looks at pods.
-fn stale_pods(
+fn pod_passes(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     budgets: &Cache<PodDisruptionBudget>,
 ) -> Controller {
     Builder::watching(&context.env, "stale-pod-disruption", pods, |event, enqueue| {
-        if !matches!(event, CacheEvent::Deleted(_)) && stale::told_since(event.object()).is_some() {
+        if !matches!(event, CacheEvent::Deleted(_))
+            && pod_pass::told_since(event.object()).is_some()
+        {
             enqueue.add(Key::of(&event.object().meta));
         }
     })
@@ -94,7 +96,7 @@ fn stale_pods(
     .component(DESCRIPTOR.client)
     .event_source(EVENT_SOURCE)
     .reads(budgets)
-    .planned(stale::Pods { pods: pods.clone(), budgets: budgets.clone() })
+    .planned(pod_pass::Pods { pods: pods.clone(), budgets: budgets.clone() })
 }
 
 /// Budgets with evictions that are to be waited for come back when their time is over.
@@ -111,7 +113,7 @@ fn recheck_into(context: &ControllerContext, recheck: Queue<Key>, into: Queue<Ke
 /// All budgets that selected the pod before or do now hear of what may change their counts.
 fn on_pod(
     budgets: &Cache<PodDisruptionBudget>,
-    stale: &Queue<Key>,
+    pods_queue: &Queue<Key>,
     event: &CacheEvent<Pod>,
     enqueue: &Enqueue,
 ) {
@@ -125,13 +127,13 @@ fn on_pod(
             if !counts {
                 return;
             }
-            if relabelled { stale::budgets_of(budgets, old) } else { Vec::new() }
+            if relabelled { pod_pass::budgets_of(budgets, old) } else { Vec::new() }
         }
         CacheEvent::Added { .. } | CacheEvent::Deleted(_) => Vec::new(),
     };
-    let now = stale::budgets_of(budgets, event.object());
+    let now = pod_pass::budgets_of(budgets, event.object());
     if now.len() > 1 && !matches!(event, CacheEvent::Deleted(_)) {
-        stale.add(Key::of(&event.object().meta), Priority::NORMAL);
+        pods_queue.add(Key::of(&event.object().meta), Priority::NORMAL);
     }
     for budget in before.iter().chain(&now) {
         enqueue.add(Key::of(&budget.meta));
@@ -146,7 +148,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// A budget and its pods.
+    /// A budget and its pods. A selector that is absent (null) matches no pod, an empty one (`{}`) all of the namespace.
     fn seen(&self, key: &Key) -> Option<Seen> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
@@ -166,7 +168,7 @@ impl Worker {
             Ok(_) => {}
             Err(lost) if lost.code == 409 => return Err(lost.into()),
             Err(refused) => {
-                close(key, &seen, context, &refused).await?;
+                fail_safe(key, &seen, context, &refused).await?;
                 return Ok(Outcome::Settled);
             }
         }
@@ -178,10 +180,10 @@ impl Worker {
 }
 
 /// What could not be written may be too large a number: nobody is to be evicted.
-async fn close(key: &Key, seen: &Seen, context: &Context, why: &Failure) -> Result<(), Error> {
+async fn fail_safe(key: &Key, seen: &Seen, context: &Context, why: &Failure) -> Result<(), Error> {
     tracing::warn!(%key, error = %why, "Disruption budget cannot be brought up to date");
     let mut plan = Plan::nothing();
-    plan.actions.extend(status::failed(&seen.budget, &why.message, context.env.clock.now()));
+    plan.actions.extend(status::fail_safe(&seen.budget, &why.message, context.env.clock.now()));
     context.act(key, &plan).await?;
     Ok(())
 }

@@ -1,4 +1,17 @@
 //! How many pods may be disrupted, and what is written about it.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
+//! | percentages of what the owners of the pods want (`scale`); `status.expectedPods` | `asks_owners`, `owners::wanted` |
+//! | `selector`: absent (null) and empty | `mod::seen` |
+//! | `status.currentHealthy` | `healthy` |
+//! | `status.disruptionsAllowed` | `allowed` |
+//! | `status.disruptedPods`, two minutes | `disrupted` |
+//! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::counted` |
+//! | condition `DisruptionAllowed`: `SyncFailed` | `status::fail_safe` |
+//! | a pod's condition `DisruptionTarget` that nothing came of; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
+//! | `unhealthyPodEvictionPolicy`, and all else that an eviction is decided by | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
 
 use super::{
     owners::Wanted,
@@ -39,7 +52,7 @@ pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) pods: i32,
-    pub(super) healthy: i32,
+    pub(super) desired_healthy: i32,
 }
 
 /// What the budget expects; why that cannot be told, otherwise. Shares are rounded up.
@@ -57,16 +70,16 @@ pub(super) fn expected(seen: &Seen) -> Result<Expected, String> {
     };
     if let Some(most) = &spec.max_unavailable {
         let pods = of_owners()?;
-        let healthy = pods.saturating_sub(share(most, pods)?).max(0);
-        return Ok(Expected { pods, healthy });
+        let desired_healthy = pods.saturating_sub(share(most, pods)?).max(0);
+        return Ok(Expected { pods, desired_healthy });
     }
     match &spec.min_available {
-        Some(IntOrString::Int(healthy)) => {
-            Ok(Expected { pods: clamp(seen.pods.len()), healthy: *healthy })
+        Some(IntOrString::Int(desired_healthy)) => {
+            Ok(Expected { pods: clamp(seen.pods.len()), desired_healthy: *desired_healthy })
         }
         Some(least @ IntOrString::String(_)) => {
             let pods = of_owners()?;
-            Ok(Expected { pods, healthy: share(least, pods)? })
+            Ok(Expected { pods, desired_healthy: share(least, pods)? })
         }
         None => Ok(Expected::default()),
     }
@@ -120,7 +133,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let target = wire::target(&**budget);
     if let Some(why) = budget.spec.selector.error() {
         plan.push(Note::warning(target, "NoPods", format!("Failed to get pods: {why}")));
-        plan.actions.extend(status::failed(budget, why, now));
+        plan.actions.extend(status::fail_safe(budget, why, now));
         return plan;
     }
     if seen.pods.is_empty() {
@@ -131,7 +144,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
         Err(why) => {
             let told = format!("Failed to calculate the number of expected pods: {why}");
             plan.push(Note::warning(target, "CalculateExpectedPodCountFailed", told));
-            plan.actions.extend(status::failed(budget, &why, now));
+            plan.actions.extend(status::fail_safe(budget, &why, now));
             return plan;
         }
     };
@@ -156,7 +169,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let healthy = healthy(seen, &disrupted, now);
     let counts = Counts {
         current_healthy: healthy,
-        desired_healthy: expected.healthy,
+        desired_healthy: expected.desired_healthy,
         expected_pods: expected.pods,
         disruptions_allowed: allowed(expected, healthy),
         disrupted_pods: Map::from_entries(
@@ -172,7 +185,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
 
 /// How many may be disrupted; none where no pods are expected, so that a budget that is there before its pods is safe.
 fn allowed(expected: Expected, healthy: i32) -> i32 {
-    if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.healthy).max(0) }
+    if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }
 
 /// What is seen, in words.
@@ -180,8 +193,10 @@ pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
     let mut told = Description::new();
     told.fact("pods", words::count(words::signed(seen.pods.len()), "pod"));
     match expected(seen) {
-        Ok(Expected { pods, healthy }) if seen.wanted.as_ref().is_none_or(Result::is_ok) => {
-            told.fact("expected", format!("{pods}, at least {healthy} of them healthy"));
+        Ok(Expected { pods, desired_healthy })
+            if seen.wanted.as_ref().is_none_or(Result::is_ok) =>
+        {
+            told.fact("expected", format!("{pods}, at least {desired_healthy} of them healthy"));
         }
         Ok(_) => {}
         Err(why) => told.waits(format!("pods cannot be counted: {why}")),

@@ -58,8 +58,8 @@ pub(super) fn counted(
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// The write after which nobody is evicted, because it cannot be told how many pods there should be.
-pub(super) fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
+/// The write after which nobody is evicted, because it cannot be told how many pods there should be, or be written.
+pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
     let generation = budget.status.observed_generation;
     let conditions = with(budget, FALSE, "SyncFailed", why, generation, now);
     if budget.status.disruptions_allowed == 0 && conditions == *budget.status.conditions {

@@ -45,7 +45,7 @@ fn seen(spec: &Value, status: &Value, pods: Vec<Arc<Pod>>, owners: Option<Wanted
 fn what_is_expected() {
     let count = |spec: Value, there: usize, owners: Option<&[i32]>| {
         let seen = seen(&spec, &json!({}), pods(there, 0), owners.map(wanted));
-        expected(&seen).map(|Expected { pods, healthy }| (pods, healthy))
+        expected(&seen).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
     };
     assert_eq!(count(json!({"minAvailable": 3}), 4, None), Ok((4, 3)));
     assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[5])), Ok((5, 3)), "rounded up");

@@ -1,4 +1,5 @@
-//! Pods that tell of a disruption that does not come: after a while they tell so no more. And pods that two budgets claim.
+//! What a pod needs for itself: one that tells of a disruption that does not come tells so no more after a while
+//! (upstream: `syncStalePodDisruption`), and of one that several budgets select it is told (`getPdbForPod`).
 
 use crate::{pods::is_terminal, wire};
 use evenkeel_api::{
@@ -16,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// How long a pod may tell that it is about to be disrupted, without being deleted.
-const TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+pub(super) const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 /// Since when the pod tells of a disruption that may never come. What its kubelet says may take as long as it likes.
 pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
@@ -75,20 +76,17 @@ fn plan(seen: &Seen, now: Timestamp) -> Plan {
         plan.push(Note::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
     }
     let Some(since) = told_since(pod) else { return plan };
-    let left = TIMEOUT - now.duration_since(since);
+    let left = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
     if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
         plan.requeue_after(left);
         return plan;
     }
     // Reason and message go with it: what does not happen has none.
-    let mut no_longer = json!({
+    let no_longer = json!({
         "type": DISRUPTION_TARGET, "status": "False", "reason": null, "message": null,
         "lastProbeTime": null, "lastTransitionTime": seconds(now),
+        "observedGeneration": pod.meta.generation,
     });
-    let told = condition::find(&pod.status.conditions, DISRUPTION_TARGET);
-    if told.is_some_and(|told| told.observed_generation != 0) {
-        no_longer["observedGeneration"] = pod.meta.generation.into();
-    }
     let body = json!({
         "metadata": {"uid": &*pod.meta.uid, "resourceVersion": &*pod.meta.resource_version},
         "status": {"conditions": [no_longer]},
@@ -131,6 +129,7 @@ mod tests {
         let [Action::Patch(patch)] = &*due.actions else { panic!("{due:?}") };
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
+        assert_eq!(body["status"]["conditions"][0]["observedGeneration"], 1);
         assert_eq!(patch.subresource, "status");
     }
 
