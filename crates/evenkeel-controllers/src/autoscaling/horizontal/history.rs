@@ -51,8 +51,13 @@ impl History {
         }
     }
 
-    /// The highest recommendation within `window`, this one included, which is noted.
-    pub(super) fn highest(&mut self, number: i32, window: Duration, now: Timestamp) -> i32 {
+    /// The highest recommendation within `window`, this one included, which is noted (upstream: `stabilizeRecommendation`).
+    pub(super) fn stabilize_scale_down(
+        &mut self,
+        number: i32,
+        window: Duration,
+        now: Timestamp,
+    ) -> i32 {
         let cutoff = before(now, window);
         let recent = self.recommended.iter().filter(|old| old.at >= cutoff);
         let highest = recent.map(|old| old.number).fold(number, i32::max);
@@ -61,8 +66,8 @@ impl History {
     }
 
     /// `current`, raised to the lowest recommendation within the window `up`, or lowered to the highest within `down`; this
-    /// one counts, and is noted.
-    pub(super) fn between(
+    /// one counts, and is noted (upstream: `stabilizeRecommendationWithBehaviors`).
+    pub(super) fn stabilize(
         &mut self,
         current: i32,
         number: i32,
@@ -118,11 +123,11 @@ mod tests {
         let mut history = History::default();
         history.begin(5, T0);
         history.begin(9, T0);
-        assert_eq!(history.highest(2, WINDOW, at(10)), 5);
-        assert_eq!(history.highest(3, WINDOW, at(300)), 5);
-        assert_eq!(history.highest(2, WINDOW, at(301)), 3, "the first is too old");
+        assert_eq!(history.stabilize_scale_down(2, WINDOW, at(10)), 5);
+        assert_eq!(history.stabilize_scale_down(3, WINDOW, at(300)), 5);
+        assert_eq!(history.stabilize_scale_down(2, WINDOW, at(301)), 3, "the first is too old");
         assert_eq!(history.recommended.len(), 3, "and its place was taken");
-        assert_eq!(history.highest(4, Duration::ZERO, at(301)), 4);
+        assert_eq!(history.stabilize_scale_down(4, Duration::ZERO, at(301)), 4);
     }
 
     #[test]
@@ -130,12 +135,12 @@ mod tests {
         let mut history = History::default();
         history.begin(4, T0);
         // Up at once, down after a minute.
-        assert_eq!(history.between(4, 8, (0, 60), at(1)), 8);
-        assert_eq!(history.between(8, 2, (0, 60), at(30)), 8, "8 was wanted a moment ago");
-        assert_eq!(history.between(8, 2, (0, 60), at(62)), 2);
+        assert_eq!(history.stabilize(4, 8, (0, 60), at(1)), 8);
+        assert_eq!(history.stabilize(8, 2, (0, 60), at(30)), 8, "8 was wanted a moment ago");
+        assert_eq!(history.stabilize(8, 2, (0, 60), at(62)), 2);
         // Up only when that was wanted for a minute.
-        assert_eq!(history.between(2, 9, (60, 0), at(70)), 2);
-        assert_eq!(history.between(2, 9, (60, 0), at(125)), 9);
+        assert_eq!(history.stabilize(2, 9, (60, 0), at(70)), 2);
+        assert_eq!(history.stabilize(2, 9, (60, 0), at(125)), 9);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn limit(
         bounds.behavior.and_then(|b| Some((&**b.scale_up.as_ref()?, &**b.scale_down.as_ref()?)));
     let (stable, why, (replicas, limit)) = match rules {
         None => {
-            let stable = history.highest(wanted, bounds.window, now);
+            let stable = history.stabilize_scale_down(wanted, bounds.window, now);
             (stable, DOWN_STABILIZED, plain(stable, bounds))
         }
         Some((up, down)) => {
@@ -74,7 +74,7 @@ pub(super) fn limit(
                 up.stabilization_window_seconds.unwrap_or(0),
                 down.stabilization_window_seconds.unwrap_or(default),
             );
-            let stable = history.between(bounds.current, wanted, windows, now);
+            let stable = history.stabilize(bounds.current, wanted, windows, now);
             let why = if wanted >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
             (stable, why, by_rules(stable, bounds, (up, down), history, now))
         }
@@ -83,7 +83,8 @@ pub(super) fn limit(
     Limited { replicas, able, limited: replicas != stable, limit }
 }
 
-/// Without policies: no more than twice what there is, or four.
+/// Without `spec.behavior`: no more than twice what there is, or four, which is what the default behavior comes to. The API
+/// server writes that out where `behavior` is there in part (`autoscaler` in `kinds/defaults/objects.rs`).
 fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
     let fastest = bounds.current.saturating_mul(2).max(4);
     let (most, why) =
@@ -97,6 +98,7 @@ fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
     }
 }
 
+/// With `spec.behavior`: no faster than the policies of the direction allow.
 fn by_rules(
     wanted: i32,
     bounds: &Bounds<'_>,
@@ -125,7 +127,8 @@ fn by_rules(
     (wanted, WITHIN)
 }
 
-/// How many pods the rules let it grow to. A share is rounded up, or it might never grow.
+/// How many pods the `policies` of `scaleUp` let it grow to, as `selectPolicy` chooses among them. A share is rounded up, or
+/// it might never grow.
 fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);
@@ -141,7 +144,7 @@ fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy)
     }
 }
 
-/// How few pods the rules let it shrink to.
+/// How few pods the `policies` of `scaleDown` let it shrink to.
 fn least(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);

@@ -2,7 +2,7 @@
 
 use super::{
     readings::Reading,
-    replicas::{Answer, Scene},
+    replicas::{ReplicaCount, Scene},
 };
 use crate::words;
 use evenkeel_api::{
@@ -76,7 +76,7 @@ pub(super) fn propose(
         });
     }
     if let Some(source) = &metric.external {
-        return of_nothing(source, read, scene, namespace).map_err(|(told, within)| {
+        return of_external(source, read, scene, namespace).map_err(|(told, within)| {
             let name = &source.metric.name;
             let error = format!("failed to get {name} external metric value: {within}{told}");
             refused("FailedGetExternalMetric", told, error)
@@ -127,33 +127,33 @@ impl OfResource<'_> {
         let Self { resource, container, target } = *self;
         let read = samples(read)
             .map_err(|why| format!("unable to get metrics for resource {resource}: {why}"));
-        let (answer, name) = if let Some(target) = target.average_value {
-            let answer =
+        let (count, name) = if let Some(target) = target.average_value {
+            let count =
                 read.and_then(|read| scene.by_average(resource, read, target.milli_value()));
-            let answer = answer.map_err(|why| format!("failed to get {resource} usage: {why}"))?;
-            (answer, format!("{resource} resource"))
+            let count = count.map_err(|why| format!("failed to get {resource} usage: {why}"))?;
+            (count, format!("{resource} resource"))
         } else if let Some(target) = target.average_utilization {
-            let answer =
+            let count =
                 read.and_then(|read| scene.by_utilization(resource, container, read, target));
-            let answer =
-                answer.map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
+            let count =
+                count.map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
             let of = if container.is_empty() { "" } else { " container" };
-            (answer, format!("{resource}{of} resource utilization (percentage of request)"))
+            (count, format!("{resource}{of} resource utilization (percentage of request)"))
         } else {
             return Err("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set".to_owned());
         };
-        Ok(Proposal { replicas: answer.replicas, name, status: self.status(answer) })
+        Ok(Proposal { replicas: count.replicas, name, status: self.status(count) })
     }
 
-    fn status(&self, answer: Answer) -> MetricStatus {
+    fn status(&self, count: ReplicaCount) -> MetricStatus {
         let amount = match self.resource {
-            "memory" => Quantity::from_milli_bytes(answer.usage),
-            _ => Quantity::from_millis(answer.usage),
+            "memory" => Quantity::from_milli_bytes(count.usage),
+            _ => Quantity::from_millis(count.usage),
         };
         let current = MetricValueStatus {
             value: None,
             average_value: Some(amount),
-            average_utilization: answer.utilization,
+            average_utilization: count.utilization,
         };
         let name = self.resource.into();
         if self.container.is_empty() {
@@ -181,14 +181,14 @@ fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<P
     let name = &source.metric.name;
     let read = samples(read).map_err(|why| format!("unable to get metric {name}: {why}"))?;
     let target = source.target.average_value.unwrap_or_default().milli_value();
-    let answer = scene.by_average("", read, target)?;
-    let current = average(answer.usage);
+    let count = scene.by_average("", read, target)?;
+    let current = average(count.usage);
     let status = MetricStatus {
         type_: "Pods".into(),
         pods: Some(Box::new(PodsMetricStatus { metric: source.metric.clone(), current })),
         ..MetricStatus::default()
     };
-    Ok(Proposal { replicas: answer.replicas, name: format!("pods metric {name}"), status })
+    Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
 /// What is told, and what the error says before that.
@@ -205,18 +205,18 @@ fn of_object(
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
     });
     let target = &source.target;
-    let (answer, current, told) = match (&*target.type_, target.value, target.average_value) {
+    let (count, current, told) = match (&*target.type_, target.value, target.average_value) {
         ("Value", Some(target), _) => {
-            let answer = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
-            let answer = answer.map_err(|told| (told, String::new()))?;
-            (answer, whole(answer.usage), format!("{} metric {name}", object.kind))
+            let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+            let count = count.map_err(|told| (told, String::new()))?;
+            (count, whole(count.usage), format!("{} metric {name}", object.kind))
         }
         ("AverageValue", _, Some(target)) => {
             let usage =
                 read.map_err(|told| (told, format!("failed to get {name} object metric: ")))?;
-            let answer = scene.by_value_per_pod(usage, target.milli_value());
+            let count = scene.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
-            (answer, average(answer.usage), format!("external metric {name}({selector})"))
+            (count, average(count.usage), format!("external metric {name}({selector})"))
         }
         _ => {
             let told = "invalid object metric source: neither a value target nor an average value target was set";
@@ -233,10 +233,10 @@ fn of_object(
         object: Some(Box::new(status)),
         ..MetricStatus::default()
     };
-    Ok(Proposal { replicas: answer.replicas, name: told, status })
+    Ok(Proposal { replicas: count.replicas, name: told, status })
 }
 
-fn of_nothing(
+fn of_external(
     source: &ExternalMetricSource,
     read: Read,
     scene: &Scene<'_>,
@@ -248,16 +248,16 @@ fn of_nothing(
         format!("unable to get external metric {namespace}/{name}/{selector}: {why}")
     });
     let target = &source.target;
-    let (answer, current) = if let Some(target) = target.average_value {
+    let (count, current) = if let Some(target) = target.average_value {
         let usage =
             read.map_err(|told| (told, format!("failed to get {name} external metric: ")))?;
-        let answer = scene.by_value_per_pod(usage, target.milli_value());
-        (answer, average(answer.usage))
+        let count = scene.by_value_per_pod(usage, target.milli_value());
+        (count, average(count.usage))
     } else if let Some(target) = target.value {
-        let answer = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
-        let answer =
-            answer.map_err(|told| (told, format!("failed to get external metric {name}: ")))?;
-        (answer, whole(answer.usage))
+        let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+        let count =
+            count.map_err(|told| (told, format!("failed to get external metric {name}: ")))?;
+        (count, whole(count.usage))
     } else {
         let told = "invalid external metric source: neither a value target nor an average value target was set";
         return Err((told.to_owned(), String::new()));
@@ -268,7 +268,7 @@ fn of_nothing(
         ..MetricStatus::default()
     };
     Ok(Proposal {
-        replicas: answer.replicas,
+        replicas: count.replicas,
         name: format!("external metric {name}({selector})"),
         status,
     })

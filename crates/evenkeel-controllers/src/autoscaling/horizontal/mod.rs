@@ -305,8 +305,8 @@ impl Worker {
     ) -> Result<Proposal, Refusal> {
         let scene = Scene {
             pods,
-            wanted: seen.scale.replicas,
-            there: seen.scale.current,
+            spec_replicas: seen.scale.replicas,
+            status_replicas: seen.scale.current,
             tolerances: plan::tolerances(seen.autoscaler.spec.behavior.as_deref(), &self.options),
             options: &self.options,
             now: self.clock.now(),

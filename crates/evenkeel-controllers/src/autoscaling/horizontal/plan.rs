@@ -2,6 +2,26 @@
 //!
 //! A pass has three steps: [`course`] tells whether metrics matter at all, [`decide`] takes them into account, and
 //! [`conclude`] says how it went.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `minReplicas`, `maxReplicas` | `course`, `limits::limit` |
+//! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
+//! | several metrics: the highest; some that cannot be had | `weigh` |
+//! | `target.averageUtilization` | `replicas::by_utilization` |
+//! | `target.averageValue` | `replicas::by_average`, `replicas::by_value_per_pod` |
+//! | `target.value` | `replicas::by_value` |
+//! | `ceil(currentReplicas × currentMetricValue / desiredMetricValue)`; missing metrics, pods not yet ready, reversed direction | `replicas::desired_replicas` |
+//! | terminating and failed pods; `--horizontal-pod-autoscaler-cpu-initialization-period`, `--horizontal-pod-autoscaler-initial-readiness-delay` | `samples::Groups`, `samples::is_starting` |
+//! | `behavior.scaleUp.tolerance`, `behavior.scaleDown.tolerance`, `--horizontal-pod-autoscaler-tolerance` | `tolerances`, `replicas::is_within` |
+//! | `stabilizationWindowSeconds` | `history::stabilize` |
+//! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `history::stabilize_scale_down` |
+//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `history::replicas_before` |
+//! | the default behavior | `limits::plain` |
+//! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-apiserver/src/kinds/defaults/objects.rs` |
+//! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
+//! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
+//! | `AmbiguousSelector`: pods that several autoscalers mean | `selectors::alone` |
 
 use super::{
     Options,

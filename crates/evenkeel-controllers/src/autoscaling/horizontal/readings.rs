@@ -74,7 +74,7 @@ impl Readings {
         } else if let Some(source) = &metric.object {
             self.of_object(&source.described_object, &source.metric, namespace).await
         } else if let Some(source) = &metric.external {
-            self.of_nothing(&source.metric, namespace).await
+            self.of_external(&source.metric, namespace).await
         } else {
             Err("the metric has no source".to_owned())
         }
@@ -182,7 +182,7 @@ impl Readings {
         Ok((format!("{resource}/{}/{name}", escape(&object.name)), named))
     }
 
-    async fn of_nothing(
+    async fn of_external(
         &self,
         metric: &MetricIdentifier,
         namespace: &str,

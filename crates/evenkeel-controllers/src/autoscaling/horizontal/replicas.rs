@@ -18,7 +18,8 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    fn bears(self, ratio: f64) -> bool {
+    /// Whether the ratio of a metric to its target is near enough to 1.
+    fn is_within(self, ratio: f64) -> bool {
         (1.0 - self.down) <= ratio && ratio <= (1.0 + self.up)
     }
 }
@@ -27,18 +28,18 @@ impl Tolerances {
 pub(super) struct Scene<'a> {
     /// The pods of what is scaled.
     pub(super) pods: &'a [Arc<Pod>],
-    /// Pods asked for.
-    pub(super) wanted: i32,
-    /// Pods there, as the scale says.
-    pub(super) there: i32,
+    /// The scale's `spec.replicas`: pods asked for.
+    pub(super) spec_replicas: i32,
+    /// The scale's `status.replicas`: pods there.
+    pub(super) status_replicas: i32,
     pub(super) tolerances: Tolerances,
     pub(super) options: &'a Options,
     pub(super) now: Timestamp,
 }
 
-/// What a metric asks for.
+/// What a metric asks for, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ReplicaCount {
     pub(super) replicas: i32,
     /// What the metric was.
     pub(super) usage: i64,
@@ -58,18 +59,18 @@ impl Scene<'_> {
         container: &str,
         samples: Samples,
         target: i32,
-    ) -> Result<Answer, String> {
+    ) -> Result<ReplicaCount, String> {
         let (samples, groups) = self.sorted(samples, resource)?;
         let requests = requested(self.pods, container, resource, self.options)?;
         let share = |samples: &Samples| utilization(samples, &requests, target);
         let first = share(&samples)?;
         let (utilization, usage) = (Some(first.percent), first.average);
-        // A pod without a figure is taken to use all that it requests, or the target where that is more.
-        let most = i64::from(target.max(100));
-        let full = |pod: &str| requests.get(pod).map_or(0, |request| request * most / 100);
-        let ratio = |samples: &Samples| share(samples).map(|share| share.ratio);
-        let replicas = self.settle(samples, &groups, first.ratio, full, ratio)?;
-        Ok(Answer { replicas, usage, utilization })
+        // 100 % of what a pod requests, or the target where that is more.
+        let percent = i64::from(target.max(100));
+        let full_use = |pod: &str| requests.get(pod).map_or(0, |request| request * percent / 100);
+        let ratio_of = |samples: &Samples| share(samples).map(|share| share.ratio);
+        let replicas = self.desired_replicas(samples, &groups, first.ratio, full_use, ratio_of)?;
+        Ok(ReplicaCount { replicas, usage, utilization })
     }
 
     /// By what each pod has on average; `resource` is empty where it is of no resource.
@@ -78,42 +79,42 @@ impl Scene<'_> {
         resource: &str,
         samples: Samples,
         target: i64,
-    ) -> Result<Answer, String> {
+    ) -> Result<ReplicaCount, String> {
         let (samples, groups) = self.sorted(samples, resource)?;
         let usage = average(&samples);
-        let ratio = |samples: &Samples| Ok(average(samples) as f64 / target as f64);
-        let first = ratio(&samples)?;
-        let replicas = self.settle(samples, &groups, first, |_| target, ratio)?;
-        Ok(Answer { replicas, usage, utilization: None })
+        let ratio_of = |samples: &Samples| Ok(average(samples) as f64 / target as f64);
+        let first = ratio_of(&samples)?;
+        let replicas = self.desired_replicas(samples, &groups, first, |_| target, ratio_of)?;
+        Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
     /// By one value, of which each ready pod has its part.
-    pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<Answer, String> {
+    pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<ReplicaCount, String> {
         let ratio = usage as f64 / target as f64;
-        let replicas = if self.wanted == 0 {
+        let replicas = if self.spec_replicas == 0 {
             ceil(ratio)
-        } else if self.tolerances.bears(ratio) {
-            self.wanted
+        } else if self.tolerances.is_within(ratio) {
+            self.spec_replicas
         } else {
             ceil(ratio * self.ready()? as f64)
         };
-        Ok(Answer { replicas, usage, utilization: None })
+        Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
     /// By one value, of which each pod should have so much.
-    pub(super) fn by_value_per_pod(&self, usage: i64, target: i64) -> Answer {
-        let ratio = usage as f64 / (target as f64 * f64::from(self.there));
-        let replicas = if self.tolerances.bears(ratio) {
-            self.there
+    pub(super) fn by_value_per_pod(&self, usage: i64, target: i64) -> ReplicaCount {
+        let ratio = usage as f64 / (target as f64 * f64::from(self.status_replicas));
+        let replicas = if self.tolerances.is_within(ratio) {
+            self.status_replicas
         } else {
             ceil(usage as f64 / target as f64)
         };
         let each = if usage == i64::MAX {
             usage
         } else {
-            (usage as f64 / f64::from(self.there)).ceil() as i64
+            (usage as f64 / f64::from(self.status_replicas)).ceil() as i64
         };
-        Answer { replicas, usage: each, utilization: None }
+        ReplicaCount { replicas, usage: each, utilization: None }
     }
 
     /// The samples that count, and the pods' groups.
@@ -136,41 +137,47 @@ impl Scene<'_> {
         Ok((samples, groups))
     }
 
-    /// How many pods it takes. Of pods that say nothing the more cautious is assumed: that those without a figure use much
-    /// where it would shrink (`full`), and nothing where it would grow, as do those that are not ready.
-    fn settle(
+    /// How many pods it takes, from the samples that count and their `ratio` to the target:
+    ///
+    /// - Where all pods count it is `ceil(pods × ratio)`, and no change where the ratio is within the tolerance.
+    /// - A pod whose metric is missing is assumed to use 100 % of what is desired (`full_use`) where it would scale down, and
+    ///   0 % where it would scale up.
+    /// - A pod that is not yet ready is assumed to use 0 % where it would scale up, and does not count where it would not.
+    /// - With these the ratio is computed again (`ratio_of`). Where the new one reverses the direction, is within the
+    ///   tolerance, or would change the number the other way, there is no change.
+    fn desired_replicas(
         &self,
         mut samples: Samples,
         groups: &Groups<'_>,
         ratio: f64,
-        full: impl Fn(&str) -> i64,
-        again: impl Fn(&Samples) -> Result<f64, String>,
+        full_use: impl Fn(&str) -> i64,
+        ratio_of: impl Fn(&Samples) -> Result<f64, String>,
     ) -> Result<i32, String> {
-        let grows_with_unready = !groups.unready.is_empty() && ratio > 1.0;
-        if !grows_with_unready && groups.missing.is_empty() {
-            let bears = self.tolerances.bears(ratio);
-            return Ok(if bears { self.wanted } else { ceil(ratio * groups.ready as f64) });
+        let up_with_unready = !groups.unready.is_empty() && ratio > 1.0;
+        if !up_with_unready && groups.missing.is_empty() {
+            let near = self.tolerances.is_within(ratio);
+            return Ok(if near { self.spec_replicas } else { ceil(ratio * groups.ready as f64) });
         }
         let mut assume = |pod: &str, value| {
             samples.insert(pod.into(), Sample { value, at: self.now, window: Duration::ZERO });
         };
         if ratio < 1.0 {
-            groups.missing.iter().for_each(|pod| assume(pod, full(pod)));
+            groups.missing.iter().for_each(|pod| assume(pod, full_use(pod)));
         } else if ratio > 1.0 {
             groups.missing.iter().for_each(|pod| assume(pod, 0));
         }
-        if grows_with_unready {
+        if up_with_unready {
             groups.unready.iter().for_each(|pod| assume(pod, 0));
         }
-        let second = again(&samples)?;
-        let turned = (ratio < 1.0 && second > 1.0) || (ratio > 1.0 && second < 1.0);
-        if self.tolerances.bears(second) || turned {
-            return Ok(self.wanted);
+        let new_ratio = ratio_of(&samples)?;
+        let reversed = (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0);
+        if self.tolerances.is_within(new_ratio) || reversed {
+            return Ok(self.spec_replicas);
         }
-        let replicas = ceil(second * samples.len() as f64);
-        let against =
-            (second < 1.0 && replicas > self.wanted) || (second > 1.0 && replicas < self.wanted);
-        Ok(if against { self.wanted } else { replicas })
+        let replicas = ceil(new_ratio * samples.len() as f64);
+        let other_way = (new_ratio < 1.0 && replicas > self.spec_replicas)
+            || (new_ratio > 1.0 && replicas < self.spec_replicas);
+        Ok(if other_way { self.spec_replicas } else { replicas })
     }
 
     /// Pods that run and are ready.

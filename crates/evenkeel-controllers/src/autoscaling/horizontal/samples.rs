@@ -35,7 +35,7 @@ pub(super) struct Groups<'a> {
     pub(super) unready: BTreeSet<&'a str>,
     /// Those without a figure.
     pub(super) missing: BTreeSet<&'a str>,
-    /// Those that are going, or have failed.
+    /// Those that are terminating (a `deletionTimestamp` is set), or have failed.
     pub(super) ignored: BTreeSet<&'a str>,
 }
 

@@ -6,7 +6,7 @@ use super::{
     metric::{self, Proposal, Read},
     plan::{self, Course, Measured, Seen},
     readings::Reading,
-    replicas::{Answer, Scene, Tolerances},
+    replicas::{ReplicaCount, Scene, Tolerances},
     samples::{Sample, Samples},
     selectors::{self, Selectors},
     sheet::Sheet,
@@ -88,15 +88,22 @@ fn samples(values: &[Option<i64>]) -> Samples {
 
 fn scene<'a>(pods: &'a [Arc<Pod>], wanted: i32) -> Scene<'a> {
     let tolerances = Tolerances { down: 0.1, up: 0.1 };
-    Scene { pods, wanted, there: wanted, tolerances, options: &OPTIONS, now: T0 }
+    Scene {
+        pods,
+        spec_replicas: wanted,
+        status_replicas: wanted,
+        tolerances,
+        options: &OPTIONS,
+        now: T0,
+    }
 }
 
 /// Pods wanted by what they use of the CPU, and how much that is in percent.
 fn by_cpu(of: &[Is], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
     let pods = pods(of);
     let wanted = i32::try_from(of.len()).unwrap();
-    let answer = scene(&pods, wanted).by_utilization("cpu", "", samples(used), target)?;
-    Ok((answer.replicas, answer.utilization.unwrap()))
+    let count = scene(&pods, wanted).by_utilization("cpu", "", samples(used), target)?;
+    Ok((count.replicas, count.utilization.unwrap()))
 }
 
 #[test]
@@ -161,10 +168,16 @@ fn by_one_value() {
     assert_eq!(by(0, 0, 10_000), Ok(0));
     assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
     let per = |there, usage, target| {
-        Scene { there, ..scene(&pods, there) }.by_value_per_pod(usage, target)
+        Scene { status_replicas: there, ..scene(&pods, there) }.by_value_per_pod(usage, target)
     };
-    assert_eq!(per(3, 60_000, 10_000), Answer { replicas: 6, usage: 20_000, utilization: None });
-    assert_eq!(per(3, 31_000, 10_000), Answer { replicas: 3, usage: 10_334, utilization: None });
+    assert_eq!(
+        per(3, 60_000, 10_000),
+        ReplicaCount { replicas: 6, usage: 20_000, utilization: None }
+    );
+    assert_eq!(
+        per(3, 31_000, 10_000),
+        ReplicaCount { replicas: 3, usage: 10_334, utilization: None }
+    );
     assert_eq!(per(3, i64::MAX, 1000).usage, i64::MAX);
     let none: Vec<Arc<Pod>> = Vec::new();
     assert!(
