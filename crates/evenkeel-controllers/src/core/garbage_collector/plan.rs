@@ -2,6 +2,17 @@
 //!
 //! Decided from what live reads say of the object and of its owners, never from caches: nothing is deleted on partial or
 //! old knowledge. Upstream: `attemptToDeleteItem` in `pkg/controller/garbagecollector/garbagecollector.go`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `ownerReferences`: gone when all owners are gone, without those that are | `plan` |
+//! | `propagationPolicy`: `Background` | `plan` |
+//! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::carry_out` |
+//! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan` |
+//! | `blockOwnerDeletion` | `graph::blocking` |
+//! | owners in another namespace: `OwnerRefInvalidNamespace` | `graph::check_dependents`, `graph::link` |
+//! | owners that nobody has seen, and a `uid` that is no more | `of`, `graph::not_found`, `absent::AbsentOwners` |
+//! | how objects get these finalizers | `../../../../evenkeel-apiserver/src/verbs/delete_options.rs` |
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, Uid};
 use evenkeel_api::{Meta, OwnerReference, Text};

@@ -2,6 +2,15 @@
 //!
 //! Pods go first, so that nothing they stand on (secrets, service accounts, network policies) is taken from under them;
 //! everything else follows in any order (KEP-5080). Upstream: `pkg/controller/namespace/deletion`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `status.phase`: `Terminating` | `terminating` |
+//! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
+//! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
+//! | `terminationGracePeriodSeconds` of pods that are waited for | `pods_estimate` |
+//! | which kinds there are, pods first, and how they are deleted | `content::delete`, `content::delete_all` |
+//! | nothing new in a namespace that goes (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
 use evenkeel_api::{
     Kind, Text,

@@ -1,4 +1,17 @@
 //! Which volumes a node gets, and which are taken from it.
+//!
+//! | documented | where |
+//! |---|---|
+//! | VolumeAttachments are made | `attach`, `ask` |
+//! | VolumeAttachments go, those that are its own | `leaving`, `is_own` |
+//! | `accessModes`: `ReadWriteOnce`, `ReadWriteOncePod` | `is_taken` |
+//! | `status.volumesAttached` | `report` |
+//! | `status.volumesInUse` | `is_mounted` |
+//! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `leaving` |
+//! | taint `node.kubernetes.io/out-of-service` | `leaving`, its pods in `../../core/pod_gc/plan.rs` |
+//! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
+//! | `volumes.kubernetes.io/keep-terminated-pod-volumes` | `keeps_ended`, `counts` |
+//! | `--attach-detach-reconcile-sync-period` | `plan` |
 
 use super::Options;
 use crate::{storage::claim_protection, wire};
