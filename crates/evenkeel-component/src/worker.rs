@@ -19,8 +19,8 @@ pub enum Worker {
     Frugal,
 }
 
-/// A frugal worker rests so many times as long as it worked. One that would be busy for a twentieth of the time finds more and more
-/// to do at once, until it rests for the longest; one with less to do soon looks again at once.
+/// A frugal worker rests so many times as long as it worked. One that would be busy for a twentieth of the time finds more and
+/// more to do at once, until it rests for the longest; one with less to do soon looks again at once.
 const TIMES: u32 = 20;
 /// It rests this long at the most: less than an API server takes for a few writes.
 const LONGEST: Duration = Duration::from_millis(10);

@@ -3,7 +3,6 @@
 
 use crate::{
     SchedulerOptions,
-    core::NO_NODES,
     framework::{CycleState, MAX_NODE_SCORE, Point, PreScored, Profile, Victims},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -90,9 +89,8 @@ impl Explained {
 
     /// Says why there is no node, and what would make room on one.
     fn no_node(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) {
-        let wrong = if unfit.n_nodes == 0 { Some(NO_NODES) } else { unfit.error() };
-        if let Some(wrong) = wrong {
-            self.message = Some(wrong.to_owned());
+        if let Some(hopeless) = unfit.hopeless() {
+            self.message = Some(hopeless.to_owned());
             return;
         }
         let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
@@ -106,8 +104,7 @@ impl Explained {
                 break;
             }
         }
-        let rest = messages.join(", ");
-        self.message = Some(format!("{unfit} {rest}").trim_end().to_owned());
+        self.message = Some(unfit.told_with(&messages));
     }
 
     /// The nodes with the best score, of which the scheduler takes any.

@@ -17,19 +17,17 @@ type Path = &'static [u32];
 
 /// How a value is written.
 enum Form {
+    /// A text, or several.
     Text,
     Flag,
     Integer,
     Number,
-    /// Texts, or one alone.
-    Texts,
     /// A message of YAML, which JSON is.
     Any,
     Anys,
+    /// A message, or several.
     Message(&'static Shape),
-    /// Messages, or one alone.
-    Messages(&'static Shape),
-    /// Messages, each inside others.
+    /// The same, each inside others.
     Within(Path, &'static Shape),
     /// Entries of names and messages; where in an entry the message is.
     Named(Path, &'static Shape),
@@ -37,9 +35,7 @@ enum Form {
     SchemaOrFlag,
 }
 
-use Form::{
-    Any, Anys, Flag, Integer, Message, Messages, Named, Number, SchemaOrFlag, Text, Texts, Within,
-};
+use Form::{Any, Anys, Flag, Integer, Message, Named, Number, SchemaOrFlag, Text, Within};
 
 static DOCUMENT: Shape = Shape {
     fields: &[
@@ -107,11 +103,11 @@ static SCHEMA: Shape = Shape {
         ("uniqueItems", &[16], Flag),
         ("maxProperties", &[17], Integer),
         ("minProperties", &[18], Integer),
-        ("required", &[19], Texts),
+        ("required", &[19], Text),
         ("enum", &[20], Anys),
         ("additionalProperties", &[21], SchemaOrFlag),
-        ("type", &[22, 1], Texts),
-        ("items", &[23, 1], Messages(&SCHEMA)),
+        ("type", &[22, 1], Text),
+        ("items", &[23, 1], Message(&SCHEMA)),
         ("properties", &[25, 1], Named(&[2], &SCHEMA)),
         ("externalDocs", &[29], Message(&EXTERNAL_DOCS)),
         ("example", &[30], Any),
@@ -160,8 +156,7 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
         inside(out, path, &|out, last| wire::message(out, last, |out| write(out, shape, value)));
     };
     match form {
-        Text => text(out, number, value),
-        Texts => each(value).iter().for_each(|value| text(out, number, value)),
+        Text => each(value).iter().for_each(|value| text(out, number, value)),
         Flag if value == true => wire::number(out, number, 1),
         Flag => {}
         // What is zero is not said; a negative number is its two's complement.
@@ -175,8 +170,7 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
         },
         Any => any(out, number, value),
         Anys => each(value).iter().for_each(|value| any(out, number, value)),
-        Message(shape) => wire::message(out, number, |out| write(out, shape, value)),
-        Messages(shape) => {
+        Message(shape) => {
             for value in each(value) {
                 wire::message(out, number, |out| write(out, shape, value));
             }

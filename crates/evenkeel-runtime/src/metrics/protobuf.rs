@@ -6,95 +6,72 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 /// Writes families.
 pub(super) fn encode(families: &[MetricFamily]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * 1024);
-    let mut message = Message::default();
+    let mut message = Vec::new();
     for family in families {
-        message.0.clear();
-        message.family(family);
-        wire::varint(&mut out, message.0.len() as u64);
-        out.extend_from_slice(&message.0);
+        message.clear();
+        write_family(&mut message, family);
+        wire::varint(&mut out, message.len() as u64);
+        out.extend_from_slice(&message);
     }
     out
 }
 
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn family(&mut self, family: &MetricFamily) {
-        self.text(1, family.name());
-        self.text(2, family.help());
-        self.unsigned(
-            3,
-            match family.get_field_type() {
-                MetricType::COUNTER => 0,
-                MetricType::GAUGE => 1,
-                MetricType::SUMMARY => 2,
-                MetricType::UNTYPED => 3,
-                MetricType::HISTOGRAM => 4,
-            },
-        );
-        for metric in family.get_metric() {
-            self.nested(4, |message| message.metric(family.get_field_type(), metric));
-        }
-    }
-
-    fn metric(&mut self, kind: MetricType, metric: &Metric) {
-        for pair in metric.get_label() {
-            self.nested(1, |label| {
-                label.text(1, pair.name());
-                label.text(2, pair.value());
-            });
-        }
+fn write_family(out: &mut Vec<u8>, family: &MetricFamily) {
+    wire::bytes(out, 1, family.name().as_bytes());
+    wire::bytes(out, 2, family.help().as_bytes());
+    let kind = family.get_field_type();
+    wire::number(
+        out,
+        3,
         match kind {
-            MetricType::GAUGE => self.nested(2, |m| m.double(1, metric.get_gauge().get_value())),
-            MetricType::COUNTER => {
-                self.nested(3, |m| m.double(1, metric.get_counter().get_value()));
-            }
-            MetricType::UNTYPED => self.nested(5, |m| m.double(1, 0.0)),
-            MetricType::SUMMARY => self.nested(4, |m| {
-                let summary = metric.get_summary();
-                m.unsigned(1, summary.sample_count());
-                m.double(2, summary.sample_sum());
-                for quantile in summary.get_quantile() {
-                    m.nested(3, |m| {
-                        m.double(1, quantile.quantile());
-                        m.double(2, quantile.value());
-                    });
-                }
-            }),
-            MetricType::HISTOGRAM => self.nested(7, |m| {
-                let histogram = metric.get_histogram();
-                m.unsigned(1, histogram.get_sample_count());
-                m.double(2, histogram.get_sample_sum());
-                for bucket in histogram.get_bucket() {
-                    m.nested(3, |m| {
-                        m.unsigned(1, bucket.cumulative_count());
-                        m.double(2, bucket.upper_bound());
-                    });
-                }
-            }),
-        }
+            MetricType::COUNTER => 0,
+            MetricType::GAUGE => 1,
+            MetricType::SUMMARY => 2,
+            MetricType::UNTYPED => 3,
+            MetricType::HISTOGRAM => 4,
+        },
+    );
+    for metric in family.get_metric() {
+        wire::message(out, 4, |out| write_metric(out, kind, metric));
     }
+}
 
-    fn unsigned(&mut self, field: u32, value: u64) {
-        wire::number(&mut self.0, field, value);
-    }
-
-    fn double(&mut self, field: u32, value: f64) {
-        wire::double(&mut self.0, field, value);
-    }
-
-    fn text(&mut self, field: u32, value: &str) {
-        wire::bytes(&mut self.0, field, value.as_bytes());
-    }
-
-    /// A message within.
-    fn nested(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
-        wire::message(&mut self.0, field, |out| {
-            let mut inner = Self(std::mem::take(out));
-            write(&mut inner);
-            *out = inner.0;
+fn write_metric(out: &mut Vec<u8>, kind: MetricType, metric: &Metric) {
+    for pair in metric.get_label() {
+        wire::message(out, 1, |out| {
+            wire::bytes(out, 1, pair.name().as_bytes());
+            wire::bytes(out, 2, pair.value().as_bytes());
         });
+    }
+    let value = |out: &mut Vec<u8>, field, value| {
+        wire::message(out, field, |out| wire::double(out, 1, value));
+    };
+    match kind {
+        MetricType::GAUGE => value(out, 2, metric.get_gauge().get_value()),
+        MetricType::COUNTER => value(out, 3, metric.get_counter().get_value()),
+        MetricType::UNTYPED => value(out, 5, 0.0),
+        MetricType::SUMMARY => wire::message(out, 4, |out| {
+            let summary = metric.get_summary();
+            wire::number(out, 1, summary.sample_count());
+            wire::double(out, 2, summary.sample_sum());
+            for quantile in summary.get_quantile() {
+                wire::message(out, 3, |out| {
+                    wire::double(out, 1, quantile.quantile());
+                    wire::double(out, 2, quantile.value());
+                });
+            }
+        }),
+        MetricType::HISTOGRAM => wire::message(out, 7, |out| {
+            let histogram = metric.get_histogram();
+            wire::number(out, 1, histogram.get_sample_count());
+            wire::double(out, 2, histogram.get_sample_sum());
+            for bucket in histogram.get_bucket() {
+                wire::message(out, 3, |out| {
+                    wire::number(out, 1, bucket.cumulative_count());
+                    wire::double(out, 2, bucket.upper_bound());
+                });
+            }
+        }),
     }
 }
 

@@ -13,7 +13,6 @@ use crate::{
 
 /// The longest that a plugin can make a pod wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
-pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// An attempt, and how it went.
 pub(crate) struct Attempted {
@@ -268,11 +267,8 @@ async fn way_out(
     unfit: &Unfit,
 ) -> (String, Option<Arc<str>>) {
     let clear = Some(Arc::from(""));
-    if unfit.n_nodes == 0 {
-        return (NO_NODES.to_owned(), clear);
-    }
-    if let Some(error) = unfit.error() {
-        return (error.to_owned(), clear);
+    if let Some(hopeless) = unfit.hopeless() {
+        return (hopeless.to_owned(), clear);
     }
     let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
     if plugins.is_empty() {
@@ -297,10 +293,7 @@ async fn way_out(
     }
     let why = (!found).then(|| Rejection::unschedulable(""));
     cycle.trace_mut().ran(Point::PostFilter, began, why.as_ref());
-    match messages.is_empty() {
-        true => (unfit.to_string(), nominated),
-        false => (format!("{unfit} {}", messages.join(", ")), nominated),
-    }
+    (unfit.told_with(&messages), nominated)
 }
 
 fn reserve(

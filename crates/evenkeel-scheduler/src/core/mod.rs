@@ -25,7 +25,7 @@ use crate::{
     schedule::View,
 };
 
-pub(crate) use attempt::{Assigned, Attempted, Failure, NO_NODES, NotBound, Step};
+pub(crate) use attempt::{Assigned, Attempted, Failure, NotBound, Step};
 
 /// Queue, node table and profiles.
 pub(crate) struct Core {

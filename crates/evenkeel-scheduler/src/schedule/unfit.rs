@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use super::{Rejected, Unfit};
 use crate::framework::{Reason, Severity};
 
+const NO_NODES: &str = "no nodes available to schedule pods";
+
 impl Unfit {
     /// The plugins that rejected or that left only some nodes, each once.
     pub fn plugins(&self) -> Vec<usize> {
@@ -23,6 +25,19 @@ impl Unfit {
         let wrong = |rejected: &&Rejected| rejected.why.severity == Severity::Error;
         let rejected = self.all().find(wrong)?;
         Some(rejected.why.reasons.first().map_or("", |reason| reason))
+    }
+
+    /// Why nobody need look for a way out, if that is so: there are no nodes, or something went wrong.
+    pub(crate) fn hopeless(&self) -> Option<&str> {
+        if self.n_nodes == 0 { Some(NO_NODES) } else { self.error() }
+    }
+
+    /// The message about the failed attempt, with what post-filters add to it.
+    pub(crate) fn told_with(&self, added: &[String]) -> String {
+        match added {
+            [] => self.to_string(),
+            added => format!("{self} {}", added.join(", ")),
+        }
     }
 
     /// Every rejection that is known.
