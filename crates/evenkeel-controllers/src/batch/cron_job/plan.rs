@@ -32,7 +32,9 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let cron = &*seen.cron;
     let mut plan = Plan::nothing();
     for job in history::surplus(cron, &seen.jobs) {
-        plan.push(delete(cron, wire::target(&**job)));
+        // One that cannot be deleted is tried again with the next time: a back-off would have times missed.
+        let delete = delete(cron, wire::target(&**job));
+        plan.push(Delete { on_error: OnError::Ignore, ..delete });
     }
     if cron.meta.deleting() {
         return plan;

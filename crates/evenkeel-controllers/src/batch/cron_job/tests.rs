@@ -6,7 +6,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{CronJob, Job},
 };
-use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan};
+use evenkeel_runtime::plan::{Action, Failure, OnError, Outcome, Outcomes, Plan};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
@@ -158,6 +158,12 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
         [("batch.kubernetes.io/cronjob-scheduled-timestamp", "2026-01-05T10:00:00Z")]
             .into_iter()
             .collect();
+    // Where the server refuses that, the next time is not waited for with back-off.
+    let is_ignored = |action: &Action| match action {
+        Action::Delete(delete) => delete.on_error == OnError::Ignore,
+        _ => false,
+    };
+    assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
     let (told, status) = after(&cron, std::slice::from_ref(&run), now);
     assert_eq!(told, ["update"]);
     assert_eq!(status["active"][0]["name"], "tick-29460120");
