@@ -111,7 +111,7 @@ fn start(seen: &Seen, times: &Times, now: Timestamp, plan: &mut Plan) {
     if is_there || seen.last_schedule() == Some(at) {
         return;
     }
-    let busy = seen.active().next().is_some() || seen.new_runs().next().is_some();
+    let busy = seen.active().next().is_some() || seen.new_at_work().next().is_some();
     match &*cron.spec.concurrency_policy {
         "Forbid" if busy => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";

@@ -44,6 +44,11 @@ impl Seen {
         runs.filter(move |(job, at)| told.is_none_or(|told| *at > told) && !self.is_active(job))
     }
 
+    /// Those of them that have not ended.
+    pub(super) fn new_at_work(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.new_runs().map(|(job, _)| job).filter(|job| !job::is_finished(job))
+    }
+
     /// The time for which a Job was last made.
     pub(super) fn last_schedule(&self) -> Option<Timestamp> {
         self.cron.status.last_schedule_time.max(self.new_runs().map(|(_, at)| at).max())

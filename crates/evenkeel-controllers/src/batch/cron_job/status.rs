@@ -144,8 +144,7 @@ impl<'a> Status<'a> {
     /// As it is to be.
     fn next(seen: &'a Seen, deleted: &[&str]) -> Self {
         let old = seen.active().map(|(active, _)| Reference::new(active));
-        let new = seen.new_runs().map(|(job, _)| job).filter(|job| !job::is_finished(job));
-        let active = old.chain(new.map(|job| Reference::to(job)));
+        let active = old.chain(seen.new_at_work().map(|job| Reference::to(job)));
         let succeeded = seen.jobs.iter().filter(|job| {
             job::finished(job).is_some_and(|condition| &*condition.type_ == "Complete")
         });

@@ -122,6 +122,29 @@ fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
     }
 }
 
+/// A Job of the CronJob's own that the status does not tell of yet.
+fn run(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
+    let mut run = job(cron, name, condition, at);
+    Arc::make_mut(&mut run).meta.annotations =
+        [("batch.kubernetes.io/cronjob-scheduled-timestamp", at)].into_iter().collect();
+    run
+}
+
+#[test]
+fn what_was_made_and_is_not_told_of_yet_is_in_the_way_until_it_ends() {
+    let cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
+    let table = [
+        (None, vec!["JobAlreadyActive"]),
+        (Some("Complete"), vec!["create tick-29460180"]),
+        (Some("Failed"), vec!["create tick-29460180"]),
+    ];
+    for (condition, want) in table {
+        let jobs = [run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", condition)];
+        let made = deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T11:00:00Z")));
+        assert_eq!(made, want, "{condition:?}");
+    }
+}
+
 #[test]
 fn the_oldest_jobs_go() {
     let cron = cron(&json!({
@@ -135,6 +158,12 @@ fn the_oldest_jobs_go() {
     ];
     let plan = plan(&seen(&cron, &jobs), time("2026-01-05T09:40:00Z"));
     assert_eq!(deeds(&plan), ["delete c", "delete b"]);
+    // Where the server refuses that, the next time is not waited for with back-off.
+    let is_ignored = |action: &Action| match action {
+        Action::Delete(delete) => delete.on_error == OnError::Ignore,
+        _ => false,
+    };
+    assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
 }
 
 fn after(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
@@ -153,17 +182,7 @@ fn after(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
 fn the_status_tells_of_jobs_as_they_come_and_go() {
     let mut cron = cron(&json!({}));
     let now = "2026-01-05T10:00:01Z";
-    let mut run = job(&cron, "tick-29460120", None, now);
-    Arc::make_mut(&mut run).meta.annotations =
-        [("batch.kubernetes.io/cronjob-scheduled-timestamp", "2026-01-05T10:00:00Z")]
-            .into_iter()
-            .collect();
-    // Where the server refuses that, the next time is not waited for with back-off.
-    let is_ignored = |action: &Action| match action {
-        Action::Delete(delete) => delete.on_error == OnError::Ignore,
-        _ => false,
-    };
-    assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
+    let run = run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", None);
     let (told, status) = after(&cron, std::slice::from_ref(&run), now);
     assert_eq!(told, ["update"]);
     assert_eq!(status["active"][0]["name"], "tick-29460120");
