@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many: the ranking of upstream's `ActivePodsWithRanks`.
+//! Which pods go first when there are too many: the rankings of upstream's `ActivePodsWithRanks` and `ActivePods`.
 
 use crate::pods;
 use evenkeel_api::{time::Timestamp, views::Pod};
@@ -6,7 +6,8 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `count` pods to delete first. `related` are the pods whose number on a node makes a pod there doubled up.
+/// The `count` pods of a ReplicaSet to delete first. `related` are the pods whose number on a node makes a pod there doubled
+/// up.
 ///
 /// Pods that are to go in any case are not ranked.
 pub(crate) fn choose(
@@ -15,22 +16,37 @@ pub(crate) fn choose(
     count: usize,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
+    let mut on_node: HashMap<&str, u32> = HashMap::new();
+    if count < pods.len() {
+        for pod in related.iter().filter(|pod| pods::is_active(pod)) {
+            *on_node.entry(&pod.spec.node_name).or_default() += 1;
+        }
+    }
+    first(pods, count, |at, pod| Rank {
+        cost: pod.meta.annotations.get(DELETION_COST).map_or(0, deletion_cost),
+        doubled: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
+        ..Rank::new(at, pod, |time| Age::roughly(time, now))
+    })
+}
+
+/// The `count` pods of a Job to delete first: of a Job's pods neither cost nor neighbours count, and of two that are as good
+/// it is always the younger one that goes.
+pub(crate) fn youngest(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
+    first(pods, count, |at, pod| Rank::new(at, pod, Age::exactly))
+}
+
+fn first<'a>(
+    pods: &'a [Arc<Pod>],
+    count: usize,
+    rank: impl Fn(usize, &'a Pod) -> Rank<'a>,
+) -> Vec<Arc<Pod>> {
     if count >= pods.len() {
         let mut all = pods.to_vec();
         all.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         return all;
     }
-    let mut on_node: HashMap<&str, u32> = HashMap::new();
-    for pod in related.iter().filter(|pod| pods::is_active(pod)) {
-        *on_node.entry(&pod.spec.node_name).or_default() += 1;
-    }
-    let mut ranked: Vec<Rank<'_>> = pods
-        .iter()
-        .enumerate()
-        .map(|(at, pod)| {
-            Rank::new(at, pod, on_node.get(&*pod.spec.node_name).copied().unwrap_or(0), now)
-        })
-        .collect();
+    let mut ranked: Vec<Rank<'_>> =
+        pods.iter().enumerate().map(|(at, pod)| rank(at, pod)).collect();
     ranked.sort_unstable_by(|a, b| a.uid.cmp(b.uid).then(a.at.cmp(&b.at)));
     merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.at].clone()).collect()
 }
@@ -50,22 +66,26 @@ struct Rank<'a> {
     created: Age,
 }
 
-/// A time, and how long ago it was on a logarithmic scale.
+/// A time, and how long ago it was: on a logarithmic scale, or exactly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Age {
     time: Option<Timestamp>,
-    bucket: i32,
+    bucket: i128,
 }
 
 impl Age {
-    fn new(time: Option<Timestamp>, now: Timestamp) -> Self {
+    fn exactly(time: Option<Timestamp>) -> Self {
+        Self { time, bucket: time.map_or(0, |time| -time.as_nanosecond()) }
+    }
+
+    fn roughly(time: Option<Timestamp>, now: Timestamp) -> Self {
         let nanoseconds = time.map_or(0, |time| now.duration_since(time).as_nanos());
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             reason = "buckets of a logarithm"
         )]
-        let bucket = if nanoseconds > 0 { (nanoseconds as f64).log2() as i32 } else { -1 };
+        let bucket = if nanoseconds > 0 { (nanoseconds as f64).log2() as i128 } else { -1 };
         Self { time, bucket }
     }
 
@@ -81,7 +101,8 @@ impl Age {
 }
 
 impl<'a> Rank<'a> {
-    fn new(at: usize, pod: &'a Pod, doubled: u32, now: Timestamp) -> Self {
+    /// Of a pod that costs nothing and has no neighbours.
+    fn new(at: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
         let ready = pods::ready(pod);
         Self {
             at,
@@ -93,11 +114,11 @@ impl<'a> Rank<'a> {
                 _ => 0,
             },
             ready: ready.is_some(),
-            cost: pod.meta.annotations.get(DELETION_COST).map_or(0, deletion_cost),
-            doubled,
-            ready_since: Age::new(ready.flatten(), now),
+            cost: 0,
+            doubled: 0,
+            ready_since: age(ready.flatten()),
             restarts: restarts(pod),
-            created: Age::new(pod.meta.creation, now),
+            created: age(pod.meta.creation),
         }
     }
 

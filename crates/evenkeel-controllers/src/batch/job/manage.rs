@@ -26,7 +26,7 @@ pub(super) fn manage(seen: &Seen, now: Timestamp) -> Manage {
     let (job, tally) = (&*seen.job, &seen.tally);
     let have = tally.active.len();
     let want = if job.spec.suspend { 0 } else { wanted(seen) };
-    let surplus = surplus(seen, have.saturating_sub(want), now);
+    let surplus = surplus(seen, have.saturating_sub(want));
     if job.spec.suspend || !surplus.is_empty() {
         return Manage::Delete(surplus);
     }
@@ -64,17 +64,17 @@ fn wanted(seen: &Seen) -> usize {
 
 /// The pods to delete: with indexes, all that have none, or one that there is not, or one that another has too; then the
 /// least useful.
-fn surplus(seen: &Seen, at_least: usize, now: Timestamp) -> Vec<Arc<Pod>> {
+fn surplus(seen: &Seen, at_least: usize) -> Vec<Arc<Pod>> {
     // One that is only just being adopted is left for the next pass.
     let own = |pod: &&Arc<Pod>| pod.meta.controlled_by(&seen.job.meta.uid);
     let active: Vec<Arc<Pod>> = seen.tally.active.iter().filter(own).cloned().collect();
     let (mut gone, rest) = match pod::is_indexed(&seen.job) {
-        true => duplicates(seen, active, now),
+        true => duplicates(seen, active),
         false => (Vec::new(), active),
     };
     let more = at_least.saturating_sub(gone.len()).min(rest.len());
     if more > 0 {
-        gone.extend(victims::choose(&rest, &[], more, now));
+        gone.extend(victims::youngest(&rest, more));
     }
     if !seen.job.spec.suspend {
         gone.truncate(BURST);
@@ -83,11 +83,7 @@ fn surplus(seen: &Seen, at_least: usize, now: Timestamp) -> Vec<Arc<Pod>> {
 }
 
 /// Pods without an index of their own, and the others.
-fn duplicates(
-    seen: &Seen,
-    active: Vec<Arc<Pod>>,
-    now: Timestamp,
-) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+fn duplicates(seen: &Seen, active: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let (mut gone, mut rest) = (Vec::new(), Vec::new());
     let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
     for pod in active {
@@ -97,7 +93,7 @@ fn duplicates(
         }
     }
     for pods in by_index.into_values() {
-        let less_useful = victims::choose(&pods, &[], pods.len() - 1, now);
+        let less_useful = victims::youngest(&pods, pods.len() - 1);
         rest.extend(
             pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))),
         );

@@ -246,6 +246,29 @@ fn pods_without_an_index_of_their_own_go() {
 }
 
 #[test]
+fn of_pods_that_are_as_good_the_younger_go() {
+    let job = job(&json!({ "parallelism": 1 }));
+    let ready = |name: &str, since: i64, cost: &str| {
+        let mut pod = pod(&job, name, None, "Running");
+        pod.status.conditions = object::<Pod>(&json!({ "status": { "conditions": [
+            { "type": "Ready", "status": "True", "lastTransitionTime": at(since).to_string() },
+        ] } }))
+        .status
+        .conditions;
+        pod.meta.annotations =
+            [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
+        pod
+    };
+    // Of a ReplicaSet's pods these would be of one age, and the dear one would stay.
+    let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
+    let seen = seen(&job, &pods);
+    let mut gone: Vec<&str> =
+        seen.decision(T0).deletes(&seen).iter().map(|pod| &*pod.meta.name).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, ["a", "c"]);
+}
+
+#[test]
 fn a_job_that_somebody_else_looks_after_is_left_alone() {
     for (manager, alone) in
         [("", false), ("kubernetes.io/job-controller", false), ("kueue.x-k8s.io/multikueue", true)]
