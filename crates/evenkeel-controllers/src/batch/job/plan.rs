@@ -148,10 +148,13 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
     match &decision.manage {
         Some(Manage::Make(slots)) => plan.actions.extend(make(seen, &target, slots)),
         Some(Manage::Wait(time)) => plan.requeue_after(*time),
-        // These pods are not to be counted at all, so that the finalizer goes first.
+        // These pods are not to be counted at all, so that the finalizer goes first: one that was deleted with it would count
+        // as failed.
         Some(Manage::Delete(pods)) => {
             let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
-            plan.actions.extend(tracked.map(|pod| untrack(pod).into()));
+            plan.actions.extend(
+                tracked.map(|pod| Patch { on_error: OnError::SkipRest, ..untrack(pod) }.into()),
+            );
         }
         Some(Manage::Keep) | None => {}
     }

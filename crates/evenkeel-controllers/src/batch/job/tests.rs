@@ -15,7 +15,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Job, JobCondition, Pod},
 };
-use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, lint};
+use evenkeel_runtime::plan::{Action, Failure, OnError, Outcome, Outcomes, Plan, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -269,6 +269,21 @@ fn of_pods_that_are_as_good_the_younger_go() {
 }
 
 #[test]
+fn a_pod_that_is_held_back_still_is_not_deleted() {
+    let mut model = Model::new(job(&json!({ "parallelism": 2, "backoffLimit": 0 })), Vec::new());
+    model.settle();
+    model.job.spec.suspend = true;
+    // The second of the two finalizers does not come off.
+    model.luck = vec![true, false, true];
+    model.pass();
+    assert!(model.pods.values().all(crate::pods::is_active), "{:?}", model.pods);
+    assert_eq!((tracked(&model), model.job.status.active), (1, 2));
+    model.settle();
+    assert_eq!(model.pods.len(), 0);
+    assert_eq!((model.job.status.failed, model.conditions()), (0, vec!["Suspended"]));
+}
+
+#[test]
 fn a_job_that_somebody_else_looks_after_is_left_alone() {
     for (manager, alone) in
         [("", false), ("kubernetes.io/job-controller", false), ("kueue.x-k8s.io/multikueue", true)]
@@ -310,7 +325,7 @@ impl Model {
         self.failures = Some(seen.failures.clone());
         let planned = plan(&seen, self.now);
         assert_eq!(lint(&planned), Vec::<String>::new());
-        let outcomes = Outcomes(planned.actions.iter().map(|action| self.act(action)).collect());
+        let outcomes = self.carry_out(&planned);
         if self.luck.pop() == Some(false) {
             self.failures = None;
             return true;
@@ -323,6 +338,22 @@ impl Model {
         }
         let wrote = |plan: &Plan| !plan.actions.is_empty();
         wrote(&planned) || wrote(&after)
+    }
+
+    /// Patches go out side by side; where one of them says so that fails, nothing after them is done.
+    fn carry_out(&mut self, planned: &Plan) -> Outcomes {
+        let (mut outcomes, mut skips) = (Vec::new(), false);
+        for action in &planned.actions {
+            let patch = if let Action::Patch(patch) = action { Some(patch) } else { None };
+            if skips && patch.is_none() {
+                break;
+            }
+            let outcome = self.act(action);
+            skips |= outcome.error.is_some()
+                && patch.is_some_and(|patch| patch.on_error == OnError::SkipRest);
+            outcomes.push(outcome);
+        }
+        Outcomes(outcomes)
     }
 
     fn act(&mut self, action: &Action) -> Outcome {
