@@ -70,7 +70,7 @@ const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJo
 /// What happens to a Job's pods within this time is one pass (upstream's `syncJobBatchPeriod`).
 const BATCH: Duration = Duration::from_secs(1);
 
-/// Waits of a Job whose pass failed.
+/// Waits of a Job whose pass failed, and of a pod that could not be let go.
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1), overall: false };
 

@@ -1,7 +1,7 @@
 //! Lets go of pods whose Job is gone, or has ended without them: nobody will count them any more, and with their finalizer
 //! they could not be deleted.
 
-use super::{BATCH, end, plan, pod};
+use super::{BACKOFF, BATCH, end, plan, pod};
 use crate::{
     descriptor::ControllerContext,
     owned::{ByController, resolve},
@@ -29,6 +29,8 @@ pub(super) fn start(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache
         })
         .named("job-orphan-pods")
         .queue("job_orphan_pod")
+        .workers(context.options.job.concurrent_syncs)
+        .backoff(BACKOFF)
         .watches(jobs, move |event, enqueue| {
             let job = event.object();
             let gone = matches!(event, CacheEvent::Deleted(_)) || end::is_finished(job);
