@@ -107,7 +107,7 @@ impl WithCache for Attach {
 }
 
 /// Whether what an object counts may have become less. Upstream: `pkg/quota/v1/install/update_filter.go`.
-fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
+pub(super) fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
     fn both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
     }
@@ -116,10 +116,12 @@ fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
     } else if let Some((old, new)) = both::<Service>(old, new) {
         service_type(old) != service_type(new)
     } else if let Some((old, new)) = both::<PersistentVolumeClaim>(old, new) {
-        let set_aside = |claim: &PersistentVolumeClaim| {
-            claim.status.allocated_resources.get("storage").copied()
+        // What is asked for may shrink, too, where a volume could not grow as it was to (KEP-1790).
+        let storage = |claim: &PersistentVolumeClaim| {
+            let amounts = [&claim.spec.resources.requests, &claim.status.allocated_resources];
+            amounts.map(|amounts| amounts.get("storage").copied())
         };
-        set_aside(old) != set_aside(new) || volume_classes(old) != volume_classes(new)
+        storage(old) != storage(new) || volume_classes(old) != volume_classes(new)
     } else {
         false
     }

@@ -1,9 +1,12 @@
-use super::plan::{Content, Part, Seen, plan};
+use super::{
+    plan::{Content, Part, Seen, plan},
+    replenish::matters,
+};
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::{
     View,
     quota::{Classes, Tracked},
-    views::ResourceQuota,
+    views::{PersistentVolumeClaim, ResourceQuota},
 };
 use evenkeel_runtime::plan::Action;
 use proptest::prelude::*;
@@ -130,6 +133,28 @@ fn overdue_pods_are_looked_at_again() {
         "ten seconds until the next, and one over"
     );
     assert!(plan.actions.is_empty(), "of three, one is overdue already");
+}
+
+#[test]
+fn a_claim_that_changes_what_it_counts_is_counted_anew() {
+    let claim = |asked: &str, set_aside: Value, phase: &str| -> PersistentVolumeClaim {
+        object(&json!({
+            "spec": {"resources": {"requests": {"storage": asked}}},
+            "status": {"allocatedResources": set_aside, "phase": phase},
+        }))
+    };
+    let none = || json!({});
+    let large = || json!({"storage": "20Gi"});
+    let before = claim("10Gi", none(), "Pending");
+    let table = [
+        (claim("10Gi", none(), "Bound"), false),
+        (claim("10240Mi", none(), "Pending"), false),
+        (claim("5Gi", none(), "Pending"), true),
+        (claim("10Gi", large(), "Pending"), true),
+    ];
+    for (after, want) in table {
+        assert_eq!(matters(&before, &after, T0), want, "{after:?}");
+    }
 }
 
 proptest! {
