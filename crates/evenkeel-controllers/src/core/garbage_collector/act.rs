@@ -12,7 +12,11 @@ use evenkeel_runtime::{
     plan::{PatchForm, Propagation},
     queue::Priority,
 };
+use futures::future::join_all;
 use serde_json::{Value, json};
+
+/// How many dependents are freed side by side.
+const AT_A_TIME: usize = 16;
 
 /// How often a finalizer is tried to be taken off against other writers.
 const CONFLICTS: usize = 5;
@@ -50,7 +54,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Takes the object off its dependents' owners, then its finalizer off.
+    /// Takes the object off its dependents' owners, then its finalizer off. A dependent that cannot be freed keeps the
+    /// finalizer where it is, and the others are freed all the same.
     pub(super) async fn orphan(&self, uid: &Uid) -> Result<(), Failed> {
         let (place, dependents): (_, Vec<(Uid, Place)>) = {
             let graph = self.graph();
@@ -63,18 +68,26 @@ impl GarbageCollector {
                     .collect(),
             )
         };
-        for (dependent, place) in dependents {
-            let kind = self.kind(&place)?;
-            let Some(item) = self.read(&kind, &place.namespace, &place.name, &dependent).await?
-            else {
-                continue;
-            };
-            let without = [Text::from(&**uid)];
-            self.remove_owners(&Live { kind: &kind, meta: &item.meta }, &without).await?;
+        let mut all_freed = Ok(());
+        for some in dependents.chunks(AT_A_TIME) {
+            let freed = some.iter().map(|(dependent, place)| self.free(dependent, place, uid));
+            all_freed = join_all(freed).await.into_iter().fold(all_freed, Result::and);
         }
+        all_freed?;
         let kind = self.kind(&place)?;
         if let Some(item) = self.read(&kind, &place.namespace, &place.name, uid).await? {
             self.remove_finalizer(&Live { kind: &kind, meta: &item.meta }, ORPHAN).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes `owner` off the owners of a dependent.
+    async fn free(&self, dependent: &Uid, place: &Place, owner: &Uid) -> Result<(), Failed> {
+        let kind = self.kind(place)?;
+        let item = self.read(&kind, &place.namespace, &place.name, dependent).await?;
+        if let Some(item) = item {
+            let live = Live { kind: &kind, meta: &item.meta };
+            self.remove_owners(&live, std::slice::from_ref(owner)).await?;
         }
         Ok(())
     }
