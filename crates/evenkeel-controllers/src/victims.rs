@@ -7,13 +7,14 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The `count` pods of a ReplicaSet to delete first. `related` are the pods whose number on a node makes a pod there doubled
-/// up.
+/// up; `costs` is whether it counts what their owners say that they cost.
 ///
 /// Pods that are to go in any case are not ranked.
 pub(crate) fn choose(
     pods: &[Arc<Pod>],
     related: &[Arc<Pod>],
     count: usize,
+    costs: bool,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
     let mut on_node: HashMap<&str, u32> = HashMap::new();
@@ -23,7 +24,7 @@ pub(crate) fn choose(
         }
     }
     first(pods, count, |at, pod| Rank {
-        cost: pod.meta.annotations.get(DELETION_COST).map_or(0, deletion_cost),
+        cost: pod.meta.annotations.get(DELETION_COST).filter(|_| costs).map_or(0, deletion_cost),
         doubled: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
         ..Rank::new(at, pod, |time| Age::roughly(time, now))
     })

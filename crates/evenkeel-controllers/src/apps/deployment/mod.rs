@@ -20,7 +20,7 @@ mod status;
 mod tests;
 
 use crate::{
-    apps::STATUS_PACE,
+    apps::{STATUS_PACE, TERMINATING},
     children::on_child,
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
@@ -65,6 +65,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         owned: ByController::of(&sets),
         sets: sets.clone(),
         pods: ByController::of(&pods),
+        counts_terminating: context.gates.enabled(TERMINATING),
     };
     let builder = context
         .builder(&DESCRIPTOR, &deployments)
@@ -97,6 +98,7 @@ struct Deployments {
     sets: Cache<ReplicaSet>,
     owned: ByController<ReplicaSet>,
     pods: ByController<Pod>,
+    counts_terminating: bool,
 }
 
 impl Planner for Deployments {
@@ -106,7 +108,9 @@ impl Planner for Deployments {
         let deployment = self.deployments.get(&key.namespace, &key.name)?;
         let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
         let recreates = &*deployment.spec.strategy.type_ == budget::RECREATE;
-        let seen = Seen::new(deployment, candidates, |name| self.sets.get(&key.namespace, name));
+        let named = |name: &str| self.sets.get(&key.namespace, name);
+        let counts_terminating = self.counts_terminating;
+        let seen = Seen { counts_terminating, ..Seen::new(deployment, candidates, named) };
         Some(if recreates { seen.with_pods(|set| self.pods.owned(&set.meta.uid)) } else { seen })
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     pub(crate) rival: Option<Arc<ReplicaSet>>,
     /// Uids of the sets of which a pod has not ended; filled for deployments that wait for that.
     pub(crate) running: HashSet<Text>,
+    /// Whether the status counts pods being deleted.
+    pub(crate) counts_terminating: bool,
 }
 
 impl Seen {
@@ -41,7 +43,8 @@ impl Seen {
         let template = &deployment.spec.template;
         let new = sets.iter().position(|set| set.spec.template.equal_ignoring_hash(template));
         let rival = if new.is_none() { named(&new_name(&deployment)) } else { None };
-        Self { deployment, claims, sets, new, rival, running: HashSet::new() }
+        let running = HashSet::new();
+        Self { deployment, claims, sets, new, rival, running, counts_terminating: true }
     }
 
     /// Notes which sets have pods that have not ended.

@@ -103,7 +103,7 @@ fn counted(pass: &Pass<'_>) -> Status {
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: pass.total().saturating_sub(available).max(0),
-        terminating_replicas: terminating(pass),
+        terminating_replicas: terminating(pass).filter(|_| pass.seen.counts_terminating),
         conditions: pass.conditions.clone(),
         collision_count: deployment.status.collision_count,
     };

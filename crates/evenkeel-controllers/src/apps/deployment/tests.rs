@@ -530,6 +530,17 @@ fn a_set_that_cannot_be_made_shows_in_the_status() {
 }
 
 #[test]
+fn terminating_pods_count_where_the_gate_is_on() {
+    let world = World::settled(quarter());
+    assert_eq!(world.deployment.status.terminating_replicas, Some(0));
+    let seen = Seen { counts_terminating: false, ..world.seen() };
+    let after = status(&seen, &Outcomes::default(), world.now);
+    let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
+    let body: Value = serde_json::from_slice(&update.body).unwrap();
+    assert_eq!(body["status"]["terminatingReplicas"], Value::Null);
+}
+
+#[test]
 fn a_name_that_is_taken_calls_for_another() {
     let mut world = World::new(quarter());
     let name = super::seen::new_name(&world.deployment);

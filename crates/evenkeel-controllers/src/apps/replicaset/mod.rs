@@ -29,7 +29,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use metrics::DeletionAge;
-use plan::Seen;
+use plan::{Rules, Seen};
 pub(crate) use set::Set;
 use std::sync::Arc;
 
@@ -79,6 +79,7 @@ fn run<S: Set>(
         pods: ByController::of(&cache),
         siblings: ByController::of(&sets),
         deletion_age,
+        rules: Rules::of(&context.gates),
         sets: sets.clone(),
     };
     let builder = builder.status_pace(STATUS_PACE).watches(&cache, move |event, enqueue| {
@@ -98,6 +99,7 @@ struct Sets<S> {
     pods: ByController<Pod>,
     siblings: ByController<S>,
     deletion_age: DeletionAge,
+    rules: Rules,
 }
 
 impl<S: Set> Sets<S> {
@@ -116,7 +118,7 @@ impl<S: Set> Planner for Sets<S> {
     fn observe(&self, key: &Key) -> Option<Seen<S>> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let candidates = self.pods.owned_and_orphans(&set.meta().uid, &key.namespace);
-        Some(Seen::new(set.clone(), candidates, || self.related(&set)))
+        Some(Seen::new(set.clone(), candidates, || self.related(&set), self.rules))
     }
 
     fn plan(&self, seen: &Seen<S>, now: Timestamp) -> Plan {

@@ -3,13 +3,32 @@
 //! The pods that are its own are counted; too few are made up for in bursts, of too many the least useful go first.
 
 use super::set::Set;
-use crate::{claim::Claims, pods, victims, wire};
+use crate::{apps::TERMINATING, claim::Claims, needs::Gates, pods, victims, wire};
 use evenkeel_api::{View, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Create, Delete, Note, Plan, Target};
 use std::{cmp::Ordering, sync::Arc};
 
 /// The most pods made or deleted in one pass (upstream's `BurstReplicas`).
 pub(crate) const BURST: usize = 500;
+
+/// What feature gates say of the decision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Whether the status counts pods being deleted, where its kind has room for that.
+    pub(crate) counts_terminating: bool,
+    /// Whether pods that their owners call cheap go first.
+    pub(crate) costs: bool,
+}
+
+impl Rules {
+    /// As these gates have it.
+    pub(crate) fn of(gates: &Gates) -> Self {
+        Self {
+            counts_terminating: gates.enabled(TERMINATING),
+            costs: gates.enabled("PodDeletionCost"),
+        }
+    }
+}
 
 /// What a set's decision looks at.
 #[derive(Debug)]
@@ -22,6 +41,8 @@ pub(crate) struct Seen<S> {
     pub(crate) n_terminating: usize,
     /// Pods of all sets that have the set's own controller: the more of them on a node, the rather a pod there goes.
     pub(crate) related: Vec<Arc<Pod>>,
+    /// What feature gates say.
+    pub(crate) rules: Rules,
 }
 
 impl<S: Set> Seen<S> {
@@ -31,9 +52,11 @@ impl<S: Set> Seen<S> {
         set: Arc<S>,
         candidates: impl IntoIterator<Item = Arc<Pod>>,
         related: impl FnOnce() -> Vec<Arc<Pod>>,
+        rules: Rules,
     ) -> Self {
         if !set.selects() {
-            return Self { set, pods: Claims::default(), n_terminating: 0, related: Vec::new() };
+            let (pods, related) = (Claims::default(), Vec::new());
+            return Self { set, pods, n_terminating: 0, related, rules };
         }
         let mut n_terminating = 0;
         let active = candidates.into_iter().filter(|pod| {
@@ -46,7 +69,7 @@ impl<S: Set> Seen<S> {
         let surplus = have.saturating_sub(wanted(&*set)).min(BURST);
         let must_choose = surplus > 0 && surplus < have;
         let related = if must_choose { related() } else { Vec::new() };
-        Self { set, pods, n_terminating, related }
+        Self { set, pods, n_terminating, related, rules }
     }
 }
 
@@ -120,7 +143,7 @@ fn delete<S: Set>(
 ) -> impl Iterator<Item = Action> {
     let owned = &seen.pods.owned;
     let adopted = &owned[owned.len() - seen.pods.adopt..];
-    let victims = victims::choose(owned, &seen.related, count, now);
+    let victims = victims::choose(owned, &seen.related, count, seen.rules.costs, now);
     let kept = |pod: &Arc<Pod>| !adopted.iter().any(|new| Arc::ptr_eq(new, pod));
     victims.into_iter().filter(kept).map(|pod| {
         let done = format!("Deleted pod: {}", pod.meta.name);

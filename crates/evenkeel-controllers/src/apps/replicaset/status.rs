@@ -62,7 +62,8 @@ fn counts<S: Set>(seen: &Seen<S>, now: Timestamp) -> Counts {
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
         replicas: count(seen.pods.owned.len()),
-        terminating: S::COUNTS_TERMINATING.then(|| count(seen.n_terminating)),
+        terminating: (S::COUNTS_TERMINATING && seen.rules.counts_terminating)
+            .then(|| count(seen.n_terminating)),
         observed_generation: set.meta().generation,
         ..Counts::default()
     };

@@ -1,10 +1,14 @@
 //! Tables, goldens and properties of the plan of sets.
 
 use super::{
-    plan::{BURST, Seen, plan},
+    plan::{BURST, Rules, Seen, plan},
     status::status,
 };
-use crate::fixtures::{T0, at, label, object, owned_by, pod};
+use crate::{
+    apps::TERMINATING,
+    fixtures::{T0, at, label, object, owned_by, pod},
+    needs::Gates,
+};
 use evenkeel_api::{
     shared::Shared,
     time::Timestamp,
@@ -36,7 +40,7 @@ fn own_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
 }
 
 fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Seen<ReplicaSet> {
-    Seen::new(Arc::new(set), pods, Vec::new)
+    Seen::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
 }
 
 /// A plan as lines: verb, object, body or events.
@@ -217,7 +221,8 @@ fn a_replication_controller_is_the_same_without_terminating_pods() {
         "spec": { "replicas": 1, "selector": { "app": "web" },
             "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
     }));
-    let seen = Seen::new(Arc::new(controller), Vec::new(), Vec::new);
+    let rules = Rules::of(&Gates::default());
+    let seen = Seen::new(Arc::new(controller), Vec::new(), Vec::new, rules);
     let mut all = plan(&seen, T0);
     all.actions.extend(status(&seen, &Outcomes::default(), T0).actions);
     check(
@@ -325,7 +330,7 @@ proptest! {
 
     #[test]
     fn order_does_not_matter(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
-        let of = |pods| Seen::new(Arc::new(set(want)), pods, pods_related);
+        let of = |pods| Seen::new(Arc::new(set(want)), pods, pods_related, Rules::of(&Gates::default()));
         prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
     }
 
@@ -399,7 +404,7 @@ fn victims_by_each_rule() {
         let names = if rule.contains("uid") { ("a", "b") } else { ("z", "b") };
         let (first, second) = (with(names.0, &first), with(names.1, &second));
         for pods in [[first.clone(), second.clone()], [second, first.clone()]] {
-            let chosen = crate::victims::choose(&pods, &[], 1, T0);
+            let chosen = crate::victims::choose(&pods, &[], 1, true, T0);
             assert_eq!(chosen, std::slice::from_ref(&first), "{rule}");
         }
     }
@@ -414,7 +419,32 @@ fn pods_doubled_up_on_a_node_go_first() {
     };
     let pods = [on("a", "lonely"), on("z", "crowded")];
     let related = [on("a", "lonely"), on("z", "crowded"), on("y", "crowded")];
-    assert_eq!(&*crate::victims::choose(&pods, &related, 1, at(5))[0].meta.name, "z");
+    assert_eq!(&*crate::victims::choose(&pods, &related, 1, true, at(5))[0].meta.name, "z");
+}
+
+#[test]
+fn costs_and_terminating_pods_count_where_their_gates_are_on() {
+    let costing = |name: &str, cost: &str| {
+        let mut pod = pod(name, Some(T0));
+        pod.meta.annotations =
+            [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
+        pod
+    };
+    let mut going = pod("c", Some(T0));
+    going.meta.deletion = Some(T0);
+    let pods = [costing("a", "9"), costing("z", "-9"), going].map(|pod| own(&set(1), pod));
+    let old = Gates::new(|gate| !["PodDeletionCost", TERMINATING].contains(&gate));
+    for (gates, goes, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
+        let mut seen = see(set(1), pods.to_vec());
+        seen.rules = Rules::of(&gates);
+        let told = plan(&seen, T0).actions;
+        let [Action::Delete(delete)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(&*delete.target.name, goes);
+        let after = status(&seen, &Outcomes::default(), T0);
+        let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
+        let body: Value = serde_json::from_slice(&update.body).unwrap();
+        assert_eq!(body["status"]["terminatingReplicas"], n);
+    }
 }
 
 #[test]
