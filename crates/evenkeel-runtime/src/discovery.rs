@@ -226,7 +226,7 @@ impl Aggregated {
                     found.failed.push(FailedGroup {
                         group: group.metadata.name.as_str().into(),
                         version: version.version.as_str().into(),
-                        reason: "the server behind it does not answer".into(),
+                        reason: stale(&group.metadata.name, &version.version).into(),
                     });
                 }
                 for resource in version.resources {
@@ -243,6 +243,11 @@ impl Aggregated {
             }
         }
     }
+}
+
+/// What client-go says of a version that the server has not heard of lately.
+fn stale(group: &str, version: &str) -> String {
+    format!("stale GroupVersion discovery: {group}/{version}")
 }
 
 impl AggregatedResource {

@@ -1,6 +1,6 @@
 //! Asks all content of a namespace to go, and looks at what is left.
 
-use super::plan::{Findings, Remains, pods_estimate};
+use super::plan::{self, Findings, Remains, pods_estimate};
 use evenkeel_api::{Kind, Text, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, ListOptions},
@@ -22,11 +22,15 @@ pub(super) struct Content<'a> {
 impl Content<'_> {
     /// Deletes: pods, and when none are left, everything else.
     pub(super) async fn delete(&self, discovered: &Discovered) -> Findings {
-        let mut findings = Findings { discovery: failures(discovered), ..Findings::default() };
+        let failed = &discovered.failed;
+        let mut findings =
+            Findings { discovery: plan::undiscovered(failed), ..Findings::default() };
         let deletable = || {
-            discovered
-                .preferred()
-                .filter(|resource| resource.kind.namespaced && resource.can("delete"))
+            discovered.preferred().filter(|resource| {
+                resource.kind.namespaced
+                    && resource.can("delete")
+                    && plan::is_discovered(&resource.kind, failed)
+            })
         };
         let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
         if let Some(pods) = deletable().find(|resource| is_pods(&resource.kind)) {
@@ -84,7 +88,9 @@ impl Content<'_> {
         if !done && listable {
             for item in self.list(kind).await? {
                 match self.client.delete(kind, self.namespace, &item.0, &options).await {
-                    Err(error) if !error.is_not_found() => return Err(error),
+                    Err(error) if !(error.is_not_found() || error.code() == 405) => {
+                        return Err(error);
+                    }
                     _ => {}
                 }
             }
@@ -119,16 +125,4 @@ impl Content<'_> {
         let grace = Duration::from_secs(grace.try_into().unwrap_or(0));
         Ok(pods_estimate(grace, self.deleted_at, self.client.clock().now()))
     }
-}
-
-fn failures(discovered: &Discovered) -> Option<String> {
-    if discovered.failed.is_empty() {
-        return None;
-    }
-    let each: Vec<String> = discovered
-        .failed
-        .iter()
-        .map(|group| format!("{}/{}: {}", group.group, group.version, group.reason))
-        .collect();
-    Some(format!("Discovery failed for some groups, {} failing: {}", each.len(), each.join(", ")))
 }

@@ -16,6 +16,7 @@ use evenkeel_api::{
     Kind, Text,
     time::{Timestamp, seconds},
 };
+use evenkeel_runtime::discovery::FailedGroup;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -108,6 +109,30 @@ pub(super) fn pods_estimate(
 ) -> Duration {
     let passed = Duration::try_from(now.duration_since(deleted_at)).unwrap_or_default();
     if passed > longest_grace { Duration::ZERO } else { longest_grace }
+}
+
+/// What is said of groups whose resources could not be found out, each with its version and why; `None` where there are none.
+pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
+    if failed.is_empty() {
+        return None;
+    }
+    let group_version = |group: &FailedGroup| match &*group.group {
+        "" => group.version.to_string(),
+        name => format!("{name}/{}", group.version),
+    };
+    let each = failed.iter().map(|group| format!("{}: {}", group_version(group), group.reason));
+    let mut each: Vec<String> = each.collect();
+    each.sort();
+    Some(format!(
+        "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
+        each.len(),
+        each.join(", ")
+    ))
+}
+
+/// Whether what a resource's group and version has was found out; else nothing is asked of it.
+pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
+    !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }
 
 impl Findings {
@@ -334,6 +359,22 @@ mod tests {
     fn failed_discovery_holds_the_finalizer() {
         let findings = Findings { discovery: Some("x".to_owned()), ..Findings::default() };
         assert!(matches!(findings.next(), Next::Failed(_)));
+    }
+
+    #[test]
+    fn failed_discovery_is_told_of_in_upstreams_words() {
+        let failed = |group: &str, reason: &str| FailedGroup {
+            group: group.into(),
+            version: "v1".into(),
+            reason: reason.into(),
+        };
+        assert_eq!(undiscovered(&[]), None);
+        let groups = [failed("x.io", "stale GroupVersion discovery: x.io/v1"), failed("", "no")];
+        let told = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
+                    v1: no, x.io/v1: stale GroupVersion discovery: x.io/v1";
+        assert_eq!(undiscovered(&groups).as_deref(), Some(told));
+        assert!(is_discovered(&JOBS, &groups));
+        assert!(!is_discovered(&PODS, &groups));
     }
 
     #[test]
