@@ -83,21 +83,21 @@ async fn reconcile(
     }
     match empty(client, name).await {
         Ok(outcome) => Ok(outcome),
+        Err(Failed::Replaced) => Ok(Outcome::Settled),
         Err(Failed::Api(error)) if error.is_not_found() => Ok(Outcome::Settled),
         Err(Failed::Api(error)) => Err(error.into()),
         Err(Failed::Content(text)) => Err(Error::message(text)),
     }
 }
 
+#[derive(Debug, thiserror::Error)]
 enum Failed {
-    Api(ApiError),
+    #[error("{0}")]
+    Api(#[from] ApiError),
+    #[error("{0}")]
     Content(String),
-}
-
-impl From<ApiError> for Failed {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
-    }
+    #[error("the namespace is gone, and another one has its name")]
+    Replaced,
 }
 
 async fn empty(client: &Client, name: &str) -> Result<Outcome, Failed> {
@@ -147,13 +147,14 @@ fn kind() -> Kind {
     Namespace::kind()
 }
 
-/// Writes what `change` makes of the namespace, if anything, reading it again when somebody else was faster.
+/// Writes what `change` makes of the namespace, if anything, reading it again when somebody else was faster. One that was made
+/// meanwhile under the same name is left alone.
 async fn write(
     client: &Client,
     mut namespace: Value,
     subresource: &str,
     change: impl Fn(&Value) -> Option<Value>,
-) -> Result<Value, ApiError> {
+) -> Result<Value, Failed> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     for attempt in 0.. {
         let Some(changed) = change(&namespace) else { break };
@@ -165,9 +166,13 @@ async fn write(
                 break;
             }
             Err(error) if error.is_conflict() && attempt < CONFLICTS => {
-                namespace = live(client, &name).await?;
+                let now = live(client, &name).await?;
+                if now["metadata"]["uid"] != namespace["metadata"]["uid"] {
+                    return Err(Failed::Replaced);
+                }
+                namespace = now;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(namespace)
