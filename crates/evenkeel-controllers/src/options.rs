@@ -131,7 +131,7 @@ impl Options {
             horizontal: autoscaling::horizontal::Options::read(flags),
             job: Workers::read(flags, batch::job::WORKERS),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
-            namespace: Workers::read(flags, core::namespace::WORKERS),
+            namespace: core::namespace::Options::read(flags),
             node_ipam: core::node_ipam::Options::read(flags),
             node_lifecycle: core::node_lifecycle::Options::read(flags),
             pod_gc: core::pod_gc::Options::read(flags),

@@ -1,6 +1,7 @@
-//! The controllers of workloads over the embedded API server, in one process and in virtual time.
+//! Controllers over the embedded API server, in one process and in virtual time.
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
+mod deletion;
 mod deployment;
 mod sets;
 mod world;

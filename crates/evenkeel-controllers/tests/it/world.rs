@@ -22,6 +22,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Those of workloads.
 const CONTROLLERS: [&str; 3] =
     ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
 
@@ -34,8 +35,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An empty cluster with the namespace `ns`, and the controllers running.
+    /// An empty cluster with the namespace `ns`, and the controllers of workloads running.
     pub(crate) async fn start() -> Self {
+        Self::with(&CONTROLLERS).await
+    }
+
+    /// An empty cluster with the namespace `ns`, and these controllers running.
+    pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
         let told = clock.clone();
         let time = evenkeel_apiserver::Clock::new(move || told.now());
@@ -50,11 +56,11 @@ impl World {
             .await;
         let account = json!({ "kind": "ServiceAccount", "apiVersion": "v1", "metadata": { "name": "default" } });
         world.create("/api/v1/namespaces/ns/serviceaccounts", &account).await;
-        world.run_controllers();
+        world.run_controllers(controllers);
         world
     }
 
-    fn run_controllers(&self) {
+    fn run_controllers(&self, controllers: &[&str]) {
         let registry = Registry::new();
         let caches = Caches::new(self.client.clone(), self.clock.clone(), &registry);
         let env = Env::new(self.client.clone(), caches.clone(), self.clock.clone(), &registry);
@@ -62,7 +68,7 @@ impl World {
         let clients: Clients = Arc::new(move |_| client.clone());
         let tasks = self.tasks.clone();
         let context = ControllerContext::new(env, clients, tasks, registry, Options::default());
-        for descriptor in descriptors().iter().filter(|d| CONTROLLERS.contains(&d.name)) {
+        for descriptor in descriptors().iter().filter(|d| controllers.contains(&d.name)) {
             assert_eq!(context.start(descriptor).unwrap(), None);
         }
         caches.start(&self.tasks);
@@ -77,6 +83,21 @@ impl World {
     /// PATCHes an object by merge.
     pub(crate) fn merge(&self, path: &str, patch: &Value) -> impl Future<Output = Value> {
         self.ask("PATCH", path, "application/merge-patch+json", patch)
+    }
+
+    /// DELETEs an object with these options.
+    pub(crate) fn delete(&self, path: &str, options: &Value) -> impl Future<Output = Value> {
+        self.ask("DELETE", path, "application/json", options)
+    }
+
+    /// The object at this path, if there is one.
+    pub(crate) async fn get(&self, path: &str) -> Option<Value> {
+        let request = http::Request::get(path).body(Default::default()).unwrap();
+        match self.client.raw(request).await {
+            Ok(answer) => Some(serde_json::from_slice(answer.body()).unwrap()),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
     }
 
     fn ask(

@@ -8,7 +8,7 @@ mod plan;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
-    options::Workers,
+    options::Flags,
 };
 use bytes::Bytes;
 use content::Content;
@@ -21,6 +21,7 @@ use evenkeel_runtime::{
     cache::Cache,
     client::{ApiError, Client},
     controller::{Context, Error, Outcome},
+    queue::Backoff,
 };
 use http::{Request, header};
 use plan::Next;
@@ -33,11 +34,35 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often a write that lost against another one is tried again.
 const CONFLICTS: usize = 5;
 
-/// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
-pub type Options = Workers<10>;
+/// Waits of a namespace that could not be emptied: upstream's are shorter here than elsewhere, too.
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1), overall: true };
 
-/// The flag that says so.
-pub(crate) const WORKERS: &str = "concurrent-namespace-syncs";
+/// What the controller can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
+    pub concurrent_syncs: usize,
+    /// How long at most until one that waits for its content is looked at again, without bound where it is zero;
+    /// `--namespace-sync-period`.
+    pub sync_period: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { concurrent_syncs: 10, sync_period: Duration::from_mins(5) }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self {
+            concurrent_syncs: flags.workers("concurrent-namespace-syncs"),
+            sync_period: flags.duration("namespace-sync-period"),
+        }
+    }
+}
 
 /// The controller of namespaces.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -51,15 +76,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let namespaces = context.env.caches.of::<Namespace>();
-    let builder = context
-        .builder(&DESCRIPTOR, &namespaces)
-        .workers(context.options.namespace.concurrent_syncs);
+    let Options { concurrent_syncs, sync_period } = context.options.namespace;
+    let builder =
+        context.builder(&DESCRIPTOR, &namespaces).workers(concurrent_syncs).backoff(BACKOFF);
     let seen = namespaces.clone();
     let builder = builder
         .explains(move |key, now| Some(describe::describe(&*seen.get("", &key.name)?, GRACE, now)));
     context.run(builder.reconcile(move |request, context: Context| {
         let namespaces = namespaces.clone();
-        async move { reconcile(&namespaces, &context, &request.key.name).await }
+        async move { reconcile(&namespaces, &context, &request.key.name, sync_period).await }
     }));
     Ok(())
 }
@@ -68,6 +93,7 @@ async fn reconcile(
     namespaces: &Cache<Namespace>,
     context: &Context,
     name: &str,
+    sync_period: Duration,
 ) -> Result<Outcome, Error> {
     let Some(deletion) = namespaces.get("", name).and_then(|namespace| namespace.meta.deletion)
     else {
@@ -81,7 +107,7 @@ async fn reconcile(
     {
         return Ok(Outcome::again(left));
     }
-    match empty(client, name).await {
+    match empty(client, name, sync_period).await {
         Ok(outcome) => Ok(outcome),
         Err(Failed::Replaced) => Ok(Outcome::Settled),
         Err(Failed::Api(error)) if error.is_not_found() => Ok(Outcome::Settled),
@@ -100,7 +126,7 @@ enum Failed {
     Replaced,
 }
 
-async fn empty(client: &Client, name: &str) -> Result<Outcome, Failed> {
+async fn empty(client: &Client, name: &str, sync_period: Duration) -> Result<Outcome, Failed> {
     let namespace = live(client, name).await?;
     let Some(deleted_at) = deletion(&namespace) else { return Ok(Outcome::Settled) };
     let namespace = write(client, namespace, "status", plan::terminating).await?;
@@ -122,7 +148,7 @@ async fn empty(client: &Client, name: &str) -> Result<Outcome, Failed> {
             write(client, namespace, "finalize", change).await?;
             Ok(Outcome::Settled)
         }
-        Next::Wait(time) => Ok(Outcome::again(time)),
+        Next::Wait(time) => Ok(Outcome::again(plan::within(time, sync_period))),
         Next::Failed(error) => Err(Failed::Content(error)),
     }
 }

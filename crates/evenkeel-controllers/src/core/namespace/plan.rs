@@ -8,7 +8,7 @@
 //! | `status.phase`: `Terminating` | `terminating` |
 //! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
-//! | `terminationGracePeriodSeconds` of pods that are waited for | `pods_estimate` |
+//! | `terminationGracePeriodSeconds` of pods that are waited for, `--namespace-sync-period` | `pods_estimate`, `within` |
 //! | which kinds there are, pods first, and how they are deleted | `content::delete`, `content::delete_all` |
 //! | nothing new in a namespace that goes (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
@@ -108,7 +108,13 @@ pub(super) fn pods_estimate(
     now: Timestamp,
 ) -> Duration {
     let passed = Duration::try_from(now.duration_since(deleted_at)).unwrap_or_default();
-    if passed > longest_grace { Duration::ZERO } else { longest_grace }
+    if passed >= longest_grace { Duration::ZERO } else { longest_grace }
+}
+
+/// How long is waited for what is left, where namespaces are looked at again after this period at the latest: pods may well
+/// take less than the grace that they have.
+pub(super) fn within(wait: Duration, period: Duration) -> Duration {
+    if period.is_zero() { wait } else { wait.min(period) }
 }
 
 /// What is said of groups whose resources could not be found out, each with its version and why; `None` where there are none.
@@ -378,10 +384,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_waited_for_longer_than_the_period() {
+        let [wait, period] = [1801, 300].map(Duration::from_secs);
+        assert_eq!(within(wait, period), period);
+        assert_eq!(within(period, wait), period);
+        assert_eq!(within(wait, Duration::ZERO), wait, "there is no period");
+    }
+
+    #[test]
     fn pods_are_given_their_grace_but_not_more() {
         let grace = Duration::from_secs(30);
         assert_eq!(pods_estimate(grace, T0, T0 + Duration::from_secs(10)), grace);
-        assert_eq!(pods_estimate(grace, T0, T0 + Duration::from_secs(31)), Duration::ZERO);
+        assert_eq!(pods_estimate(grace, T0, T0 + grace), Duration::ZERO);
     }
 
     #[test]
