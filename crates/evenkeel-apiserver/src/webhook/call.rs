@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::api::Api;
 use crate::kinds::value::{at, int, list, text};
+use crate::status::quote;
 
 /// No answer is larger.
 const LIMIT: usize = 3 * 1024 * 1024;
@@ -33,24 +34,55 @@ struct Place {
 }
 
 /// Sends `body` to the webhook of a `clientConfig`, and gives back its answer.
-pub(super) async fn post(
+pub(crate) async fn post(
     api: &Api,
     config: &Value,
     body: &Value,
     seconds: i64,
 ) -> Result<Value, String> {
-    let place = place(api, config)?;
-    let wait = Duration::from_secs(u64::try_from(seconds).unwrap_or(1).clamp(1, 30));
-    let url = place.url.clone();
-    let asked = tokio::time::timeout(wait, exchange(&place, text(config, "caBundle"), body));
-    let failed = |why: &str| format!("failed to call webhook: Post \"{url}\": {why}");
-    match asked.await {
-        Ok(answer) => answer.map_err(|why| failed(&why)),
+    let seconds = u64::try_from(seconds).unwrap_or(1).clamp(1, 30);
+    let place = place(api, config, seconds)?;
+    let asked = exchange(&place, text(config, "caBundle"), body);
+    let failed = |why: &str| format!("Post \"{}\": {why}", place.url);
+    match tokio::time::timeout(Duration::from_secs(seconds), asked).await {
+        Ok(Ok((code, bytes))) if code.is_success() => {
+            serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+        }
+        Ok(Ok((code, bytes))) => Err(refused(code, &bytes)),
+        Ok(Err(why)) => Err(failed(&why)),
         Err(_) => Err(failed("context deadline exceeded")),
     }
 }
 
-async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<Value, String> {
+/// What an answer that is no success comes to, in the words of upstream's client.
+fn refused(code: StatusCode, body: &[u8]) -> String {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    if text(&status, "kind") == "Status" && text(&status, "status") == "Failure" {
+        return text(&status, "message").to_owned();
+    }
+    let said = String::from_utf8_lossy(body);
+    let said = said.trim();
+    match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 | 415 => said.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        406 if said.is_empty() => {
+            "the server was unable to respond with a content type that the client supports".to_owned()
+        }
+        406 => said.to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
+        500.. => format!("an error on the server ({}) has prevented the request from succeeding", quote(said)),
+        code => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<(StatusCode, Bytes), String> {
     let stream = TcpStream::connect(&place.address).await.map_err(|error| {
         let error = if error.kind() == std::io::ErrorKind::ConnectionRefused {
             "connect: connection refused".to_owned()
@@ -61,7 +93,7 @@ async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<Value, String
     })?;
     let name = ServerName::try_from(place.host.clone()).map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(Arc::new(tls(ca)?));
-    let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    let stream = connector.connect(name, stream).await.map_err(|error| untrusted(&error))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
@@ -76,17 +108,23 @@ async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<Value, String
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let code = response.status();
         let body = Limited::new(response.into_body(), LIMIT).collect().await;
-        let bytes = body.map_err(|error| error.to_string())?.to_bytes();
-        if code != StatusCode::OK {
-            return Err(format!("unexpected status {code}"));
-        }
-        serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+        Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
     };
     // The connection is driven as long as the answer is waited for, and goes with it.
     tokio::select! {
         answer = answered => answer,
         _ = connection => Err("the connection was closed before an answer".to_owned()),
     }
+}
+
+/// Why no connection came about; what is common is told in Go's words, which people search for.
+fn untrusted(error: &std::io::Error) -> String {
+    let error = error.to_string();
+    if error.contains("UnknownIssuer") {
+        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+            .to_owned();
+    }
+    error
 }
 
 fn tls(ca: &str) -> Result<ClientConfig, String> {
@@ -103,43 +141,41 @@ fn tls(ca: &str) -> Result<ClientConfig, String> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn place(api: &Api, config: &Value) -> Result<Place, String> {
+fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
     if let Some(service) = at(config, "service") {
-        return of_service(api, service);
+        return of_service(api, service, seconds);
     }
     let url = text(config, "url");
     let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-    let host = uri.host().ok_or_else(|| format!("{url} names no host"))?;
-    let host = host.trim_matches(['[', ']']).to_owned();
+    let authority = uri.authority().ok_or_else(|| format!("{url} names no host"))?;
+    let host = authority.host().trim_matches(['[', ']']).to_owned();
     let port = uri.port_u16().unwrap_or(443);
-    let path = uri.path_and_query().map_or("/", |p| p.as_str()).to_owned();
+    let path = format!("{}?timeout={seconds}s", uri.path());
     let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    Ok(Place { url: url.to_owned(), host, address: format!("{shown}:{port}"), path })
+    let url = format!("https://{authority}{path}");
+    Ok(Place { url, host, address: format!("{shown}:{port}"), path })
 }
 
 /// Something ready behind a service, found by its endpoint slices: there is nobody to dial its address.
-fn of_service(api: &Api, service: &Value) -> Result<Place, String> {
+fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
     let path = match text(service, "path") {
         "" => "/",
         path => path,
     };
+    let path = format!("{path}?timeout={seconds}s");
     let host = format!("{name}.{namespace}.svc");
     let url = format!("https://{host}:{port}{path}");
-    let not_found =
-        || format!("failed to call webhook: Post \"{url}\": service \"{name}\" not found");
+    let not_found = || format!("Post \"{url}\": service \"{name}\" not found");
     let entry =
         api.store.peek("/services", &format!("{namespace}/{name}")).ok_or_else(not_found)?;
     let object = entry.decode().map_err(|error| error.to_string())?;
     let wanted = list(&object, "spec.ports").iter().find(|p| int(p, "port") == Some(port));
     let port_name = wanted.map_or("", |p| text(p, "name"));
-    let address = endpoint(api, namespace, name, port_name).ok_or_else(|| {
-        format!(
-            "failed to call webhook: Post \"{url}\": no endpoints available for service \"{name}\""
-        )
-    })?;
-    Ok(Place { url, host, address, path: path.to_owned() })
+    let address = endpoint(api, namespace, name, port_name)
+        .ok_or_else(|| format!("Post \"{url}\": no endpoints available for service \"{name}\""))?;
+    Ok(Place { url, host, address, path })
 }
 
 fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Option<String> {

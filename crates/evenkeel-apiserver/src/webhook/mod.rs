@@ -1,6 +1,6 @@
 //! Webhooks: whom the server asks about what it is about to store (upstream: `admission/plugin/webhook`).
 
-mod call;
+pub(crate) mod call;
 
 use base64::Engine as _;
 use http::StatusCode;
@@ -108,7 +108,8 @@ async fn ask(
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked});
     let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
     let answered = call::post(cx.api, &webhook["clientConfig"], &review, seconds).await;
-    match answered.map_err(No::Failed).and_then(|answer| read(name, &uid, &answer)) {
+    let answered = answered.map_err(|why| No::Failed(format!("failed to call webhook: {why}")));
+    match answered.and_then(|answer| read(name, &uid, &answer)) {
         Ok(answer) => {
             warnings.extend(answer.warnings.iter().cloned());
             Ok(Some(answer))
