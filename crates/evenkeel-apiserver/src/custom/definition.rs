@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::conversion::Webhook;
 use super::hooks::Hooks;
 use super::jsonpath::JsonPath;
 use super::node::Node;
+use super::prepare;
 use super::scale::Paths;
 use crate::kinds::value::{at, flag, int, list, text};
 use crate::resource::{
@@ -22,6 +24,10 @@ pub(crate) struct Definition {
     pub(crate) stored_as: Box<str>,
     /// Version of the stored form.
     pub(crate) storage: Box<str>,
+    /// Who converts between versions, where they differ in more than their schemas.
+    pub(crate) webhook: Option<Webhook>,
+    /// The schemas of all versions, served or not, by apiVersion.
+    nodes: Vec<(Box<str>, Arc<Node>)>,
     /// Deletion was asked for: nothing new is made.
     terminating: AtomicBool,
     /// Told when the rows are replaced: watches end then.
@@ -39,6 +45,31 @@ impl Definition {
         self.terminating.store(terminating, Ordering::Relaxed);
     }
 
+    fn node(&self, api_version: &str) -> Option<&Arc<Node>> {
+        self.nodes.iter().find(|(version, _)| **version == *api_version).map(|(_, node)| node)
+    }
+
+    /// Whether there is such a version.
+    pub(super) fn knows(&self, api_version: &str) -> bool {
+        self.node(api_version).is_some()
+    }
+
+    /// Takes away what the version that an object is in does not know.
+    pub(super) fn trim(&self, object: &mut Value) {
+        if let Some(node) = self.node(text(object, "apiVersion")) {
+            prepare::prune(object, node, true);
+            prepare::drop_nulls(object, node);
+        }
+    }
+
+    /// The same, and gives the object that version's defaults.
+    pub(crate) fn complete(&self, object: &mut Value) {
+        self.trim(object);
+        if let Some(node) = self.node(text(object, "apiVersion")) {
+            prepare::default(object, node);
+        }
+    }
+
     /// Ready when these rows are served no more.
     pub(crate) fn over(&self) -> watch::Receiver<bool> {
         self.over.clone()
@@ -49,10 +80,12 @@ impl Definition {
 pub(crate) struct Version {
     /// The definition that it is of.
     pub(crate) definition: Arc<Definition>,
+    /// The apiVersion.
+    pub(crate) api_version: Box<str>,
     /// The schema, as decoding and managers of fields need it.
     pub(crate) schema: Schema,
     /// The schema, as validation needs it.
-    pub(crate) node: Node,
+    pub(crate) node: Arc<Node>,
     /// The schema as it was written.
     pub(crate) document: Value,
     /// Whether `status` is a sub-resource.
@@ -75,12 +108,19 @@ pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<Resource
     let definition = Arc::new(Definition {
         stored_as: format!("{group}/{storage}").into(),
         storage: storage.into(),
+        webhook: Webhook::of(crd),
+        nodes: versions.iter().map(|version| node_of(&group, version)).collect(),
         terminating: AtomicBool::new(!text(crd, "metadata.deletionTimestamp").is_empty()),
         over,
     });
     let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
     served.sort_by(|a, b| preference(text(b, "name")).cmp(&preference(text(a, "name"))));
     served.into_iter().map(|version| Arc::new(row(crd, version, &definition))).collect()
+}
+
+fn node_of(group: &str, version: &Value) -> (Box<str>, Arc<Node>) {
+    let node = Node::new(&version["schema"]["openAPIV3Schema"]);
+    (format!("{group}/{}", text(version, "name")).into(), Arc::new(node))
 }
 
 fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
@@ -99,10 +139,12 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
         list(names, name).iter().filter_map(Value::as_str).map(Into::into).collect()
     };
     let (columns, paths) = columns(version);
+    let api_version: Box<str> = gvk.api_version().into();
     let custom = Arc::new(Version {
         definition: definition.clone(),
         schema: Schema::custom(&gvk, &document, status),
-        node: Node::new(&document),
+        node: definition.node(&api_version).cloned().unwrap_or_default(),
+        api_version: api_version.clone(),
         document,
         status,
         columns: paths,
@@ -116,7 +158,7 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
     });
     let plural: Arc<str> = text(names, "plural").into();
     ResourceType {
-        api_version: gvk.api_version().into(),
+        api_version,
         list_kind: text(names, "listKind").into(),
         singular: text(names, "singular").into(),
         short_names: boxed("shortNames"),

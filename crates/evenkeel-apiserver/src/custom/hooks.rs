@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::conversion::set_version;
 use super::definition::Version;
 use super::{embedded, lists, prepare, rules, validate};
 use crate::api::Context;
@@ -166,19 +167,20 @@ impl KindHooks for Hooks {
         false
     }
 
-    /// From any stored form into this version: unknown fields go, defaults come.
+    /// From any stored form into this version. What a webhook converts was read so before it came here.
     fn convert_out(&self, resource: &ResourceType, object: &mut Value) {
-        set_version(object, &resource.api_version);
-        prepare::prune(object, &self.version.node, true);
-        prepare::drop_nulls(object, &self.version.node);
-        prepare::default(object, &self.version.node);
+        let definition = &self.version.definition;
+        if definition.webhook.is_some() {
+            return;
+        }
+        definition.complete(object);
+        if value::text(object, "apiVersion") != &*resource.api_version {
+            set_version(object, &resource.api_version);
+            definition.trim(object);
+        }
     }
 
     fn convert_in(&self, _stored: &ResourceType, _object: &mut Value) {}
-
-    fn to_storage(&self, object: &mut Value) {
-        set_version(object, &self.version.definition.stored_as);
-    }
 
     fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
@@ -199,12 +201,6 @@ impl KindHooks for Hooks {
     ) -> Option<Result<(), StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
         Some(scale.write(cx.resource, object, part))
-    }
-}
-
-fn set_version(object: &mut Value, api_version: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), Value::from(api_version));
     }
 }
 

@@ -167,7 +167,12 @@ async fn finish(
 async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
     let row = {
         let live = api.served.0.lock().unwrap_or_else(PoisonError::into_inner);
-        live.get(name).and_then(|live| live.rows.first().cloned())
+        // In the version that objects are stored in, if it is served, nobody is asked to convert them.
+        let rows = live.get(name).map_or(&[][..], |live| &live.rows[..]);
+        let is_stored = |row: &&Arc<ResourceType>| {
+            definition_of(rows).is_some_and(|definition| definition.stored_as == row.api_version)
+        };
+        rows.iter().find(is_stored).or(rows.first()).cloned()
     };
     let Some(row) = row else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);

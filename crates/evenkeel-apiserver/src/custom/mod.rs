@@ -6,6 +6,7 @@
 
 mod columns;
 mod conditions;
+pub(crate) mod conversion;
 mod definition;
 pub(crate) mod definitions;
 mod embedded;

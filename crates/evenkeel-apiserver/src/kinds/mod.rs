@@ -152,9 +152,6 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         set_api_version(object, stored);
     }
 
-    /// From a custom resource's version into the stored one. Built-in kinds are converted before they are prepared.
-    fn to_storage(&self, _object: &mut Value) {}
-
     /// Marks an object whose deletion was asked for and that the server must clean up after before it goes. False: the
     /// general rules hold.
     fn detain(&self, _object: &mut Value, _now: &str) -> bool {

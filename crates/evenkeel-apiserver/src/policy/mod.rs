@@ -308,8 +308,9 @@ pub(crate) fn is_for_webhook(request: &Request<'_>, webhook: &Value) -> Result<b
 /// An object after a change that was none of its author's: read again as its kind, with what it then lacks.
 pub(crate) fn settle(cx: &Context<'_>, object: &mut Value) {
     let resource = cx.resource;
-    if resource.custom.is_some() {
-        resource.hooks.convert_out(resource, object);
+    if let Some(custom) = &resource.custom {
+        crate::kinds::value::set(object, "apiVersion", &*resource.api_version);
+        custom.definition.complete(object);
         return;
     }
     if let Some(schema) = resource.schema(&resource.gvk) {

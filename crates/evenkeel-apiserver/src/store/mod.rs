@@ -41,7 +41,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(super) fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Self {
+    pub(crate) fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Self {
         Self { entry, previous, frames: Mutex::new(Vec::new()) }
     }
 

@@ -1,13 +1,48 @@
 //! Stored objects as a request sees them: in its version.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
+use super::write::facets;
+use crate::api::Api;
+use crate::custom::conversion;
 use crate::resource::ResourceType;
 use crate::status::StatusError;
-use crate::store::Entry;
+use crate::store::{Encoded, Entry, Event};
+
+/// Whether a webhook converts the objects of `resource`, so that reading them takes its time.
+pub(super) fn is_asked_for(resource: &ResourceType) -> bool {
+    resource.custom.as_ref().is_some_and(|custom| custom.definition.webhook.is_some())
+}
 
 /// Decodes a stored object; one of a custom resource is read into `resource`'s version.
-pub(crate) fn decode(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
+pub(crate) async fn decode(
+    api: &Api,
+    resource: &ResourceType,
+    entry: &Entry,
+) -> Result<Value, StatusError> {
+    let object = entry.decode().map_err(StatusError::internal)?;
+    as_read(api, resource, object).await
+}
+
+/// The same without asking anybody; `None` where that would be needed.
+pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Value> {
+    let mut object = entry.decode().ok()?;
+    let Some(custom) = &resource.custom else { return Some(object) };
+    if !is_asked_for(resource) {
+        resource.hooks.convert_out(resource, &mut object);
+        return Some(object);
+    }
+    if object["apiVersion"] != *resource.api_version {
+        return None;
+    }
+    custom.definition.complete(&mut object);
+    Some(object)
+}
+
+/// Decodes what [`entries`] gave.
+pub(super) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
     let mut object = entry.decode().map_err(StatusError::internal)?;
     if resource.custom.is_some() {
         resource.hooks.convert_out(resource, &mut object);
@@ -15,15 +50,84 @@ pub(crate) fn decode(resource: &ResourceType, entry: &Entry) -> Result<Value, St
     Ok(object)
 }
 
+/// An object in its stored form, for an answer: as [`entries`] does it.
+pub(super) async fn for_answer(
+    api: &Api,
+    resource: &ResourceType,
+    object: Value,
+) -> Result<Value, StatusError> {
+    if is_asked_for(resource) { as_read(api, resource, object).await } else { Ok(object) }
+}
+
+/// An object in its stored form, read into `resource`'s version if it is a custom one.
+pub(super) async fn as_read(
+    api: &Api,
+    resource: &ResourceType,
+    object: Value,
+) -> Result<Value, StatusError> {
+    let Some(custom) = &resource.custom else { return Ok(object) };
+    let mut read = conversion::read(api, custom, vec![object]).await?;
+    Ok(read.pop().unwrap_or_default())
+}
+
+/// Stored objects for an answer in `resource`'s version: what a webhook has to convert is converted, all at once.
+pub(super) async fn entries(
+    api: &Api,
+    resource: &ResourceType,
+    entries: Vec<Arc<Entry>>,
+) -> Result<Vec<Arc<Entry>>, StatusError> {
+    let Some(custom) = resource.custom.as_ref().filter(|_| is_asked_for(resource)) else {
+        return Ok(entries);
+    };
+    let objects: Result<Vec<Value>, _> = entries.iter().map(|entry| entry.decode()).collect();
+    let objects = objects.map_err(StatusError::internal)?;
+    let read = conversion::read(api, custom, objects).await?;
+    let read = entries.iter().zip(&read).map(|(entry, object)| {
+        let encoded = Encoded::new(object, facets(resource, object));
+        Arc::new(encoded.into_entry(entry.key.clone(), entry.revision, entry.change))
+    });
+    Ok(read.collect())
+}
+
+/// One stored object in the same way.
+pub(super) async fn entry(
+    api: &Api,
+    resource: &ResourceType,
+    entry: Arc<Entry>,
+) -> Result<Arc<Entry>, StatusError> {
+    let mut read = entries(api, resource, vec![entry.clone()]).await?;
+    Ok(read.pop().unwrap_or(entry))
+}
+
+/// Changes of objects in the same way. `before`: the states before them matter, too.
+pub(super) async fn events(
+    api: &Api,
+    resource: &ResourceType,
+    events: Vec<Arc<Event>>,
+    before: bool,
+) -> Result<Vec<Arc<Event>>, StatusError> {
+    if !is_asked_for(resource) || events.is_empty() {
+        return Ok(events);
+    }
+    let previous = |event: &Arc<Event>| event.previous.clone().filter(|_| before);
+    let of = |event: &Arc<Event>| [Some(event.entry.clone()), previous(event)];
+    let all: Vec<Arc<Entry>> = events.iter().flat_map(of).flatten().collect();
+    let mut all = entries(api, resource, all).await?.into_iter();
+    let read = events.iter().filter_map(|event| {
+        let entry = all.next()?;
+        let previous = previous(event).and_then(|_| all.next());
+        Some(Arc::new(Event::new(entry, previous)))
+    });
+    Ok(read.collect())
+}
+
 /// The object as it is to be stored.
-pub(crate) fn to_storage<'a>(
+pub(crate) async fn to_storage<'a>(
+    api: &Api,
     resource: &ResourceType,
     object: &'a Value,
-) -> std::borrow::Cow<'a, Value> {
-    if resource.custom.is_none() {
-        return std::borrow::Cow::Borrowed(object);
-    }
-    let mut object = object.clone();
-    resource.hooks.to_storage(&mut object);
-    std::borrow::Cow::Owned(object)
+) -> Result<std::borrow::Cow<'a, Value>, StatusError> {
+    let Some(custom) = &resource.custom else { return Ok(std::borrow::Cow::Borrowed(object)) };
+    let stored = conversion::store(api, &custom.definition, object.clone()).await?;
+    Ok(std::borrow::Cow::Owned(stored))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::delete_options::DeleteOptions;
 use super::write::{TRIES, facets, removed, stored_type};
-use super::{answer_status, answer_value, list, meta, namespace};
+use super::{answer_status, answer_value, current, list, meta, namespace};
 use crate::api::{Api, key, seconds};
 use crate::auth::User;
 use crate::output::Purpose;
@@ -39,7 +39,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     let key = key(&stored, ask.target.namespace, ask.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
     let deleted = delete(ask.api, &stored, &key, ask.user, &options).await?;
-    let mut response = answer_deleted(ask, &stored, deleted, orphans_refused)?;
+    let mut response = answer_deleted(ask, &stored, deleted, orphans_refused).await?;
     if warns_of_orphans(&stored, &options) {
         crate::pipeline::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
     }
@@ -54,14 +54,15 @@ fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
         && options.orphan_dependents.is_none()
 }
 
-fn answer_deleted(
+async fn answer_deleted(
     ask: &Ask<'_>,
     stored: &Arc<ResourceType>,
     deleted: Deleted,
     orphans_refused: bool,
 ) -> Result<Response<Body>, StatusError> {
     match deleted {
-        Deleted::Marked(mut object) => {
+        Deleted::Marked(object) => {
+            let mut object = current::for_answer(ask.api, ask.resource(), object).await?;
             if ask.resource().converts() {
                 stored.hooks.convert_out(ask.resource(), &mut object);
             }
@@ -126,7 +127,8 @@ async fn once(
 ) -> Result<Option<Deleted>, StatusError> {
     let old = entry.decode().map_err(StatusError::internal)?;
     preconditions(stored, entry, &old, name, options)?;
-    admitted(api, stored, &old, name, user, options).await?;
+    let read = current::as_read(api, stored, old.clone()).await?;
+    admitted(api, stored, &read, name, user, options).await?;
     let mut new = old.clone();
     let step = plan(api, stored, &mut new, user, options, name)?;
     let version = |object: &mut Value, revision: u64| {

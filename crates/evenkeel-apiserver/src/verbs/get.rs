@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 
-use super::answer_value;
+use super::{answer_value, current};
 use crate::api::key;
 use crate::output::Purpose;
 use crate::pipeline::{Ask, answer};
@@ -19,6 +19,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
     let Some(entry) = ask.api.store.get(&resource.shelf, &key).await? else {
         return Err(StatusError::not_found(&resource.name, ask.target.name));
     };
+    let entry = current::entry(ask.api, resource, entry).await?;
     respond(ask, &format, &entry, StatusCode::OK)
 }
 
@@ -45,7 +46,8 @@ pub(super) async fn part(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
     let Some(entry) = ask.api.store.get(&resource.shelf, &key).await? else {
         return Err(StatusError::not_found(&resource.name, ask.target.name));
     };
-    let object = super::current::decode(resource, &entry)?;
+    let entry = current::entry(ask.api, resource, entry).await?;
+    let object = current::decode_read(resource, &entry)?;
     match resource.hooks.read_part(ask.target.subresource, &object) {
         Some(part) => answer_value(ask, StatusCode::OK, &part?),
         None => respond(ask, &ask.format(Purpose::Object)?, &entry, StatusCode::OK),

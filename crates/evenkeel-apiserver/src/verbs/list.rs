@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
+use super::current;
 use crate::output::{Format, ListMeta, Purpose};
 use crate::pipeline::query::{Query, refuse};
 use crate::pipeline::{Ask, answer, compress};
@@ -173,7 +174,9 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
             Err(_) => return Err(page_expired(options)),
         },
     };
-    let Snapshot { revision, mut entries, mut more } = snapshot;
+    let Snapshot { revision, entries, mut more } = snapshot;
+    // Selectors ask about the version that the request is for.
+    let mut entries = current::entries(ask.api, resource, entries).await?;
     if !everything {
         entries.retain(|entry| options.selectors.matches(entry));
         if let Some(limit) = limit

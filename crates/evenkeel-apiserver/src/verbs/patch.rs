@@ -73,7 +73,7 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         }
         return Err(StatusError::not_found(&stored.name, ask.target.name).into());
     };
-    let old = current::decode(&stored, &entry)?;
+    let old = current::decode(ask.api, &stored, &entry).await?;
     let part = stored.hooks.part_to_patch(ask.target.subresource, &old).map(Ok);
     if let Some(part) = part.or_else(|| stored.hooks.read_part(ask.target.subresource, &old)) {
         return patch_part(write, form, body, &entry, &old, part?).await;

@@ -93,7 +93,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
         }
         return Err(StatusError::not_found(&write.stored.name, ask.target.name).into());
     };
-    let old = current::decode(&write.stored, &entry)?;
+    let old = current::decode(ask.api, &write.stored, &entry).await?;
     let mut new = old.clone();
     let part = write.stored.hooks.write_part(
         &write.context(ask.target.name),

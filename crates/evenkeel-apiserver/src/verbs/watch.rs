@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use rand::Rng as _;
 use tokio::time::Instant;
 
+use super::current;
 use super::list::parse_version;
 use crate::api::Api;
 use crate::output::{Format, Purpose};
@@ -55,6 +56,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
     } else {
         (Vec::new(), version)
     };
+    let entries = current::entries(ask.api, resource, entries).await?;
     let Ok(cursor) = store.follow(&resource.shelf, from) else {
         let frame =
             format.event(resource, "ERROR", &too_old(from, store.revision()), true, ask.now)?;
@@ -174,7 +176,7 @@ impl Watcher {
             return Some(self.bookmark(revision, true));
         }
         loop {
-            match self.changes() {
+            match self.changes().await {
                 Ok(Some(piece)) => return Some(piece),
                 Ok(None) => {}
                 Err(piece) => {
@@ -189,7 +191,7 @@ impl Watcher {
                 () = self.cursor.changed() => {}
                 () = gone(self.served.as_mut()) => {
                     self.over = true;
-                    return self.changes().unwrap_or_else(Some);
+                    return self.changes().await.unwrap_or_else(Some);
                 }
                 () = tokio::time::sleep_until(soonest) => {
                     if Instant::now() >= self.deadline {
@@ -198,7 +200,7 @@ impl Watcher {
                     }
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                     // The place moves on to the store's revision; what came in just now goes first.
-                    match self.changes() {
+                    match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
                         Ok(Some(piece)) => return Some(piece),
                         Err(piece) => {
@@ -243,18 +245,15 @@ impl Watcher {
     }
 
     /// What has changed since the last call; an error frame when too much has.
-    fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
+    async fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
         loop {
             let Ok(events) = self.cursor.take() else {
-                let status = too_old(self.cursor.at(), self.api.store.revision());
-                return Err(self
-                    .format
-                    .event(&self.resource, "ERROR", &status, self.first, self.api.clock.now())
-                    .unwrap_or_default());
+                return Err(self.error(&too_old(self.cursor.at(), self.api.store.revision())));
             };
             if events.is_empty() {
                 return Ok(None);
             }
+            let events = self.converted(events).await.map_err(|e| self.error(&e.to_json()))?;
             let mut single: Option<Bytes> = None;
             let mut piece = BytesMut::new();
             for event in &events {
@@ -274,10 +273,27 @@ impl Watcher {
         }
     }
 
+    /// The events that a webhook has to convert, converted.
+    async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
+        if current::is_asked_for(&self.resource) {
+            events.retain(|event| self.is_here(event));
+        }
+        let before = !self.selectors.is_everything();
+        current::events(&self.api, &self.resource, events, before).await
+    }
+
+    fn error(&self, status: &[u8]) -> Bytes {
+        let now = self.api.clock.now();
+        self.format.event(&self.resource, "ERROR", status, self.first, now).unwrap_or_default()
+    }
+
+    /// Whether an event is of the namespace that is watched.
+    fn is_here(&self, event: &Event) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
+    }
+
     fn frame(&mut self, event: &Event) -> Option<Bytes> {
-        if let Some(namespace) = &self.namespace
-            && !event.entry.key.starts_with(namespace.as_str())
-        {
+        if !self.is_here(event) {
             return None;
         }
         let change = self.change(event)?;

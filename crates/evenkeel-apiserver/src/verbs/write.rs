@@ -239,17 +239,28 @@ impl<'a> Write<'a> {
         };
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
+        let kept = match current::to_storage(self.ask.api, &stored, &object).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                hooks.aborted(self.ask.api, &object, None);
+                charge.give_back(self.ask.api, self.ask.now);
+                return Err(error.into());
+            }
+        };
         if self.options.dry_run {
             hooks.aborted(self.ask.api, &object, None);
             if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
                 return Err(Lost::Race);
             }
+            let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
             return Ok(Written { object, entry: None, created: true });
         }
-        let encoded =
-            Encoded::new(&current::to_storage(&stored, &object), facets(&stored, &object));
+        let encoded = Encoded::new(&kept, facets(&stored, &kept));
         match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
-            Ok(entry) => Ok(Written { object, entry: Some(entry), created: true }),
+            Ok(entry) => {
+                let entry = current::entry(self.ask.api, &stored, entry).await?;
+                Ok(Written { object, entry: Some(entry), created: true })
+            }
             Err(error) => {
                 hooks.aborted(self.ask.api, &object, None);
                 charge.give_back(self.ask.api, self.ask.now);
@@ -344,9 +355,18 @@ impl<'a> Write<'a> {
         };
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
+        let kept = match current::to_storage(self.ask.api, &stored, &new).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                hooks.aborted(self.ask.api, &new, Some(old));
+                charge.give_back(self.ask.api, self.ask.now);
+                return Err(error.into());
+            }
+        };
         if self.options.dry_run {
             hooks.aborted(self.ask.api, &new, Some(old));
-            return Ok(Written { object: new, entry: None, created: false });
+            let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
+            return Ok(Written { object, entry: None, created: false });
         }
         let store = &self.ask.api.store;
         if gone_with_update(&stored, &new, old) {
@@ -354,10 +374,11 @@ impl<'a> Write<'a> {
             removed(self.ask.api, &stored, old).await;
             return Ok(Written { object: new, entry: None, created: false });
         }
-        let encoded = Encoded::new(&current::to_storage(&stored, &new), facets(&stored, &new));
+        let encoded = Encoded::new(&kept, facets(&stored, &kept));
         if encoded.same_as(entry) {
             hooks.aborted(self.ask.api, &new, Some(old));
-            return Ok(Written { object: new, entry: Some(entry.clone()), created: false });
+            let entry = current::entry(self.ask.api, &stored, entry.clone()).await?;
+            return Ok(Written { object: new, entry: Some(entry), created: false });
         }
         match store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
             Ok(entry) => {
@@ -365,6 +386,7 @@ impl<'a> Write<'a> {
                     hooks.replaced(self.ask.api, &new, old);
                     store.settle().await?;
                 }
+                let entry = current::entry(self.ask.api, &stored, entry).await?;
                 Ok(Written { object: new, entry: Some(entry), created: false })
             }
             Err(error) => {

@@ -1,5 +1,6 @@
 //! The server through its service, in process.
 
+mod conversion;
 mod custom;
 mod durability;
 mod nodes;

@@ -1,0 +1,320 @@
+//! Custom resources whose versions a webhook converts.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Client, events};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GAUGES: [&str; 2] = [
+    "/apis/example.com/v1/namespaces/default/gauges",
+    "/apis/example.com/v2/namespaces/default/gauges",
+];
+
+/// Makes an answer of a review.
+type Answer = fn(&Value) -> (StatusCode, Value);
+
+/// A webhook on this machine.
+#[derive(Clone)]
+struct Webhook {
+    url: String,
+    ca: String,
+    /// What it was asked, in order.
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Webhook {
+    async fn start(answer: Answer) -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+        let rcgen::CertifiedKey { cert, signing_key } = made.expect("a certificate");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .expect("a certificate");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let hook = Self {
+            url: format!("https://localhost:{port}/convert"),
+            ca: base64::prelude::BASE64_STANDARD.encode(cert.pem()),
+            asked: Arc::default(),
+        };
+        let (acceptor, served) = (TlsAcceptor::from(Arc::new(config)), hook.clone());
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let hook = served.clone();
+                let service = hyper::service::service_fn(move |request| {
+                    let hook = hook.clone();
+                    async move { hook.serve(request, answer).await }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+            }
+        });
+        hook
+    }
+
+    async fn serve(
+        &self,
+        request: Request<Incoming>,
+        answer: Answer,
+    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        assert_eq!(request.uri().to_string(), "/convert?timeout=30s");
+        let body = request.into_body().collect().await?.to_bytes();
+        let review: Value = serde_json::from_slice(&body).expect("a review");
+        let (code, answer) = answer(&review);
+        self.asked.lock().expect("no panic before").push(review);
+        let mut response = Response::new(Full::from(answer.to_string()));
+        *response.status_mut() = code;
+        Ok(response)
+    }
+
+    /// As a definition has it.
+    fn conversion(&self) -> Value {
+        conversion(&json!({"url": self.url, "caBundle": self.ca}))
+    }
+
+    /// What it was asked since the last call.
+    fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.asked.lock().expect("no panic before"))
+    }
+}
+
+fn conversion(config: &Value) -> Value {
+    json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": config}})
+}
+
+/// Gauges have `spec.hostPort` in v1, `spec.host` and `spec.port` in v2.
+fn converted(review: &Value) -> (StatusCode, Value) {
+    let request = &review["request"];
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = request["desiredAPIVersion"].clone();
+        let spec = object["spec"].clone();
+        let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+        object["spec"] = if request["desiredAPIVersion"] == "example.com/v2" {
+            let (host, port) = (text("hostPort"), text("hostPort"));
+            let host = host.split(':').next().unwrap_or_default();
+            let port = port.split(':').nth(1).unwrap_or_default();
+            object["metadata"]["labels"] = json!({"host": host});
+            json!({"host": host, "port": port})
+        } else {
+            json!({"hostPort": format!("{}:{}", text("host"), text("port"))})
+        };
+        object
+    };
+    let objects: Vec<Value> =
+        request["objects"].as_array().into_iter().flatten().map(convert).collect();
+    let response = json!({"uid": request["uid"], "convertedObjects": objects, "result": {"status": "Success"}});
+    (StatusCode::OK, reviewed(&response))
+}
+
+fn reviewed(response: &Value) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response})
+}
+
+fn refused(review: &Value) -> (StatusCode, Value) {
+    let result = json!({"status": "Failure", "message": "gauges are not to be converted"});
+    (StatusCode::OK, reviewed(&json!({"uid": review["request"]["uid"], "result": result})))
+}
+
+fn broken(_review: &Value) -> (StatusCode, Value) {
+    (StatusCode::INTERNAL_SERVER_ERROR, json!("out of order"))
+}
+
+fn lost(review: &Value) -> (StatusCode, Value) {
+    let uid = &review["request"]["uid"];
+    let result = json!({"status": "Success"});
+    (StatusCode::OK, reviewed(&json!({"uid": uid, "convertedObjects": [], "result": result})))
+}
+
+/// Makes the definition of gauges, stored as v1, and waits until it is served.
+async fn define(client: &Client, conversion: &Value, spec: impl Fn(&str) -> Value) {
+    let version = |name: &str, storage: bool| {
+        let status = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let schema =
+            json!({"type": "object", "properties": {"spec": spec(name), "status": status}});
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}})
+    };
+    let definition = json!({"metadata": {"name": "gauges.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "gauges", "kind": "Gauge"}, "conversion": conversion, "versions": [version("v1", true), version("v2", false)]}});
+    let (code, made) = client.ask("POST", DEFINITIONS, definition).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    for _ in 0..1000 {
+        if client.ask("GET", GAUGES[0], Value::Null).await.0.is_success() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("gauges are not served");
+}
+
+fn strings(names: &[&str]) -> Value {
+    let properties: serde_json::Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+    json!({"type": "object", "properties": properties})
+}
+
+fn hosts(version: &str) -> Value {
+    strings(if version == "v1" { &["hostPort"] } else { &["host", "port"] })
+}
+
+fn gauge(version: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": format!("example.com/{version}"), "kind": "Gauge", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn each_version_sees_the_object_in_its_own_form() {
+    let client = Client::start().await;
+    let hook = Webhook::start(converted).await;
+    define(&client, &hook.conversion(), hosts).await;
+    let [one, two] = GAUGES;
+
+    // What is in the stored version is nobody's to convert.
+    let (code, made) = client.ask("POST", one, gauge("v1", "a", &json!({"hostPort": "x:1"}))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    client.get(&format!("{one}/a")).await;
+    assert_eq!(hook.take(), Vec::<Value>::new());
+
+    let read = client.get(&format!("{two}/a")).await;
+    assert_eq!(
+        (&read["apiVersion"], &read["spec"], &read["metadata"]["labels"]),
+        (&json!("example.com/v2"), &json!({"host": "x", "port": "1"}), &json!({"host": "x"}))
+    );
+    assert_eq!(read["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+    let [review] = &hook.take()[..] else { panic!("it is asked once") };
+    assert_eq!(review["apiVersion"], "apiextensions.k8s.io/v1");
+    let request = &review["request"];
+    assert_eq!(request["desiredAPIVersion"], "example.com/v2");
+    assert_eq!(request["objects"][0]["spec"], json!({"hostPort": "x:1"}));
+    assert_eq!(request["objects"][0]["metadata"].get("resourceVersion"), None);
+    assert!(request["uid"].as_str().is_some_and(|uid| !uid.is_empty()));
+
+    let (code, made) =
+        client.ask("POST", two, gauge("v2", "b", &json!({"host": "y", "port": "2"}))).await;
+    assert_eq!((code, &made["spec"]["host"]), (StatusCode::CREATED, &json!("y")), "{made}");
+    assert_eq!(client.get(&format!("{one}/b")).await["spec"], json!({"hostPort": "y:2"}));
+    let (code, patched) =
+        client.ask("PATCH", &format!("{two}/b"), json!({"spec": {"port": "3"}})).await;
+    assert_eq!((code, &patched["spec"]["port"]), (StatusCode::OK, &json!("3")), "{patched}");
+    let (code, with) =
+        client.ask("PATCH", &format!("{two}/b/status"), json!({"status": {"ok": true}})).await;
+    assert_eq!((code, &with["status"]["ok"]), (StatusCode::OK, &json!(true)), "{with}");
+    let mut stored = client.get(&format!("{one}/b")).await;
+    assert_eq!(stored["spec"], json!({"hostPort": "y:3"}));
+
+    hook.take();
+    let list = client.get(two).await;
+    let shown: Vec<&Value> =
+        list["items"].as_array().into_iter().flatten().map(|item| &item["spec"]["port"]).collect();
+    assert_eq!(shown, [&json!("1"), &json!("3")]);
+    assert_eq!(hook.take().len(), 1, "a list is converted at once");
+    let some = client.get(&format!("{two}?labelSelector=host%3Dy")).await;
+    assert_eq!(some["items"].as_array().map(Vec::len), Some(1), "labels are converted, too");
+
+    let path = format!("{two}?watch=1&fieldSelector=metadata.name%3Db");
+    let mut watch = client.send("GET", &path, &[], Bytes::new()).await.into_body();
+    assert_eq!(events(&mut watch).await[0]["object"]["spec"]["port"], "3");
+    stored["spec"]["hostPort"] = json!("z:4");
+    client.ask("PUT", &format!("{one}/b"), stored).await;
+    let event = &events(&mut watch).await[0];
+    assert_eq!(
+        (&event["type"], &event["object"]["spec"]["host"]),
+        (&json!("MODIFIED"), &json!("z"))
+    );
+    let (code, gone) = client.ask("DELETE", &format!("{two}/b"), Value::Null).await;
+    assert_eq!(code, StatusCode::OK, "{gone}");
+    let event = &events(&mut watch).await[0];
+    assert_eq!(
+        (&event["type"], &event["object"]["spec"]["port"]),
+        (&json!("DELETED"), &json!("4"))
+    );
+}
+
+#[tokio::test]
+async fn what_a_webhook_refuses_is_told() {
+    let answers: [(Answer, &str); 3] = [
+        (refused, "Gauge failed: gauges are not to be converted"),
+        (
+            broken,
+            "Gauge failed: an error on the server (\"\\\"out of order\\\"\") has prevented the request from succeeding",
+        ),
+        (lost, "Gauge returned 0 objects, expected 1"),
+    ];
+    for (answer, why) in answers {
+        let client = Client::start().await;
+        let hook = Webhook::start(answer).await;
+        define(&client, &hook.conversion(), hosts).await;
+        let [one, two] = GAUGES;
+        client.ask("POST", one, gauge("v1", "a", &json!({"hostPort": "x:1"}))).await;
+        let new = gauge("v2", "b", &json!({"host": "y", "port": "2"}));
+        let mut whole = gauge("v2", "a", &json!({}));
+        whole["metadata"]["resourceVersion"] = json!("1");
+        let (a, status) = (format!("{two}/a"), format!("{two}/a/status"));
+        for (method, path, body) in [
+            ("GET", &*a, Value::Null),
+            ("GET", two, Value::Null),
+            ("POST", two, new),
+            ("PUT", &a, whole),
+            ("PATCH", &a, json!({"spec": {"port": "3"}})),
+            ("GET", &status, Value::Null),
+            ("PATCH", &status, json!({"status": {}})),
+            ("DELETE", &a, Value::Null),
+            ("DELETE", two, Value::Null),
+        ] {
+            let (code, told) = client.ask(method, path, body).await;
+            let told = told["message"].as_str().unwrap_or_default();
+            assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}: {told}");
+            let version = if method == "POST" { "v2" } else { "v1" };
+            let wanted = format!("conversion webhook for example.com/{version}, Kind={why}");
+            assert_eq!(told, wanted, "{method} {path}");
+        }
+        assert!(client.get(&format!("{one}/a")).await["spec"]["hostPort"] == "x:1");
+        assert!(client.ask("DELETE", &format!("{one}/a"), Value::Null).await.0.is_success());
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_nowhere_is_told() {
+    let client = Client::start().await;
+    let service = json!({"service": {"name": "hook", "namespace": "default", "path": "/convert"}});
+    define(&client, &conversion(&service), hosts).await;
+    let [one, two] = GAUGES;
+    client.ask("POST", one, gauge("v1", "a", &json!({"hostPort": "x:1"}))).await;
+    let told = client.get(&format!("{two}/a")).await;
+    let wanted = "conversion webhook for example.com/v1, Kind=Gauge failed: Post \"https://hook.default.svc:443/convert?timeout=30s\": service \"hook\" not found";
+    assert_eq!(told["message"], wanted);
+}
+
+#[tokio::test]
+async fn an_object_has_the_defaults_of_the_versions_it_was_written_and_stored_in() {
+    let client = Client::start().await;
+    let spec = |version: &str| {
+        let mut all = strings(&["v1", "v2"]);
+        all["properties"][version]["default"] = json!("set");
+        all
+    };
+    define(&client, &json!({"strategy": "None"}), spec).await;
+    let [one, two] = GAUGES;
+    client.ask("POST", one, gauge("v1", "a", &json!({}))).await;
+    let read = client.get(&format!("{two}/a")).await;
+    assert_eq!(read["spec"], json!({"v1": "set"}));
+    let (_, made) = client.ask("POST", two, gauge("v2", "b", &json!({}))).await;
+    let both = json!({"v1": "set", "v2": "set"});
+    assert_eq!(made["spec"], both);
+    assert_eq!(client.get(&format!("{one}/b")).await["spec"], both);
+}
