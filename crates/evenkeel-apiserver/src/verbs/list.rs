@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _, alphabet};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,15 @@ use crate::store::{Entry, Range, Snapshot};
 /// Pieces of a long list are about this large.
 const PIECE: usize = 128 * 1024;
 
+/// Go's encoding of tokens, which does not mind what the last bits are.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
 /// What a list is asked for.
 pub(super) struct ListOptions<'a> {
     pub(super) selectors: Selectors,
@@ -32,7 +41,8 @@ pub(super) struct ListOptions<'a> {
 }
 
 /// Where a list goes on.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Token {
     v: String,
     rv: i64,
@@ -43,19 +53,40 @@ impl Token {
     fn encode(revision: i64, after: &str) -> String {
         let token =
             Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
-        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        BASE64.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
     fn decode(text: &str) -> Result<Self, StatusError> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
-        let token: Option<Self> = bytes.and_then(|b| serde_json::from_slice(&b).ok());
-        let token = token.ok_or_else(|| {
-            StatusError::bad_request("continue key is not valid: illegal base64 data")
+        Self::read(text).map_err(|why| {
+            StatusError::bad_request(format!(
+                "invalid continue token: continue key is not valid{why}"
+            ))
+        })
+    }
+
+    /// Reads a token; the error is what follows upon "not valid".
+    fn read(text: &str) -> Result<Self, String> {
+        let bytes = BASE64.decode(text).map_err(|error| {
+            let at = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
+            };
+            format!(": illegal base64 data at input byte {at}")
         })?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| format!(": {error}"))?;
         if token.v != "meta.k8s.io/v1" {
-            return Err(StatusError::bad_request(
-                "continue key is not valid: server does not recognize this encoded version",
-            ));
+            return Err(format!(": server does not recognize this encoded version {}", token.v));
+        }
+        if token.rv == 0 {
+            let why = ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)";
+            return Err(why.to_owned());
+        }
+        if token.start.is_empty() {
+            return Err(": encoded start key empty (version meta.k8s.io/v1)".to_owned());
+        }
+        let path = token.start.strip_prefix('/').unwrap_or(&token.start);
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(format!(": {}", token.start));
         }
         Ok(token)
     }
@@ -136,7 +167,9 @@ impl<'a> ListOptions<'a> {
             ));
         }
         let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-        Ok(Self { selectors, limit, token, version, exact: wanted == "Exact" })
+        // A page of a version has always been one of exactly that version.
+        let exact = wanted == "Exact" || wanted.is_empty() && limit.is_some();
+        Ok(Self { selectors, limit, token, version, exact })
     }
 }
 
@@ -164,7 +197,7 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
         (None, text) => {
             let revision = parse_version(text)?;
             reach(ask, revision).await?;
-            (options.exact || limit.is_some()).then_some(revision).filter(|_| options.exact)
+            options.exact.then_some(revision)
         }
     };
     let snapshot = match revision {
@@ -306,5 +339,35 @@ impl Iterator for Pieces {
         piece.extend_from_slice(b"]}\n");
         self.done = true;
         Some(piece.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_read_as_they_are_made() {
+        let token = Token::read(&Token::encode(7, "ns/a")).expect("its own token");
+        assert_eq!((token.rv, token.after()), (7, "ns/a"));
+        let of = |text: &str| BASE64.encode(text);
+        for (token, why) in [
+            ("a=".to_owned(), ": illegal base64 data at input byte 1"),
+            (
+                of(r#"{"v":"v2","rv":1,"start":"a"}"#),
+                ": server does not recognize this encoded version v2",
+            ),
+            (
+                of(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
+                ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                of(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
+                ": encoded start key empty (version meta.k8s.io/v1)",
+            ),
+            (of(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a/../b"}"#), ": a/../b"),
+        ] {
+            assert_eq!(Token::read(&token).expect_err(why), why);
+        }
     }
 }

@@ -77,6 +77,10 @@ async fn lists_come_in_consistent_pages() {
     let rest = client.get(&format!("{CONFIGMAPS}?limit=3&continue={token}")).await;
     assert_eq!(rest["items"][0]["metadata"]["name"], "d");
     assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    // So is a first page of a version.
+    let version = first["metadata"]["resourceVersion"].as_str().expect("a version");
+    let all = client.get(&format!("{CONFIGMAPS}?limit=9&resourceVersion={version}")).await;
+    assert_eq!(all["items"].as_array().map(Vec::len), Some(4));
     let selected = client
         .get(&format!("{CONFIGMAPS}?labelSelector=n+in+(a,c)&fieldSelector=metadata.name!=a"))
         .await;
