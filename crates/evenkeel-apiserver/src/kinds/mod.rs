@@ -19,7 +19,7 @@ mod signing_requests;
 mod strategy;
 pub(crate) mod validate;
 pub(crate) mod value;
-mod warnings;
+pub(crate) mod warnings;
 mod writes;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::validate::dns_label;
 use super::value::{at, int, list, object, text};
+use crate::resource::ResourceType;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -23,6 +24,22 @@ const OLD_VOLUMES: &[(&str, &str)] = &[
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
+
+/// What whoever uses a deprecated version is told, whatever he does with it.
+pub(crate) fn of_version(resource: &ResourceType) -> Option<Box<str>> {
+    if let Some(custom) = &resource.custom {
+        return custom.deprecation.clone();
+    }
+    match (resource.group(), resource.kind()) {
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+".into()),
+        ("", "Endpoints") => {
+            let words =
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+            Some(words.into())
+        }
+        _ => None,
+    }
+}
 
 /// Warnings about a new object (no `old`) or a changed one.
 pub(super) fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -55,12 +72,6 @@ pub(super) fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -
         }
         ("discovery.k8s.io", "EndpointSlice") if text(object, "addressType") == "FQDN" => {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
-        }
-        ("", "Endpoints") => {
-            warnings.push(
-                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-                    .to_owned(),
-            );
         }
         _ => {}
     }

@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::{Attributes, User};
+use crate::kinds::warnings;
 use crate::metrics::Labels;
 use crate::output::{Format, Purpose};
 use crate::resource::{Path, ResourceType, Target, parse_path};
@@ -148,20 +149,23 @@ where
 {
     let user = api.authenticator.user(&api.store, api.clock.now(), headers, peer)?;
     let user = impersonate(api, user, headers)?;
-    authorize(api, &user, info, path)?;
-    let rows = api.table.rows();
-    let target = match parse_path(path, &rows) {
-        Path::Resource(target) => target,
-        Path::UnknownResource => return Err(StatusError::resource_not_found()),
-        Path::Other => return nonresource::serve(api, method, path, headers, query),
+    let answered = async {
+        authorize(api, &user, info, path)?;
+        let rows = api.table.rows();
+        let target = match parse_path(path, &rows) {
+            Path::Resource(target) => target,
+            Path::UnknownResource => return Err(StatusError::resource_not_found()),
+            Path::Other => return nonresource::serve(api, method, path, headers, query),
+        };
+        let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
+        let deprecation = warnings::of_version(ask.resource());
+        let answered = verbs::dispatch(ask, body).await;
+        let Some(words) = deprecation else { return answered };
+        let mut response = answered.unwrap_or_else(|error| refusal(&error, headers));
+        warn(&mut response, &[words.into()]);
+        Ok(response)
     };
-    let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
-    let deprecation = ask.resource().custom.as_ref().and_then(|custom| custom.deprecation.clone());
-    let mut answered = verbs::dispatch(ask, body).await;
-    if let (Ok(response), Some(words)) = (&mut answered, deprecation) {
-        warn(response, &[words.into()]);
-    }
-    answered
+    answered.await
 }
 
 /// Takes another's place, where the headers ask for it and the user may.

@@ -4,6 +4,7 @@ mod conversion;
 mod custom;
 mod durability;
 mod nodes;
+mod server;
 mod store;
 mod verbs;
 
