@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use serde_json::Value;
 
 use crate::auth::{Authenticator, Rules, User};
+use crate::components::Components;
 use crate::custom::keeper::Served;
 use crate::metrics::Metrics;
 use crate::policy;
@@ -105,6 +106,8 @@ pub(crate) struct Api {
     pub(crate) served: Served,
     /// Admission policies, compiled.
     pub(crate) policies: policy::Compiled,
+    /// The parts of the control plane in this process.
+    pub(crate) components: Components,
     /// What goes on beside requests.
     pub(crate) tasks: Tasks,
     /// Source of uids and generated names.

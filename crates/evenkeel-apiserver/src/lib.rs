@@ -4,6 +4,7 @@ mod api;
 mod auth;
 mod bootstrap;
 mod cel;
+mod components;
 mod computed;
 mod custom;
 mod decode;

@@ -81,7 +81,7 @@ pub struct Plane {
     registry: Registry,
     usage: Option<Usage>,
     /// In the order of their start; stopped in reverse.
-    parts: Vec<Tasks>,
+    parts: [Tasks; 4],
 }
 
 impl Plane {
@@ -164,7 +164,7 @@ impl Plane {
             }
         }
         caches.start(&reflectors);
-        let parts = vec![reflectors, nodes, scheduler, controllers];
+        let parts = [reflectors, nodes, scheduler, controllers];
         Ok(Self { caches, introspection, registry, usage, parts })
     }
 
@@ -186,6 +186,12 @@ impl Plane {
     /// The metrics of the parts, but for those of the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// The parts that are programs of their own upstream: their names there, and their tasks.
+    pub fn programs(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
+        let [_, _, scheduler, controllers] = &self.parts;
+        [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
     }
 
     /// Waits until all caches are filled.

@@ -21,6 +21,7 @@ pub use unchecked::UncheckedError;
 use crate::api::{Api, Clock};
 use crate::auth::{Accounts, Authenticator, Rules, User};
 use crate::bootstrap;
+use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom;
 use crate::custom::keeper::{self, Served};
@@ -142,6 +143,7 @@ impl Builder {
             metrics: Metrics::default(),
             served: Served::default(),
             policies: policy::Compiled::default(),
+            components: Components::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
@@ -150,6 +152,8 @@ impl Builder {
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
         let changes = api.store.changes(&custom::SHELF.into());
         api.tasks.spawn("definitions", keeper::run(Arc::downgrade(&api), changes));
+        let store = api.store.clone();
+        api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki: Arc::new(pki) })
     }
 }
@@ -208,6 +212,16 @@ impl Server {
         self.api.table.add(computed::rows(api));
         let now = crate::api::seconds(self.api.clock.now());
         Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
+    }
+
+    /// Lists a part of the control plane (`scheduler`, `controller-manager`) among the `componentstatuses` from now on,
+    /// with what `check` says of it whenever somebody asks.
+    pub fn component(
+        &self,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.api.components.add(name, check);
     }
 
     /// A kubeconfig for the administrator of a server at `url`.

@@ -290,6 +290,12 @@ impl Store {
         }
     }
 
+    /// Why nothing can be written any more.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.failed.as_ref().map_or(Ok(()), |why| Err(why.to_string()))
+    }
+
     /// Waits until the store has reached this revision (for reads that ask for one not older).
     pub(crate) async fn reached(&self, revision: u64) -> Result<(), WriteError> {
         self.settled(revision).await

@@ -23,13 +23,13 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use crate::computed;
 use crate::output::{Format, Purpose};
 use crate::pipeline::{Ask, answer};
 use crate::resource::Verb;
 use crate::serve::Body;
 use crate::status::StatusError;
 use crate::store::Encoded;
+use crate::{components, computed};
 
 /// Serves a request for a resource.
 pub(crate) async fn dispatch<B>(
@@ -63,7 +63,12 @@ where
     if !verbs.has(verb) || !collection_post || !in_namespace {
         return Err(StatusError::method_not_allowed());
     }
-    if let Some(source) = target.resource.hooks.computed() {
+    let source = if components::are(&target.resource) {
+        Some(&ask.api.components as &dyn computed::Source)
+    } else {
+        target.resource.hooks.computed()
+    };
+    if let Some(source) = source {
         return match verb {
             Verb::List => computed::list(&ask, source),
             _ => computed::get(&ask, source),

@@ -85,6 +85,7 @@ async fn embedded(
     let options = plane_options(args)?.with_ca(ca).with_authority(ca, server.ca_key_pem());
     let plane = Plane::start(&kube, &clock, options)?;
     metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
+    server::list_components(&server, &plane);
     let control = control::start(
         &explain::socket_beside(&path),
         &url,

@@ -2,6 +2,7 @@
 
 use super::Args;
 use anyhow::{Context, Result, anyhow};
+use evenkeel::plane::Plane;
 use evenkeel_apiserver::Server;
 use std::{
     io::ErrorKind,
@@ -45,6 +46,17 @@ pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
             .with_context(|| format!("--data-dir: cannot make {}", folder.display()))?;
     }
     builder.build().await.context("the API server cannot start")
+}
+
+/// Lets `componentstatuses` tell of what runs in this process.
+pub(super) fn list_components(server: &Server, plane: &Plane) {
+    for (name, tasks) in plane.programs() {
+        let tasks = tasks.clone();
+        server.component(name, move || match tasks.running().is_empty() {
+            false => Ok(()),
+            true => Err("it does not run in this process".to_owned()),
+        });
+    }
 }
 
 #[cfg(test)]
