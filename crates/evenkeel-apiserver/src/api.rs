@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::auth::{Authenticator, Rules, User};
 use crate::components::Components;
 use crate::custom::keeper::Served;
+use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::resource::{ResourceType, Table};
@@ -106,6 +107,8 @@ pub(crate) struct Api {
     pub(crate) served: Served,
     /// Admission policies, compiled.
     pub(crate) policies: policy::Compiled,
+    /// What requests belong to.
+    pub(crate) flows: Flows,
     /// The parts of the control plane in this process.
     pub(crate) components: Components,
     /// What goes on beside requests.

@@ -9,6 +9,7 @@ mod computed;
 mod custom;
 mod decode;
 mod discovery;
+mod flow;
 mod kinds;
 mod managed;
 mod metrics;

@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod compress;
 mod deadline;
 mod health;
-mod info;
+pub(crate) mod info;
 mod nonresource;
 pub(crate) mod query;
 
@@ -149,6 +149,7 @@ where
 {
     let user = api.authenticator.user(&api.store, api.clock.now(), headers, peer)?;
     let user = impersonate(api, user, headers)?;
+    let class = api.flows.classify(&api.store, &user, info, path);
     let answered = async {
         authorize(api, &user, info, path)?;
         let rows = api.table.rows();
@@ -165,7 +166,11 @@ where
         warn(&mut response, &[words.into()]);
         Ok(response)
     };
-    answered.await
+    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers));
+    if let Some(class) = class {
+        class.mark(response.headers_mut());
+    }
+    Ok(response)
 }
 
 /// Takes another's place, where the headers ask for it and the user may.

@@ -25,6 +25,7 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom;
 use crate::custom::keeper::{self, Served};
+use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::resource::Table;
@@ -143,6 +144,7 @@ impl Builder {
             metrics: Metrics::default(),
             served: Served::default(),
             policies: policy::Compiled::default(),
+            flows: Flows::default(),
             components: Components::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
