@@ -12,6 +12,7 @@ use crate::patch::{self, Writer};
 use crate::resource::{Path, ResourceType, parse_path};
 use crate::status::StatusError;
 use crate::store::{Encoded, Expect, Facets, WriteError};
+use crate::tracking;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
@@ -46,6 +47,7 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<
     if let Some(slices) = rows.get("discovery.k8s.io/v1", "endpointslices") {
         put(api, slices, slice_of(at), &now)?;
     }
+    tracking::install(api)?;
     cluster_ips::show_all(api)?;
     Ok(api.store.settle().await?)
 }

@@ -25,6 +25,7 @@ mod serve;
 mod status;
 mod store;
 mod tasks;
+mod tracking;
 mod verbs;
 mod webhook;
 

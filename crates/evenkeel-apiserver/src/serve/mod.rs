@@ -32,6 +32,7 @@ use crate::resource::Table;
 use crate::status::StatusError;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
+use crate::tracking;
 use pki::Pki;
 
 /// Why a server could not be built.
@@ -154,6 +155,8 @@ impl Builder {
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
         let changes = api.store.changes(&custom::SHELF.into());
         api.tasks.spawn("definitions", keeper::run(Arc::downgrade(&api), changes));
+        let changes = api.store.changes(&tracking::SHELF.into());
+        api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki: Arc::new(pki) })

@@ -1,8 +1,30 @@
-//! What the server tells of itself.
+//! What the server tells of itself: flows, parts, warnings, since when tokens are tracked.
+
+use std::time::Duration;
 
 use bytes::Bytes;
+use evenkeel_apiserver::{Clock, Server};
+use http::StatusCode;
+use serde_json::{Value, json};
 
 use crate::Client;
+
+#[tokio::test]
+async fn answers_say_what_flow_they_belong_to() {
+    let client = Client::start().await;
+    let uid = async |path: &str| {
+        let object = client.get(&format!("/apis/flowcontrol.apiserver.k8s.io/v1/{path}")).await;
+        object["metadata"]["uid"].as_str().expect("a uid").to_owned()
+    };
+    let exempt = (uid("flowschemas/exempt").await, uid("prioritylevelconfigurations/exempt").await);
+    for path in ["/api/v1/namespaces", "/api/v1/namespaces/none", "/version"] {
+        let response = client.send("GET", path, &[], Bytes::new()).await;
+        let header = |name: &str| response.headers()[name].to_str().expect("text").to_owned();
+        let told =
+            (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"));
+        assert_eq!(told, exempt, "{path}");
+    }
+}
 
 #[tokio::test]
 async fn deprecated_versions_are_warned_of_whatever_is_done() {
@@ -17,4 +39,61 @@ async fn deprecated_versions_are_warned_of_whatever_is_done() {
         let response = client.send("GET", path, &[], Bytes::new()).await;
         assert_eq!(response.headers()["warning"], format!("299 - \"{words}\""), "{path}");
     }
+}
+
+#[tokio::test]
+async fn parts_of_the_control_plane_are_told_of() {
+    let server = Server::builder().build().await.expect("a server in memory");
+    server.component("scheduler", || Err("it sleeps".to_owned()));
+    let client = Client(server.service());
+    let path = "/api/v1/componentstatuses";
+    let list = client.get(path).await;
+    let shown: Vec<(&Value, &Value)> = list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| (&item["metadata"]["name"], &item["conditions"][0]))
+        .collect();
+    let condition = |status: &str, message: &str| json!({"type": "Healthy", "status": status, "message": message});
+    assert_eq!(
+        shown,
+        [
+            (&json!("etcd-0"), &condition("True", "ok")),
+            (&json!("scheduler"), &condition("False", "it sleeps"))
+        ]
+    );
+    let one = client.get(&format!("{path}/etcd-0")).await;
+    assert_eq!(
+        (&one["kind"], &one["conditions"][0]["status"]),
+        (&json!("ComponentStatus"), &json!("True"))
+    );
+    assert_eq!(
+        client.ask("GET", &format!("{path}/etcd-1"), Value::Null).await.0,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_day_since_when_tokens_are_tracked_is_kept() {
+    let now = "2026-07-21T23:59:59Z".parse().expect("a time");
+    let server = Server::builder().clock(Clock::new(move || now)).build().await.expect("a server");
+    let client = Client(server.service());
+    let path = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
+    let since = async || client.get(path).await["data"]["since"].clone();
+    assert_eq!(since().await, "2026-07-21");
+    let until = async |wanted: Value| {
+        for _ in 0..100 {
+            if since().await == wanted {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("it stays {}", since().await);
+    };
+    client.ask("PATCH", path, json!({"data": {"since": "today"}})).await;
+    until(json!("2026-07-21")).await;
+    client.ask("DELETE", path, Value::Null).await;
+    assert_eq!(since().await, Value::Null);
+    tokio::time::advance(Duration::from_secs(30 * 60)).await;
+    until(json!("2026-07-21")).await;
 }

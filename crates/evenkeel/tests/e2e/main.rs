@@ -35,6 +35,7 @@ mod replicas;
 mod roles;
 mod rollout;
 mod scheduling;
+mod server;
 mod services;
 mod statefulset;
 mod storage;
@@ -158,6 +159,11 @@ cases! {
         waits_for_min_ready_seconds,
     ];
     scheduling: [waits_for_a_node_that_fits];
+    server: [
+        tells_how_its_store_is,
+        says_what_flow_a_request_belongs_to,
+        notes_since_when_tokens_are_tracked,
+    ];
     services: [
         know_their_pods,
         are_mirrored_where_somebody_wrote_their_addresses,

@@ -1,0 +1,114 @@
+//! Since when the use of old service account tokens is noted: a ConfigMap for whoever cleans them up
+//! (upstream: `controlplane/controller/legacytokentracking`).
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{Api, seconds};
+use crate::bootstrap;
+use crate::kinds::value::{set, text};
+use crate::patch::{self, Writer};
+use crate::status::StatusError;
+use crate::store::{Encoded, Expect, Facets, WriteError};
+
+/// Where ConfigMaps are stored.
+pub(crate) const SHELF: &str = "/configmaps";
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
+/// It is not made more often, whoever takes it away.
+const AGAIN: Duration = Duration::from_secs(30 * 60);
+
+/// Makes it, if there is none.
+pub(crate) fn install(api: &Arc<Api>) -> Result<(), StatusError> {
+    let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(()) };
+    let now = api.clock.now();
+    let map =
+        json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {"since": date(now)}});
+    bootstrap::put(api, &configmaps, map, &seconds(now))
+}
+
+/// Keeps it there and readable until the server goes; `changes` tells of writes to ConfigMaps.
+pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
+    let mut made = Instant::now();
+    loop {
+        changes.mark_unchanged();
+        let again = match api.upgrade() {
+            Some(api) => pass(&api, &mut made).await.unwrap_or_else(|error| {
+                tracing::error!(%error, "it cannot be noted since when tokens are tracked");
+                Some(AGAIN)
+            }),
+            None => return,
+        };
+        let wait = async {
+            match again {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = wait => {}
+        }
+    }
+}
+
+/// Does what there is to do; says when to look again.
+async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
+    let Some(entry) = api.store.peek(SHELF, &format!("{NAMESPACE}/{NAME}")) else {
+        let left = AGAIN.saturating_sub(made.elapsed());
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        install(api)?;
+        api.store.settle().await?;
+        *made = Instant::now();
+        return Ok(None);
+    };
+    let old = entry.decode().map_err(StatusError::internal)?;
+    if is_date(text(&old, "data.since")) {
+        return Ok(None);
+    }
+    let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(None) };
+    let now = api.clock.now();
+    let mut new = old.clone();
+    set(&mut new, "data.since", date(now));
+    let writer = Writer { manager: "kube-apiserver", subresource: "", now };
+    let schema = configmaps.schema(&configmaps.gvk);
+    patch::track(schema.as_ref(), Some(&old), &mut new, &writer);
+    let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
+    match api.store.put(&configmaps.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
+        // Whoever was quicker is looked at in turn.
+        Ok(_) | Err(WriteError::Mismatch) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn date(now: jiff::Timestamp) -> Value {
+    Value::from(now.strftime("%Y-%m-%d").to_string())
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == "2006-01-02".len() && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days() {
+        for (text, good) in
+            [("2026-07-21", true), ("2026-02-30", false), ("20260721", false), ("", false)]
+        {
+            assert_eq!(is_date(text), good, "{text}");
+        }
+    }
+}
