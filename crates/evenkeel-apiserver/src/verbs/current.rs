@@ -60,11 +60,7 @@ pub(super) async fn for_answer(
 }
 
 /// An object in its stored form, read into `resource`'s version if it is a custom one.
-pub(super) async fn as_read(
-    api: &Api,
-    resource: &ResourceType,
-    object: Value,
-) -> Result<Value, StatusError> {
+async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Value, StatusError> {
     let Some(custom) = &resource.custom else { return Ok(object) };
     let mut read = conversion::read(api, custom, vec![object]).await?;
     Ok(read.pop().unwrap_or_default())
@@ -81,12 +77,23 @@ pub(super) async fn entries(
     };
     let objects: Result<Vec<Value>, _> = entries.iter().map(|entry| entry.decode()).collect();
     let objects = objects.map_err(StatusError::internal)?;
-    let read = conversion::read(api, custom, objects).await?;
+    let read = conversion::read(api, custom, objects).await;
+    let read = read.map_err(|error| corrupt(resource, &entries, &error))?;
     let read = entries.iter().zip(&read).map(|(entry, object)| {
         let encoded = Encoded::new(object, facets(resource, object));
         Arc::new(encoded.into_entry(entry.key.clone(), entry.revision, entry.change))
     });
     Ok(read.collect())
+}
+
+/// What who reads is told when objects cannot be converted: to upstream they are broken then.
+fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -> StatusError {
+    let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
+    StatusError::internal(format!(
+        "StorageError: corrupt object, Code: 7, Key: /{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {}",
+        resource.shelf,
+        why.message()
+    ))
 }
 
 /// One stored object in the same way.

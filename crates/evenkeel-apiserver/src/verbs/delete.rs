@@ -127,7 +127,8 @@ async fn once(
 ) -> Result<Option<Deleted>, StatusError> {
     let old = entry.decode().map_err(StatusError::internal)?;
     preconditions(stored, entry, &old, name, options)?;
-    let read = current::as_read(api, stored, old.clone()).await?;
+    let read = current::entry(api, stored, entry.clone()).await?;
+    let read = current::decode_read(stored, &read)?;
     admitted(api, stored, &read, name, user, options).await?;
     let mut new = old.clone();
     let step = plan(api, stored, &mut new, user, options, name)?;
