@@ -69,7 +69,7 @@ impl Token {
         let bytes = BASE64.decode(text).map_err(|error| {
             let at = match error {
                 DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
             };
             format!(": illegal base64 data at input byte {at}")
         })?;
@@ -353,6 +353,7 @@ mod tests {
         let of = |text: &str| BASE64.encode(text);
         for (token, why) in [
             ("a=".to_owned(), ": illegal base64 data at input byte 1"),
+            ("abcda".to_owned(), ": illegal base64 data at input byte 4"),
             (
                 of(r#"{"v":"v2","rv":1,"start":"a"}"#),
                 ": server does not recognize this encoded version v2",
