@@ -3,19 +3,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::api::key;
 use crate::kinds::KindHooks;
 use crate::output::{ListMeta, Purpose};
-use crate::pipeline::Ask;
+use crate::pipeline::{Ask, answer};
 use crate::resource::ResourceType;
 use crate::selector::Selectors;
 use crate::serve::Body;
 use crate::status::StatusError;
 use crate::store::{Change, Encoded, Entry, Facets};
-use crate::verbs::{answer_value, list};
+use crate::verbs::answer_value;
 
 /// Makes the objects of an API.
 pub trait Source: Send + Sync + 'static {
@@ -121,23 +122,25 @@ pub(crate) fn list(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>,
     let format = ask.format(Purpose::List)?;
     let (labels, fields) = (ask.query.get("labelSelector"), ask.query.get("fieldSelector"));
     let selectors = Selectors::parse(resource, labels, fields)?;
-    let revision = ask.api.store.revision();
-    let mut entries: Vec<Arc<Entry>> = source
+    let mut items: Vec<(Arc<str>, Bytes)> = source
         .list(resource.plural(), ask.target.namespace)
         .into_iter()
-        .map(|object| entry(resource, object, revision))
-        .filter(|entry| selectors.matches(entry))
+        .map(|object| (entry(resource, object.clone()), object))
+        .filter(|(entry, _)| selectors.matches(entry))
+        .map(|(entry, object)| (entry.key, object.to_string().into()))
         .collect();
-    entries.sort_by(|a, b| a.key.cmp(&b.key));
-    let meta = ListMeta { resource_version: revision, ..ListMeta::default() };
-    list::respond(ask, &format, entries, &meta)
+    items.sort();
+    // What was made just now has no version, and neither has the list.
+    let mut items = items.into_iter().map(|(_, item)| item);
+    let bytes = format.list(resource, &mut items, &ListMeta::default(), ask.now)?;
+    Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
 }
 
-/// The object as if it were stored, so that it is selected and shown as such.
-fn entry(resource: &ResourceType, object: Value, revision: u64) -> Arc<Entry> {
+/// The object as if it were stored, so that it is selected as such.
+fn entry(resource: &ResourceType, object: Value) -> Entry {
     let object = whole(resource, object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let key = key(resource, text("namespace"), text("name"));
     let encoded = Encoded::new(&object, Facets::new(&object, |_| {}));
-    Arc::new(encoded.into_entry(key.into(), revision, Change::Added))
+    encoded.into_entry(key.into(), 0, Change::Added)
 }

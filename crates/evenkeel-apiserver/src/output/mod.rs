@@ -41,7 +41,7 @@ pub(crate) enum Purpose {
 /// `metadata` of a list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ListMeta {
-    /// Revision of the list.
+    /// Revision of the list; 0 where it has none.
     pub(crate) resource_version: u64,
     /// Token for the next page, empty on the last.
     pub(crate) token: String,
@@ -60,7 +60,10 @@ impl ListMeta {
     }
 
     fn value(&self) -> Value {
-        let mut meta = json!({"resourceVersion": self.resource_version.to_string()});
+        let mut meta = json!({});
+        if self.resource_version > 0 {
+            meta["resourceVersion"] = Value::from(self.resource_version.to_string());
+        }
         if !self.token.is_empty() {
             meta["continue"] = Value::from(self.token.as_str());
         }

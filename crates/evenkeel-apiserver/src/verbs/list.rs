@@ -260,7 +260,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
 }
 
 /// Answers a list of stored objects.
-pub(crate) fn respond(
+pub(super) fn respond(
     ask: &Ask<'_>,
     format: &Format,
     entries: Vec<Arc<Entry>>,

@@ -6,7 +6,7 @@ pub(crate) mod current;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
-pub(crate) mod list;
+mod list;
 mod meta;
 mod namespace;
 mod patch;

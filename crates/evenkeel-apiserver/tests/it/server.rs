@@ -48,6 +48,7 @@ async fn parts_of_the_control_plane_are_told_of() {
     let client = Client(server.service());
     let path = "/api/v1/componentstatuses";
     let list = client.get(path).await;
+    assert_eq!(list["metadata"], json!({}));
     let shown: Vec<(&Value, &Value)> = list["items"]
         .as_array()
         .into_iter()
