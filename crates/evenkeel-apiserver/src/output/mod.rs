@@ -262,9 +262,12 @@ impl Format {
         first: bool,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
+        // There is nothing in a bookmark that a schema could have defaults for.
+        let bare = event == "BOOKMARK" && resource.custom.is_some();
         let value = || -> Result<Value, StatusError> {
             match self.shape {
                 _ if event == "ERROR" => parse(object),
+                Shape::Whole if bare => parse(object),
                 Shape::Table(include) => {
                     let rows = vec![table::row(resource, self.meta, include, parse(object)?, now)];
                     let meta = json!({"resourceVersion": version_of(object)});
@@ -283,7 +286,7 @@ impl Format {
         out.extend_from_slice(b"\",\"object\":");
         match self.shape {
             _ if event == "ERROR" => out.extend_from_slice(object),
-            Shape::Whole if resource.stored => out.extend_from_slice(object),
+            Shape::Whole if resource.stored || bare => out.extend_from_slice(object),
             Shape::Metadata => partial(self.meta, object, &mut out)?,
             _ => serde_json::to_writer(&mut out, &value()?).map_err(StatusError::internal)?,
         }

@@ -329,3 +329,18 @@ async fn an_object_has_the_defaults_of_the_versions_it_was_written_and_stored_in
     assert_eq!(made["spec"], both);
     assert_eq!(client.get(&format!("{one}/b")).await["spec"], both);
 }
+
+#[tokio::test]
+async fn a_bookmark_has_no_defaults() {
+    let client = Client::start().await;
+    let spec = |_: &str| json!({"type": "object", "default": {}});
+    define(&client, &json!({"strategy": "None"}), spec).await;
+    let one = GAUGES[0];
+    let path = format!(
+        "{one}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
+    let mut watch = client.send("GET", &path, &[], Bytes::new()).await.into_body();
+    let event = &events(&mut watch).await[0];
+    assert_eq!(event["type"], "BOOKMARK");
+    assert_eq!(event["object"].get("spec"), None);
+}
