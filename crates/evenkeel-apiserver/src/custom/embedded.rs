@@ -34,15 +34,19 @@ pub(super) fn check(value: &Value, node: &Node, path: &str, errors: &mut Vec<Fie
 fn one(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let api_version = text(object, "apiVersion");
     let field = |name: &str| below(path, name);
+    let missing = |name: &str| match object.get(name) {
+        None => FieldError::required(field(name), ""),
+        Some(_) => FieldError::invalid(field(name), "", "must not be empty"),
+    };
     if api_version.is_empty() {
-        errors.push(FieldError::required(field("apiVersion"), "must not be empty"));
+        errors.push(missing("apiVersion"));
     } else if api_version.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {api_version}");
         errors.push(FieldError::invalid(field("apiVersion"), api_version, why));
     }
     let kind = text(object, "kind");
     if kind.is_empty() {
-        errors.push(FieldError::required(field("kind"), "must not be empty"));
+        errors.push(missing("kind"));
     } else {
         let wrong = crate::kinds::validate::dns_1035_label(&kind.to_lowercase());
         if !wrong.is_empty() {
@@ -58,4 +62,24 @@ fn one(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
         error.field = below(path, &error.field);
         error
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_say_what_they_are() {
+        let node = Node::new(&json!({"type": "object", "properties": {"o": {"type": "object",
+            "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
+        let object = json!({"o": {"apiVersion": "", "metadata": {"name": "a"}}});
+        let mut errors = Vec::new();
+        check(&object, &node, "", &mut errors);
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let wanted =
+            ["o.apiVersion: Invalid value: \"\": must not be empty", "o.kind: Required value"];
+        assert_eq!(told, wanted);
+    }
 }

@@ -22,7 +22,8 @@ pub(super) fn decode(body: &Json<'_>, at: At<'_>) -> (Value, Findings) {
 /// Gives back one that is too large for either.
 fn settle(value: &mut Value, body: &Json<'_>) -> Option<String> {
     match (value, body) {
-        (value @ Value::Number(_), Json::Number(text)) => {
+        // What no float holds has been read as null.
+        (value @ (Value::Number(_) | Value::Null), Json::Number(text)) => {
             let number = value.as_f64().filter(|n| n.is_finite());
             let Some(number) = number.filter(|_| text.parse().is_ok_and(f64::is_finite)) else {
                 return Some(text.to_string());
@@ -125,5 +126,18 @@ mod tests {
         let want = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
             "spec": {"size": "big", "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80}]}});
         assert_eq!(value, want);
+    }
+    #[test]
+    fn numbers_that_no_float_holds_are_refused() {
+        let schema = widget();
+        for (number, error) in [
+            ("1e300", None),
+            ("1e400", Some("json: cannot unmarshal number 1e400 into Go value of type float64")),
+        ] {
+            let text = format!(r#"{{"kind":"Widget","spec":{{"free":{{"n":{number}}}}}}}"#);
+            let body = json::parse(text.as_bytes()).expect("JSON");
+            let (_, findings) = decode(&body, schema.at());
+            assert_eq!(findings.error.as_deref(), error, "{number}");
+        }
     }
 }
