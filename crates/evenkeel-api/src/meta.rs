@@ -40,6 +40,12 @@ impl StrMap {
         self.0.is_empty()
     }
 
+    /// Whether both are one map, held once: objects that were read one after the other hold equal labels once. What is not the
+    /// same may be equal all the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
     /// This map with `key` set to `value`.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Self {

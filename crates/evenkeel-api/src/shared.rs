@@ -18,6 +18,17 @@ const REMEMBERED: usize = 256;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Shared<T>(Option<Arc<[T]>>);
 
+impl<T> Shared<T> {
+    /// Whether both are one list, held once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+}
+
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -159,6 +170,10 @@ mod tests {
     fn equal_lists_are_held_once() {
         let [a, b] = [(); 2].map(|()| recall(vec![1_u8, 2, 3]));
         assert_eq!(a.as_ptr(), b.as_ptr());
+        assert!(
+            a.is_same(&b) && !a.is_same(&Shared::from([1, 2, 3])) && !a.is_same(&Shared::default())
+        );
+        assert!(Shared::<u8>::default().is_same(&Shared::default()));
         assert_eq!(recall(vec![1_u8, 2]).len(), 2);
         assert_ne!(a, recall(vec![3, 2, 1]));
     }

@@ -257,6 +257,10 @@ impl JobTemplate {
     }
 }
 
+/// How many messages a thread remembers: a rollout of a hundred Deployments has three templates for each, and each change of a
+/// status brings one of them.
+const REMEMBERED: usize = 512;
+
 /// A message's bytes and what was read from them.
 type Read<T> = std::sync::Arc<(Box<[u8]>, T)>;
 
@@ -298,10 +302,10 @@ macro_rules! kept_as_json {
                     return Ok(earlier);
                 }
                 use $crate::shared::{Recent, fingerprint};
-                use $crate::template::Read;
+                use $crate::template::{REMEMBERED, Read};
                 // An object changes more often than its template.
                 thread_local! {
-                    static RECENT: std::cell::RefCell<Recent<Read<$type>, 64>> =
+                    static RECENT: std::cell::RefCell<Recent<Read<$type>, REMEMBERED>> =
                         std::cell::RefCell::default();
                 }
                 let fingerprint = fingerprint(&bytes);

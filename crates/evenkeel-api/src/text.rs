@@ -31,6 +31,7 @@ impl Text {
     }
 
     /// The string.
+    #[inline]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -50,18 +51,21 @@ impl Text {
 impl Deref for Text {
     type Target = str;
 
+    #[inline]
     fn deref(&self) -> &str {
         self.0.as_str()
     }
 }
 
 impl Borrow<str> for Text {
+    #[inline]
     fn borrow(&self) -> &str {
         self.0.as_str()
     }
 }
 
 impl AsRef<str> for Text {
+    #[inline]
     fn as_ref(&self) -> &str {
         self.0.as_str()
     }

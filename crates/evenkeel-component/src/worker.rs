@@ -23,7 +23,7 @@ pub enum Worker {
 /// more to do at once, until it rests for the longest; one with less to do soon looks again at once.
 const TIMES: u32 = 20;
 /// It rests this long at the most: less than an API server takes for a few writes.
-const LONGEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(15);
 /// Shorter ones are left out: the system takes about as long to wake a thread.
 const SHORTEST: Duration = Duration::from_micros(200);
 

@@ -3,7 +3,7 @@
 //! The rules are those of upstream's `controller_ref_manager.go`.
 
 use crate::wire;
-use evenkeel_api::{Meta, View};
+use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
 use std::sync::Arc;
 
@@ -22,6 +22,15 @@ pub(crate) struct Claims<C> {
     pub(crate) release: Vec<Arc<C>>,
 }
 
+/// What `of` says of labels, asked once for those that are held once: an owner's pods mostly have the same.
+pub(crate) fn of_labels(of: impl Fn(&StrMap) -> bool) -> impl FnMut(&StrMap) -> bool {
+    let mut last: Option<(StrMap, bool)> = None;
+    move |labels| match &last {
+        Some((known, answer)) if known.is_same(labels) => *answer,
+        _ => last.insert((labels.clone(), of(labels))).1,
+    }
+}
+
 impl<C> Default for Claims<C> {
     fn default() -> Self {
         Self { owned: Vec::new(), adopt: 0, release: Vec::new() }
@@ -29,12 +38,22 @@ impl<C> Default for Claims<C> {
 }
 
 impl<C: View> Claims<C> {
+    /// As [`Self::new`], for an owner that selects by labels and nothing else.
+    pub(crate) fn by_labels(
+        owner: &Meta,
+        candidates: impl IntoIterator<Item = Arc<C>>,
+        selects: impl Fn(&StrMap) -> bool,
+    ) -> Self {
+        let mut selects = of_labels(selects);
+        Self::new(owner, candidates, |child| selects(&child.meta().labels))
+    }
+
     /// Sorts candidates into owned, to be adopted and to be released. An owner that is being deleted keeps what it has
     /// and takes or gives nothing.
     pub(crate) fn new(
         owner: &Meta,
         candidates: impl IntoIterator<Item = Arc<C>>,
-        matches: impl Fn(&C) -> bool,
+        mut matches: impl FnMut(&C) -> bool,
     ) -> Self {
         let (mut owned, mut adopt, mut release) = (Vec::new(), Vec::new(), Vec::new());
         for child in candidates {
@@ -106,5 +125,26 @@ fn patch<C: View>(child: &C, body: String) -> Patch {
     Patch {
         on_error: OnError::Abort,
         ..Patch::new(wire::target(child), PatchForm::Strategic, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn labels_that_are_held_once_are_looked_at_once() {
+        let labels = |value: &str| StrMap::default().with("app", value);
+        let (web, equal, other) = (labels("web"), labels("web"), labels("db"));
+        let asked = Cell::new(0);
+        let mut selects = of_labels(|labels| {
+            asked.set(asked.get() + 1);
+            labels.get("app") == Some("web")
+        });
+        let order = [&web, &web, &web.clone(), &equal, &other, &other, &web];
+        assert_eq!(order.map(&mut selects), [true, true, true, true, false, false, true]);
+        drop(selects);
+        assert_eq!(asked.get(), 4, "web, equal, other and web again");
     }
 }

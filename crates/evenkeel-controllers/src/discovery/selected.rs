@@ -106,10 +106,10 @@ impl Selected {
 
 /// A place in the indexes: a namespace and a label.
 fn at<'a>(place: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
+    let parts = [namespace, " ", name, "=", value];
     place.clear();
-    for part in [namespace, " ", name, "=", value] {
-        place.push_str(part);
-    }
+    place.reserve(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| place.push_str(part));
     place
 }
 

@@ -91,10 +91,8 @@ impl Seen {
         named: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
     ) -> Self {
         let selector = &set.spec.selector;
-        let pods = Claims::new(&set.meta, pods, |pod: &Pod| selector.matches(&pod.meta.labels));
-        let revisions = Claims::new(&set.meta, revisions, |revision: &ControllerRevision| {
-            selector.matches(&revision.meta.labels)
-        });
+        let pods = Claims::by_labels(&set.meta, pods, |labels| selector.matches(labels));
+        let revisions = Claims::by_labels(&set.meta, revisions, |labels| selector.matches(labels));
         // A set that is left alone gets no revision either.
         let history = if set.meta.deleting() || selector.requirements().is_empty() {
             History::default()

@@ -35,9 +35,8 @@ impl Seen {
         named: impl FnOnce(&str) -> Option<Arc<ReplicaSet>>,
     ) -> Self {
         let selector = &deployment.spec.selector;
-        let claims = Claims::new(&deployment.meta, candidates, |set: &ReplicaSet| {
-            selector.matches(&set.meta.labels)
-        });
+        let claims =
+            Claims::by_labels(&deployment.meta, candidates, |labels| selector.matches(labels));
         let mut sets = claims.owned.clone();
         sets.sort_unstable_by(|a, b| by_age(a, b));
         let template = &deployment.spec.template;

@@ -64,7 +64,7 @@ impl<S: Set> Seen<S> {
             n_terminating += usize::from(pods::is_terminating(pod) && own());
             pods::is_active(pod)
         });
-        let pods = Claims::new(set.meta(), active, |pod: &Pod| set.matches(&pod.meta.labels));
+        let pods = Claims::by_labels(set.meta(), active, |labels| set.matches(labels));
         let have = pods.owned.len();
         let surplus = have.saturating_sub(wanted(&*set)).min(BURST);
         let must_choose = surplus > 0 && surplus < have;

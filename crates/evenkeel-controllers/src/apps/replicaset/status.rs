@@ -4,7 +4,7 @@ use super::{
     plan::{Seen, balance, unusable},
     set::{Counts, REPLICA_FAILURE, Set, has_all},
 };
-use crate::{conditions::Condition, pods, wire};
+use crate::{claim::of_labels, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
@@ -58,7 +58,7 @@ fn failure<'a, S: Set>(seen: &Seen<S>, outcomes: &'a Outcomes) -> Option<Cow<'a,
 
 fn counts<S: Set>(seen: &Seen<S>, now: Timestamp) -> Counts {
     let set = &*seen.set;
-    let wanted_labels = &set.template().labels;
+    let mut fully_labeled = of_labels(|labels| has_all(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
         replicas: count(seen.pods.owned.len()),
@@ -68,7 +68,7 @@ fn counts<S: Set>(seen: &Seen<S>, now: Timestamp) -> Counts {
         ..Counts::default()
     };
     for pod in &seen.pods.owned {
-        counts.fully_labeled += i32::from(has_all(&pod.meta.labels, wanted_labels));
+        counts.fully_labeled += i32::from(fully_labeled(&pod.meta.labels));
         counts.ready += i32::from(pods::is_ready(pod));
         counts.available += i32::from(pods::is_available(pod, min_ready_seconds, now));
     }

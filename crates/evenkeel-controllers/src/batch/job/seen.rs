@@ -39,8 +39,7 @@ impl Seen {
         forgets_start: bool,
     ) -> Self {
         let selector = &job.spec.selector;
-        let mut pods =
-            Claims::new(&job.meta, candidates, |pod: &Pod| selector.matches(&pod.meta.labels));
+        let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
         let old = pods.owned.len() - pods.adopt;
         // The order in which pods are counted; a cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
