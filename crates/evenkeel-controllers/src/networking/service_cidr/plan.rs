@@ -3,6 +3,7 @@
 use super::ranges;
 use crate::wire;
 use evenkeel_api::{
+    cidr::Cidr,
     time::Timestamp,
     views::{MetaCondition, Metadata, ServiceCidr},
 };
@@ -35,9 +36,10 @@ pub(super) fn allocated(address: &Metadata) -> Option<IpAddr> {
     (meta.labels.get(MANAGED_BY) == Some(ALLOCATOR)).then(|| meta.name.parse().ok()).flatten()
 }
 
-/// Whether an address is in one of the ranges.
+/// Whether an address is in one of the ranges, and is one that it gives out: not its first, nor the last of an IPv4 range.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
-    ranges(cidr).any(|range| range.contains(ip))
+    let is_end = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
+    ranges(cidr).any(|range| range.contains(ip) && !is_end(&range))
 }
 
 /// Whether two have addresses in common.

@@ -1,6 +1,6 @@
 //! The plan by tables.
 
-use super::plan::{Seen, allocated, is_covered, plan};
+use super::plan::{Seen, allocated, contains, is_covered, plan};
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::views::{Metadata, ServiceCidr};
 use evenkeel_runtime::plan::{Action, PatchForm};
@@ -105,4 +105,21 @@ fn only_addresses_of_services_count() {
     assert!(allocated(&address("10.0.0.1", "ipallocator.k8s.io")).is_some());
     assert!(allocated(&address("10.0.0.1", "somebody")).is_none());
     assert!(allocated(&address("x", "ipallocator.k8s.io")).is_none());
+}
+
+#[test]
+fn the_ends_of_a_range_are_not_given_out() {
+    let table = [
+        ("10.0.1.0/24", "10.0.1.0", false),
+        ("10.0.1.0/24", "10.0.1.1", true),
+        ("10.0.1.0/24", "10.0.1.255", false),
+        ("10.0.0.0/16", "10.0.1.255", true),
+        ("10.0.0.0/16", "10.1.0.1", false),
+        ("fd00::/112", "fd00::", false),
+        ("fd00::/112", "fd00::ffff", true),
+    ];
+    for (range, ip, want) in table {
+        let cidr = cidr("c", &[range], HELD, None, None);
+        assert_eq!(contains(&cidr, ip.parse().unwrap()), want, "{ip} in {range}");
+    }
 }
