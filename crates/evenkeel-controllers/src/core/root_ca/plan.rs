@@ -60,10 +60,11 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     plan
 }
 
+/// Any description will do.
 fn is_right(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(KEY) == Some(ca)
-        && map.meta.annotations.get(DESCRIPTION.0) == Some(DESCRIPTION.1)
+        && map.meta.annotations.get(DESCRIPTION.0).is_some_and(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -73,8 +74,12 @@ mod tests {
     use evenkeel_runtime::plan::Action;
 
     fn seen(data: Option<&[(&str, &str)]>) -> Seen {
+        described(data, DESCRIPTION.1)
+    }
+
+    fn described(data: Option<&[(&str, &str)]>, description: &str) -> Seen {
         let published = data.map(|data| {
-            let annotations: StrMap = [DESCRIPTION].into_iter().collect();
+            let annotations: StrMap = [(DESCRIPTION.0, description)].into_iter().collect();
             let meta =
                 Meta { name: NAME.into(), namespace: "ns".into(), annotations, ..Meta::default() };
             Arc::new(ConfigMap {
@@ -94,6 +99,12 @@ mod tests {
     fn it_is_made_and_then_left_alone() {
         assert!(matches!(&*plan(&seen(None)).actions, [Action::Create(_)]));
         assert!(plan(&seen(Some(&[(KEY, "PEM")]))).is_nothing());
+    }
+
+    #[test]
+    fn only_a_description_that_is_missing_is_added() {
+        let of = |text: &str| plan(&described(Some(&[(KEY, "PEM")]), text)).actions.len();
+        assert_eq!([of(""), of("Our own"), of(DESCRIPTION.1)], [1, 0, 0]);
     }
 
     #[test]
