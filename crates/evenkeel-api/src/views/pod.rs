@@ -212,6 +212,8 @@ message! {
         init_container_statuses: Box<[ContainerStatus]> = 10 "initContainerStatuses",
         /// Of its containers.
         container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
+        /// Of those that were put into it to look around.
+        ephemeral_container_statuses: Box<[ContainerStatus]> = 13 "ephemeralContainerStatuses",
         /// `Guaranteed`, `Burstable` or `BestEffort`.
         qos_class: Text = 9 "qosClass",
         /// State of an in-place resize.

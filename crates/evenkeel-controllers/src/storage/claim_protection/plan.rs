@@ -48,7 +48,8 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod)
         || (pod.meta.deleting()
             && idle(&pod.status.init_container_statuses)
-            && idle(&pod.status.container_statuses))
+            && idle(&pod.status.container_statuses)
+            && idle(&pod.status.ephemeral_container_statuses))
 }
 
 /// Whether a pod's change is of no concern to its claims.
@@ -206,6 +207,16 @@ mod tests {
                 both(&gone, &json!({"status": {"containerStatuses": []}})),
                 true,
                 false,
+            ),
+            (
+                "going, and somebody looks around in it",
+                both(
+                    &gone,
+                    &json!({"status": {"containerStatuses": [],
+                        "ephemeralContainerStatuses": [{"name": "e", "state": {"running": {}}}]}}),
+                ),
+                true,
+                true,
             ),
         ] {
             let (claim, pod) = (claim(true, None), pod(&change));
