@@ -86,7 +86,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             let pod = event.object();
             if let CacheEvent::Updated { old, new } = event
                 && old.spec.node_name == new.spec.node_name
-                && plan::counts(old, false) == plan::counts(new, false)
+                && plan::counts(old) == plan::counts(new)
             {
                 return;
             }
@@ -156,10 +156,10 @@ struct Attachments {
 
 impl Attachments {
     /// The volumes that the node's pods use and whose drivers attach.
-    fn wanted(&self, node: &str, keeps_ended: bool) -> Vec<Wanted> {
+    fn wanted(&self, node: &str) -> Vec<Wanted> {
         let mut wanted: Vec<Wanted> = Vec::new();
         for pod in self.on_node.get(node) {
-            if !plan::counts(&pod, keeps_ended) {
+            if !plan::counts(&pod) {
                 continue;
             }
             for volume in storage::claims_of(&pod).filter_map(|used| self.volume(&pod, &used)) {
@@ -213,7 +213,7 @@ impl Attachments {
             .filter(|other| {
                 !other.spec.node_name.is_empty()
                     && other.spec.node_name != pod.spec.node_name
-                    && plan::counts(other, false)
+                    && plan::counts(other)
             })
             .collect();
         others.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
@@ -243,8 +243,7 @@ impl Planner for Attachments {
         if node.as_deref().is_some_and(|node| !plan::is_managed(node)) {
             return None;
         }
-        let keeps_ended = node.as_deref().is_some_and(plan::keeps_ended);
-        let wanted = self.wanted(&key.name, keeps_ended);
+        let wanted = self.wanted(&key.name);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memory.get(key).cloned().unwrap_or_default();
         Some(Seen { name: Arc::clone(&key.name), node, wanted, held, memory })

@@ -10,7 +10,6 @@
 //! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `leaving` |
 //! | taint `node.kubernetes.io/out-of-service` | `leaving`, its pods in `../../core/pod_gc/plan.rs` |
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
-//! | `volumes.kubernetes.io/keep-terminated-pod-volumes` | `keeps_ended`, `counts` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
 use super::Options;
@@ -30,7 +29,6 @@ use std::{
 };
 
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-const KEEPS_ENDED: &str = "volumes.kubernetes.io/keep-terminated-pod-volumes";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
@@ -89,11 +87,6 @@ pub(super) fn is_managed(node: &Node) -> bool {
     node.meta.annotations.get(MANAGED) == Some("true")
 }
 
-/// Whether volumes of pods that have ended stay attached.
-pub(super) fn keeps_ended(node: &Node) -> bool {
-    node.meta.annotations.get(KEEPS_ENDED) == Some("true")
-}
-
 /// Whether a node's change is of no concern.
 pub(super) fn looks_alike(old: &Node, new: &Node) -> bool {
     let out = |node: &Node| node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE);
@@ -110,8 +103,8 @@ fn is_ready(node: &Node) -> bool {
 }
 
 /// Whether the pod needs its volumes.
-pub(super) fn counts(pod: &Pod, keeps_ended: bool) -> bool {
-    keeps_ended || !claim_protection::is_terminated(pod)
+pub(super) fn counts(pod: &Pod) -> bool {
+    !claim_protection::is_terminated(pod)
 }
 
 /// Whether the volume is another node's, and can only be one's.
