@@ -82,9 +82,9 @@ pub(super) struct Decision {
     pub(super) forced: Vec<&'static str>,
 }
 
-/// Whether this controller, and not the kubelet, attaches the node's volumes.
+/// Whether this controller, and not the kubelet, attaches the node's volumes: that it is said counts, not what is said.
 pub(super) fn is_managed(node: &Node) -> bool {
-    node.meta.annotations.get(MANAGED) == Some("true")
+    node.meta.annotations.contains(MANAGED)
 }
 
 /// Whether a node's change is of no concern.

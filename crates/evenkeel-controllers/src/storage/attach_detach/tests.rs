@@ -2,7 +2,7 @@
 
 use super::{
     Options,
-    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, plan},
+    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, is_managed, plan},
 };
 use crate::fixtures::{T0, at, object, pod};
 use evenkeel_api::{
@@ -189,4 +189,15 @@ fn that_a_volume_is_taken_is_told_once() {
     let first = plan(&wants(Memory::default()), &Options::default(), T0);
     assert_eq!(first.plan.actions.len(), 1);
     assert!(plan(&wants(first.memory), &Options::default(), T0).plan.actions.is_empty());
+}
+
+#[test]
+fn a_node_is_managed_whatever_its_annotation_says() {
+    let key = "volumes.kubernetes.io/controller-managed-attach-detach";
+    for (annotations, want) in
+        [(json!({}), false), (json!({key: "true"}), true), (json!({key: "false"}), true)]
+    {
+        let node: Node = object(&json!({"metadata": {"name": "n", "annotations": annotations}}));
+        assert_eq!(is_managed(&node), want, "{annotations}");
+    }
 }
