@@ -212,7 +212,11 @@ fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
     kept.extend(&new);
     let list: Vec<Value> =
         kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
-    let body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
+    let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
+    if kept.len() < known.len() + new.len() {
+        // It may have begun to use what is taken away, and the cache not know: then nothing is taken.
+        body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
+    }
     plan.push(Patch {
         subresource: "status",
         on_error: OnError::SkipRest,

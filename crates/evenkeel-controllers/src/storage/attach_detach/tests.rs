@@ -144,6 +144,23 @@ fn volumes_come_with_pods_and_go_after_them() {
 }
 
 #[test]
+fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
+    let version = |attached, wanted| {
+        let mut node = node("True", false, attached, false);
+        Arc::get_mut(&mut node).unwrap().meta.resource_version = "7".into();
+        let seen = seen(Some(node), wanted, vec![held(true, false)], Memory::default());
+        let decision = plan(&seen, &Options::default(), T0);
+        let Some(Action::Patch(patch)) = decision.plan.actions.first() else {
+            panic!("{decision:?}")
+        };
+        let body: Value = serde_json::from_slice(&patch.body).unwrap();
+        body["metadata"]["resourceVersion"].clone()
+    };
+    assert_eq!(version(true, vec![]), "7");
+    assert_eq!(version(false, vec![wanted("ReadWriteOnce", &[])]), Value::Null);
+}
+
+#[test]
 fn attachments_that_others_made_stay() {
     let nobodys = |id: &str, known: bool| {
         let mut held = held(false, false);
