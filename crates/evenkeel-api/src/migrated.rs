@@ -82,9 +82,19 @@ pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
     None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
         .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
         .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
+        .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
-/// The same for a volume that a pod names itself.
+/// The driver that the volume is of, its own or the one that has taken over from what was built in, and what that calls it.
+pub fn driver_and_handle(volume: &PersistentVolume) -> Option<(Text, Text)> {
+    if let Some(csi) = &volume.spec.source.csi {
+        return Some((csi.driver.clone(), csi.volume_handle.clone()));
+    }
+    let driver = crate::storage::driver_of(plugin_of_volume(volume)?)?;
+    Some((driver.into(), handle_of_volume(volume)?.into()))
+}
+
+/// What the driver calls a volume that was built in and that a pod names itself.
 pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
     if let Some(disk) = &source.gce_persistent_disk {
         return gce_handle(disk, "");
@@ -95,6 +105,7 @@ pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
     None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
         .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
         .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
+        .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
 /// A disk of several zones is one of their region.
@@ -241,6 +252,7 @@ mod tests {
             ),
             (json!({}), json!({"cinder": {"volumeID": "c"}}), Some("c")),
             (json!({}), json!({"azureDisk": {"diskName": "n", "diskURI": "u"}}), Some("u")),
+            (json!({}), json!({"vsphereVolume": {"volumePath": "[ds] v"}}), Some("[ds] v")),
             (json!({}), json!({"hostPath": {"path": "/"}}), None),
         ] {
             let volume: PersistentVolume =

@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/component-helpers/storage`.
 
 use crate::{
-    placement,
+    migrated, placement,
     quantity::Quantity,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
 };
@@ -245,8 +245,8 @@ const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
 
 /// What nodes call the volume, as in `status.volumesAttached`; `None` for one that is not a driver's.
 pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
-    let csi = volume.spec.source.csi.as_deref()?;
-    Some(format!("{ATTACHED_OF_CSI}{}^{}", csi.driver, csi.volume_handle))
+    let (driver, handle) = migrated::driver_and_handle(volume)?;
+    Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))
 }
 
 /// The driver and the handle in an [`attached_name`].

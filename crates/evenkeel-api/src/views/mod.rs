@@ -146,5 +146,5 @@ pub use volume::{
     ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
     GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, PortworxVolumeSource, RbdVolumeSource, SecretVolumeSource,
-    Volume, VolumeSource,
+    Volume, VolumeSource, VsphereVirtualDiskVolumeSource,
 };

@@ -4,7 +4,7 @@ use super::affinity::NodeSelector;
 use super::config::ObjectReference;
 use super::volume::{
     AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, GcePersistentDiskVolumeSource,
-    HostPathVolumeSource, PortworxVolumeSource,
+    HostPathVolumeSource, PortworxVolumeSource, VsphereVirtualDiskVolumeSource,
 };
 use crate::Meta;
 use crate::decode::{message, view};
@@ -70,7 +70,7 @@ message! {
         /// A file share at Azure.
         azure_file: Option<Unread> = 13 "azureFile",
         /// A disk of vSphere.
-        vsphere_volume: Option<Unread> = 14 "vsphereVolume",
+        vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 14 "vsphereVolume",
         /// A disk at Azure.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 16 "azureDisk",
         /// A volume of Portworx.

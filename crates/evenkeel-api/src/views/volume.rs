@@ -42,7 +42,7 @@ message! {
         /// A ConfigMap.
         config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
         /// A disk of vSphere.
-        vsphere_volume: Option<Unread> = 20 "vsphereVolume",
+        vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 20 "vsphereVolume",
         /// A disk at Azure.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 22 "azureDisk",
         /// A volume of Portworx.
@@ -155,6 +155,14 @@ message! {
     pub struct AzureDiskVolumeSource("k8s.io.api.core.v1.AzureDiskVolumeSource") {
         /// Where it is.
         disk_uri: Text = 2 "diskURI",
+    }
+}
+
+message! {
+    /// A disk of vSphere.
+    pub struct VsphereVirtualDiskVolumeSource("k8s.io.api.core.v1.VsphereVirtualDiskVolumeSource") {
+        /// Where it is.
+        volume_path: Text = 1 "volumePath",
     }
 }
 

@@ -1,8 +1,7 @@
 //! Has volumes attached to the nodes whose pods use them, and detached when none does.
 //!
-//! What is attached is what VolumeAttachments say; drivers carry them out. Upstream: `pkg/controller/volume/attachdetach`, for
-//! CSI drivers: nothing that was built in is attached by a controller of this release's any more but iSCSI and Fibre Channel,
-//! which need no attaching.
+//! What is attached is what VolumeAttachments say; drivers carry them out, also for volumes whose plug-ins were built in. Upstream:
+//! `pkg/controller/volume/attachdetach`.
 
 mod options;
 mod plan;
@@ -13,7 +12,7 @@ pub use options::Options;
 
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    Text, placement, storage,
+    Text, migrated, placement, storage,
     time::Timestamp,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
 };
@@ -198,8 +197,8 @@ impl Attachments {
         let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
-        let driver = &volume.spec.source.csi.as_deref()?.driver;
-        let driver = self.drivers.get("", driver);
+        let (driver, _) = migrated::driver_and_handle(&volume)?;
+        let driver = self.drivers.get("", &driver);
         let attaches = driver.is_none_or(|driver| driver.spec.attach_required != Some(false));
         (own && bound && attaches && &*claim.status.phase == "Bound").then_some(volume)
     }

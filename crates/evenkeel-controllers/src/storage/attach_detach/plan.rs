@@ -15,7 +15,7 @@
 use super::Options;
 use crate::{storage::claim_protection, wire};
 use evenkeel_api::{
-    Text, View, storage,
+    Text, View, migrated, storage,
     time::{SignedDuration, Timestamp},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
@@ -109,11 +109,19 @@ pub(super) fn counts(pod: &Pod) -> bool {
 
 /// Whether the volume is another node's, and can only be one's.
 pub(super) fn is_taken(wanted: &Wanted) -> bool {
-    let shared = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
-    // Without a mode nothing is known of it.
-    let modes = &wanted.volume.spec.access_modes;
-    let exclusive = !modes.is_empty() && !modes.iter().any(|mode| shared(mode));
-    exclusive && !wanted.elsewhere.is_empty()
+    is_exclusive(&wanted.volume) && !wanted.elsewhere.is_empty()
+}
+
+/// Whether only one node can have the volume. Without a mode nothing is known of it.
+fn is_exclusive(volume: &PersistentVolume) -> bool {
+    let modes = &volume.spec.access_modes;
+    let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
+    let only_read = |mode: &str| mode == "ReadOnlyMany";
+    if volume.spec.source.gce_persistent_disk.is_some() {
+        // These never could be written to from several, whatever they were said to be.
+        return !modes.iter().all(|mode| only_read(mode));
+    }
+    !modes.is_empty() && !modes.iter().any(|mode| all(mode))
 }
 
 /// Decides.
@@ -263,7 +271,7 @@ fn attach(seen: &Seen, decision: &mut Decision) {
                 decision.memory.told.insert(one.name.clone());
             }
             None if seen.node.is_some() => {
-                decision.plan.push(ask(&one.volume, &seen.name));
+                decision.plan.actions.extend(ask(&one.volume, &seen.name).map(Into::into));
             }
             None => {}
         }
@@ -294,20 +302,19 @@ fn taken(one: &Wanted, pod: &Pod) -> String {
     format!("Waiting for detach for volume \"{volume}\" {why}")
 }
 
-fn ask(volume: &PersistentVolume, node: &str) -> Create {
-    let csi = volume.spec.source.csi.as_deref();
-    let (driver, handle) = csi.map_or(("", ""), |csi| (&*csi.driver, &*csi.volume_handle));
+fn ask(volume: &PersistentVolume, node: &str) -> Option<Create> {
+    let (driver, handle) = migrated::driver_and_handle(volume)?;
     let body = json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",
-        "metadata": {"name": attachment_name(handle, driver, node)},
+        "metadata": {"name": attachment_name(&handle, &driver, node)},
         "spec": {
             "attacher": driver,
             "nodeName": node,
             "source": {"persistentVolumeName": volume.meta.name},
         },
     });
-    Create::new(VolumeAttachment::kind(), "", body.to_string())
+    Some(Create::new(VolumeAttachment::kind(), "", body.to_string()))
 }
 
 /// Upstream's `getAttachmentName`: kubelets work it out, too.

@@ -161,6 +161,37 @@ fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
 }
 
 #[test]
+fn drivers_attach_what_was_built_in() {
+    let disk = |modes: &[&str], elsewhere: &[&str]| {
+        let volume: PersistentVolume = object(&json!({"metadata": {"name": "v"},
+            "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
+        Wanted {
+            name: storage::attached_name(&volume).unwrap().into(),
+            volume: Arc::new(volume),
+            ..wanted("ReadWriteOnce", elsewhere)
+        }
+    };
+    let (driver, handle) =
+        ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d");
+    let of = |one: Wanted| {
+        let node = Some(node("True", false, false, false));
+        plan(&seen(node, vec![one], vec![], Memory::default()), &Options::default(), T0).plan
+    };
+    let one = disk(&["ReadWriteOnce"], &[]);
+    assert_eq!(*one.name, format!("kubernetes.io/csi/{driver}^{handle}"));
+    let asked = of(one);
+    let [Action::Create(create)] = &*asked.actions else { panic!("{asked:?}") };
+    let body: Value = serde_json::from_slice(&create.body).unwrap();
+    assert_eq!(body["metadata"]["name"], attachment_name(handle, driver, "n"));
+    assert_eq!(
+        body["spec"],
+        json!({"attacher": driver, "nodeName": "n", "source": {"persistentVolumeName": "v"}})
+    );
+    let shared = |modes: &[&str]| matches!(&*of(disk(modes, &["m"])).actions, [Action::Create(_)]);
+    assert!(shared(&[]) && shared(&["ReadOnlyMany"]) && !shared(&["ReadWriteMany"]));
+}
+
+#[test]
 fn attachments_that_others_made_stay() {
     let nobodys = |id: &str, known: bool| {
         let mut held = held(false, false);
