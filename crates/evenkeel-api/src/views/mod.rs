@@ -87,8 +87,9 @@ pub use node::{
     NodeSystemInfo, Taint,
 };
 pub use persistent_volume::{
-    CinderPersistentVolumeSource, CsiPersistentVolumeSource, NfsVolumeSource, PersistentVolume,
-    PersistentVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, VolumeNodeAffinity,
+    CinderPersistentVolumeSource, CsiPersistentVolumeSource, IscsiPersistentVolumeSource,
+    NfsVolumeSource, PersistentVolume, PersistentVolumeSource, PersistentVolumeSpec,
+    PersistentVolumeStatus, VolumeNodeAffinity,
 };
 pub use persistent_volume_claim::{
     ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition,
@@ -144,7 +145,7 @@ pub use storage::{
 pub use volume::{
     AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, CinderVolumeSource,
     ConfigMapVolumeSource, CsiVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
-    GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource, LocalObjectReference,
-    PersistentVolumeClaimVolumeSource, PortworxVolumeSource, RbdVolumeSource, SecretVolumeSource,
-    Volume, VolumeSource, VsphereVirtualDiskVolumeSource,
+    FcVolumeSource, GcePersistentDiskVolumeSource, HostPathVolumeSource, IscsiVolumeSource,
+    LocalObjectReference, PersistentVolumeClaimVolumeSource, PortworxVolumeSource, RbdVolumeSource,
+    SecretVolumeSource, Volume, VolumeSource, VsphereVirtualDiskVolumeSource,
 };

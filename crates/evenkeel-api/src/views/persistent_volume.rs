@@ -3,8 +3,9 @@
 use super::affinity::NodeSelector;
 use super::config::ObjectReference;
 use super::volume::{
-    AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, GcePersistentDiskVolumeSource,
-    HostPathVolumeSource, PortworxVolumeSource, VsphereVirtualDiskVolumeSource,
+    AwsElasticBlockStoreVolumeSource, AzureDiskVolumeSource, FcVolumeSource,
+    GcePersistentDiskVolumeSource, HostPathVolumeSource, PortworxVolumeSource,
+    VsphereVirtualDiskVolumeSource,
 };
 use crate::Meta;
 use crate::decode::{message, view};
@@ -62,11 +63,11 @@ message! {
         /// An export over NFS.
         nfs: Option<Box<NfsVolumeSource>> = 5 "nfs",
         /// A block device over iSCSI.
-        iscsi: Option<Unread> = 7 "iscsi",
+        iscsi: Option<Box<IscsiPersistentVolumeSource>> = 7 "iscsi",
         /// A volume of OpenStack.
         cinder: Option<Box<CinderPersistentVolumeSource>> = 8 "cinder",
         /// A block device over Fibre Channel.
-        fc: Option<Unread> = 10 "fc",
+        fc: Option<Box<FcVolumeSource>> = 10 "fc",
         /// A file share at Azure.
         azure_file: Option<Unread> = 13 "azureFile",
         /// A disk of vSphere.
@@ -79,6 +80,18 @@ message! {
         local: Option<Unread> = 20 "local",
         /// A volume of a CSI driver.
         csi: Option<Box<CsiPersistentVolumeSource>> = 22 "csi",
+    }
+}
+
+message! {
+    /// A block device over iSCSI.
+    pub struct IscsiPersistentVolumeSource("k8s.io.api.core.v1.ISCSIPersistentVolumeSource") {
+        /// Where.
+        target_portal: Text = 1 "targetPortal",
+        /// Which target.
+        iqn: Text = 2 "iqn",
+        /// Which unit.
+        lun: i32 = 3 "lun",
     }
 }
 

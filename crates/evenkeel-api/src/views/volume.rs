@@ -37,6 +37,8 @@ message! {
         rbd: Option<Box<RbdVolumeSource>> = 11 "rbd",
         /// A volume of OpenStack.
         cinder: Option<Box<CinderVolumeSource>> = 13 "cinder",
+        /// A block device over Fibre Channel.
+        fc: Option<Box<FcVolumeSource>> = 17 "fc",
         /// A file share at Azure.
         azure_file: Option<Unread> = 18 "azureFile",
         /// A ConfigMap.
@@ -115,6 +117,18 @@ message! {
         lun: i32 = 3 "lun",
         /// Whether it is only read.
         read_only: bool = 6 "readOnly",
+    }
+}
+
+message! {
+    /// A block device over Fibre Channel.
+    pub struct FcVolumeSource("k8s.io.api.core.v1.FCVolumeSource") {
+        /// The ports that lead to it.
+        target_wwns: Box<[Text]> = 1 "targetWWNs",
+        /// Which unit there.
+        lun: Option<i32> = 2 "lun",
+        /// Its own names.
+        wwids: Box<[Text]> = 5 "wwids",
     }
 }
 

@@ -1,8 +1,9 @@
 //! Has volumes attached to the nodes whose pods use them, and detached when none does.
 //!
-//! What is attached is what VolumeAttachments say; drivers carry them out, also for volumes whose plug-ins were built in. Upstream:
-//! `pkg/controller/volume/attachdetach`.
+//! What is attached is what VolumeAttachments say; drivers carry them out, also for volumes whose plug-ins were built in. Of
+//! devices of the network it is what the node was told. Upstream: `pkg/controller/volume/attachdetach`.
 
+mod network;
 mod options;
 mod plan;
 #[cfg(test)]
@@ -53,6 +54,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 key(volume);
             }
         }),
+        told: nodes.index("network device", |node, key| {
+            let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
+            attached.filter(|name| network::is_name(name)).for_each(|name| key(name));
+        }),
         on_node: pods.index("node", placement::node_key),
         users: pods.index("claim", storage::claim_keys),
         nodes: nodes.clone(),
@@ -89,7 +94,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             {
                 return;
             }
-            if !pod.spec.node_name.is_empty() && storage::claims_of(pod).next().is_some() {
+            if !pod.spec.node_name.is_empty() && may_attach(pod) {
                 enqueue.add(Key::new("", &pod.spec.node_name));
             }
         })
@@ -124,6 +129,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Whether any of the pod's volumes may have to be attached.
+fn may_attach(pod: &Pod) -> bool {
+    storage::claims_of(pod).next().is_some()
+        || pod.spec.volumes.iter().any(|volume| network::inline_name(&volume.source).is_some())
+}
+
 /// Nodes of the pods that use a volume.
 fn nodes_of_users(
     volume: &str,
@@ -146,6 +157,8 @@ struct Attachments {
     drivers: Cache<CsiDriver>,
     by_node: Index<VolumeAttachment>,
     by_volume: Index<VolumeAttachment>,
+    /// Nodes that were told that they have a device of the network.
+    told: Index<Node>,
     on_node: Index<Pod>,
     users: Index<Pod>,
     memory: Mutex<HashMap<Key, Memory>>,
@@ -154,34 +167,28 @@ struct Attachments {
 }
 
 impl Attachments {
-    /// The volumes that the node's pods use and whose drivers attach.
+    /// The volumes that the node's pods use and that are to be attached.
     fn wanted(&self, node: &str) -> Vec<Wanted> {
         let mut wanted: Vec<Wanted> = Vec::new();
         for pod in self.on_node.get(node) {
             if !plan::counts(&pod) {
                 continue;
             }
-            for volume in storage::claims_of(&pod).filter_map(|used| self.volume(&pod, &used)) {
-                let Some(name) = storage::attached_name(&volume).map(Text::from) else { continue };
-                if let Some(one) = wanted.iter_mut().find(|one| one.name == name) {
-                    one.pods.push(Arc::clone(&pod));
-                    continue;
+            let claimed = storage::claims_of(&pod).filter_map(|used| {
+                let volume = self.volume(&pod, &used)?;
+                let name = storage::attached_name(&volume).or_else(|| network::name(&volume))?;
+                Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
+            });
+            let inline = pod.spec.volumes.iter().filter_map(|volume| {
+                let name = network::inline_name(&volume.source)?;
+                Some((Text::from(name), volume.name.clone(), None))
+            });
+            for (name, called, volume) in claimed.chain(inline) {
+                match wanted.iter_mut().find(|one| one.name == name) {
+                    Some(one) if one.pods.iter().any(|known| Arc::ptr_eq(known, &pod)) => {}
+                    Some(one) => one.pods.push(Arc::clone(&pod)),
+                    None => wanted.push(self.used(name, called, volume, &pod)),
                 }
-                let elsewhere = self.by_volume.get(&volume.meta.name);
-                let elsewhere: Vec<Text> = elsewhere
-                    .iter()
-                    .map(|attachment| attachment.spec.node_name.clone())
-                    .filter(|other| **other != *node)
-                    .collect();
-                let others =
-                    if elsewhere.is_empty() { Vec::new() } else { self.others(&pod, &volume) };
-                wanted.push(Wanted {
-                    name,
-                    volume,
-                    pods: vec![Arc::clone(&pod)],
-                    elsewhere,
-                    others,
-                });
             }
         }
         wanted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -191,15 +198,40 @@ impl Attachments {
         wanted
     }
 
-    /// The bound volume behind a pod's claim, if its driver wants it attached.
+    fn used(
+        &self,
+        name: Text,
+        called: Text,
+        volume: Option<Arc<PersistentVolume>>,
+        pod: &Arc<Pod>,
+    ) -> Wanted {
+        let mut elsewhere: Vec<Text> = if network::is_name(&name) {
+            self.told.get(&name).iter().map(|node| node.meta.name.clone()).collect()
+        } else {
+            let attachments = self.by_volume.get(&called);
+            attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()
+        };
+        elsewhere.retain(|other| *other != pod.spec.node_name);
+        let others = match &volume {
+            Some(volume) if !elsewhere.is_empty() => self.others(pod, volume),
+            _ => Vec::new(),
+        };
+        Wanted { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
+    }
+
+    /// The bound volume behind a pod's claim, if it is to be attached.
     fn volume(&self, pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
         let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
-        let (driver, _) = migrated::driver_and_handle(&volume)?;
-        let driver = self.drivers.get("", &driver);
-        let attaches = driver.is_none_or(|driver| driver.spec.attach_required != Some(false));
+        let attaches = match migrated::driver_and_handle(&volume) {
+            Some((driver, _)) => {
+                let driver = self.drivers.get("", &driver);
+                driver.is_none_or(|driver| driver.spec.attach_required != Some(false))
+            }
+            None => network::name(&volume).is_some(),
+        };
         (own && bound && attaches && &*claim.status.phase == "Bound").then_some(volume)
     }
 
@@ -274,7 +306,7 @@ impl Planner for Attachments {
         for one in seen.wanted.iter().filter(|one| plan::is_taken(one)) {
             description.waits(format!(
                 "volume {} is attached to {}",
-                one.volume.meta.name,
+                one.called,
                 one.elsewhere.join(", ")
             ));
         }

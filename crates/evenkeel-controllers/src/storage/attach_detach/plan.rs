@@ -3,6 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | VolumeAttachments are made | `attach`, `ask` |
+//! | iSCSI and Fibre Channel | `devices` |
 //! | VolumeAttachments go, those that are its own | `leaving`, `is_own` |
 //! | `accessModes`: `ReadWriteOnce`, `ReadWriteOncePod` | `is_taken` |
 //! | `status.volumesAttached` | `report` |
@@ -12,7 +13,7 @@
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
-use super::Options;
+use super::{Options, network};
 use crate::{storage::claim_protection, wire};
 use evenkeel_api::{
     Text, View, migrated, storage,
@@ -32,6 +33,8 @@ const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
+/// How long until it is looked again whether another node has let go of a device of the network.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A node and its volumes.
 pub(super) struct Seen {
@@ -49,12 +52,22 @@ pub(super) struct Seen {
 pub(super) struct Wanted {
     /// As nodes name it.
     pub(super) name: Text,
-    pub(super) volume: Arc<PersistentVolume>,
+    /// As people name it.
+    pub(super) called: Text,
+    /// `None` where pods name it themselves.
+    pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
     /// Other nodes that it is attached to.
     pub(super) elsewhere: Vec<Text>,
     /// Pods there that use it.
     pub(super) others: Vec<Arc<Pod>>,
+}
+
+impl Wanted {
+    /// Whether only one node can have it. Where pods name it themselves, nothing is known of it.
+    fn is_exclusive(&self) -> bool {
+        self.volume.as_deref().is_some_and(is_exclusive)
+    }
 }
 
 /// An attachment to the node.
@@ -67,7 +80,7 @@ pub(super) struct Held {
 /// What is remembered of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments that are to go, each since when.
+    /// Attachments and devices of the network that are to go, each since when.
     pub(super) leaving: BTreeMap<Text, Timestamp>,
     /// Volumes that were told to be another node's.
     pub(super) told: BTreeSet<Text>,
@@ -89,12 +102,15 @@ pub(super) fn is_managed(node: &Node) -> bool {
 
 /// Whether a node's change is of no concern.
 pub(super) fn looks_alike(old: &Node, new: &Node) -> bool {
-    let out = |node: &Node| node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE);
     old.status.volumes_in_use == new.status.volumes_in_use
         && old.status.volumes_attached == new.status.volumes_attached
         && is_managed(old) == is_managed(new)
         && is_ready(old) == is_ready(new)
-        && out(old) == out(new)
+        && is_out(old) == is_out(new)
+}
+
+fn is_out(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -109,7 +125,7 @@ pub(super) fn counts(pod: &Pod) -> bool {
 
 /// Whether the volume is another node's, and can only be one's.
 pub(super) fn is_taken(wanted: &Wanted) -> bool {
-    is_exclusive(&wanted.volume) && !wanted.elsewhere.is_empty()
+    wanted.is_exclusive() && !wanted.elsewhere.is_empty()
 }
 
 /// Whether only one node can have the volume. Without a mode nothing is known of it.
@@ -128,7 +144,8 @@ fn is_exclusive(volume: &PersistentVolume) -> bool {
 pub(super) fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     let leaving = leaving(seen, options, now, &mut decision);
-    report(seen, &leaving, &mut decision.plan);
+    let devices = devices(seen, options, now, &mut decision);
+    report(seen, &leaving, &devices, &mut decision.plan);
     for held in &leaving {
         decision.plan.push(Delete::new(wire::target(&*held.attachment)));
     }
@@ -164,52 +181,89 @@ fn leaving<'a>(
         if wanted || held.attachment.meta.deleting() || !is_own(held) {
             continue;
         }
-        let id = &held.attachment.meta.name;
-        let since = seen.memory.leaving.get(id).copied().unwrap_or(now);
-        if !is_mounted(seen, held) {
+        let (id, mounted) = (&held.attachment.meta.name, is_mounted(seen, held.name.as_ref()));
+        if may_go(seen, id, mounted, options, now, decision) {
             leaving.push(held);
-            continue;
-        }
-        let patience = SignedDuration::try_from(PATIENCE).unwrap_or_default();
-        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
-        let ready = seen.node.as_deref().is_some_and(is_ready);
-        let out_of_service = seen
-            .node
-            .as_deref()
-            .is_some_and(|node| node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE));
-        if !ready && options.force && now >= until {
-            decision.forced.push("timeout");
-            leaving.push(held);
-        } else if out_of_service {
-            decision.forced.push("out-of-service");
-            leaving.push(held);
-        } else {
-            decision.memory.leaving.insert(id.clone(), since);
-            let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-            if !left.is_zero() && !ready && options.force {
-                decision.plan.requeue_after(left);
-            }
         }
     }
     leaving
 }
 
+/// The devices of the network that the node has from now on: those that its pods use and that are not another's, and those
+/// that it may still use.
+fn devices<'a>(
+    seen: &'a Seen,
+    options: &Options,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Vec<&'a Text> {
+    let Some(node) = seen.node.as_deref() else { return Vec::new() };
+    let known = node.status.volumes_attached.iter().map(|one| &one.name);
+    let known: Vec<&Text> = known.filter(|name| network::is_name(name)).collect();
+    let wanted = || seen.wanted.iter().filter(|one| network::is_name(&one.name));
+    let mut devices = Vec::new();
+    for name in &known {
+        let mounted = is_mounted(seen, Some(*name));
+        if wanted().any(|one| one.name == **name)
+            || !may_go(seen, name, mounted, options, now, decision)
+        {
+            devices.push(*name);
+        }
+    }
+    let new = wanted().filter(|one| !known.contains(&&one.name) && !is_taken(one));
+    devices.extend(new.map(|one| &one.name));
+    devices
+}
+
+/// Whether what no pod of the node uses any more can go now, or is waited for.
+fn may_go(
+    seen: &Seen,
+    id: &Text,
+    mounted: bool,
+    options: &Options,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> bool {
+    if !mounted {
+        return true;
+    }
+    let since = seen.memory.leaving.get(id).copied().unwrap_or(now);
+    let patience = SignedDuration::try_from(PATIENCE).unwrap_or_default();
+    let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
+    let node = seen.node.as_deref();
+    let ready = node.is_some_and(is_ready);
+    if !ready && options.force && now >= until {
+        decision.forced.push("timeout");
+        return true;
+    }
+    if node.is_some_and(is_out) {
+        decision.forced.push("out-of-service");
+        return true;
+    }
+    decision.memory.leaving.insert(id.clone(), since);
+    let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    if !left.is_zero() && !ready && options.force {
+        decision.plan.requeue_after(left);
+    }
+    false
+}
+
 /// Whether the node may still use the volume. Of one that is gone nothing is known.
-fn is_mounted(seen: &Seen, held: &Held) -> bool {
+fn is_mounted(seen: &Seen, name: Option<&Text>) -> bool {
     let Some(node) = seen.node.as_deref() else { return true };
-    held.name.as_ref().is_some_and(|name| node.status.volumes_in_use.contains(name))
+    name.is_some_and(|name| node.status.volumes_in_use.contains(name))
 }
 
 /// Tells the node what is attached to it: before anything is taken away, so that nothing mounts it meanwhile.
-fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
+fn report(seen: &Seen, leaving: &[&Held], devices: &[&Text], plan: &mut Plan) {
     let Some(node) = seen.node.as_deref() else { return };
     let stays = |held: &&Held| {
         held.attachment.status.attached
             && !held.attachment.meta.deleting()
             && !leaving.iter().any(|gone| gone.attachment.meta.name == held.attachment.meta.name)
     };
-    let attached: Vec<&str> =
-        seen.held.iter().filter(stays).filter_map(|held| held.name.as_deref()).collect();
+    let held = seen.held.iter().filter(stays).filter_map(|held| held.name.as_ref());
+    let attached: Vec<&str> = held.chain(devices.iter().copied()).map(|name| &**name).collect();
     let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
     let mut kept: Vec<&str> =
         known.iter().copied().filter(|name| attached.contains(name)).collect();
@@ -231,8 +285,7 @@ fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
     for one in seen.wanted.iter().filter(|one| new.contains(&&*one.name)) {
-        let volume = &one.volume.meta.name;
-        let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
+        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.called);
         for pod in &one.pods {
             let of = wire::target(&**pod);
             plan.push(Note::normal(of, "SuccessfulAttachVolume", message.clone()));
@@ -243,13 +296,17 @@ fn report(seen: &Seen, leaving: &[&Held], plan: &mut Plan) {
 /// Asks for what is missing.
 fn attach(seen: &Seen, decision: &mut Decision) {
     for one in &seen.wanted {
+        let device = network::is_name(&one.name);
+        if device && knows(seen, &one.name) {
+            continue;
+        }
         let held = seen.held.iter().find(|held| held.name.as_ref() == Some(&one.name));
         match held {
             // One that goes must be gone first.
             Some(held) => {
                 let error = held.attachment.status.attach_error.as_deref();
                 if let Some(error) = error.filter(|_| !held.attachment.status.attached) {
-                    let volume = &one.volume.meta.name;
+                    let volume = &one.called;
                     tell(
                         one,
                         &mut decision.plan,
@@ -269,13 +326,24 @@ fn attach(seen: &Seen, decision: &mut Decision) {
                     }
                 }
                 decision.memory.told.insert(one.name.clone());
+                if device {
+                    decision.plan.requeue_after(PAUSE);
+                }
             }
             None if seen.node.is_some() => {
-                decision.plan.actions.extend(ask(&one.volume, &seen.name).map(Into::into));
+                let asked = one.volume.as_deref().and_then(|volume| ask(volume, &seen.name));
+                decision.plan.actions.extend(asked.map(Into::into));
             }
             None => {}
         }
     }
+}
+
+/// Whether the node was told that it has the volume.
+fn knows(seen: &Seen, name: &Text) -> bool {
+    seen.node
+        .as_deref()
+        .is_some_and(|node| node.status.volumes_attached.iter().any(|one| one.name == *name))
 }
 
 fn tell(one: &Wanted, plan: &mut Plan, message: &str) {
@@ -286,7 +354,7 @@ fn tell(one: &Wanted, plan: &mut Plan, message: &str) {
 
 /// Why a pod waits for another node to let go.
 fn taken(one: &Wanted, pod: &Pod) -> String {
-    let volume = &one.volume.meta.name;
+    let volume = &one.called;
     let here = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> = one.others.iter().filter(here).map(|pod| &*pod.meta.name).collect();
     let foreign = one.others.len() - local.len();

@@ -32,7 +32,8 @@ fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
     let volume = volume(mode);
     Wanted {
         name: storage::attached_name(&volume).unwrap().into(),
-        volume,
+        called: "v".into(),
+        volume: Some(volume),
         pods: vec![Arc::new(pod("p", None))],
         elsewhere: elsewhere.iter().map(|node| (*node).into()).collect(),
         others: elsewhere.iter().map(|_| Arc::new(pod("q", None))).collect(),
@@ -167,7 +168,7 @@ fn drivers_attach_what_was_built_in() {
             "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
         Wanted {
             name: storage::attached_name(&volume).unwrap().into(),
-            volume: Arc::new(volume),
+            volume: Some(Arc::new(volume)),
             ..wanted("ReadWriteOnce", elsewhere)
         }
     };
@@ -189,6 +190,56 @@ fn drivers_attach_what_was_built_in() {
     );
     let shared = |modes: &[&str]| matches!(&*of(disk(modes, &["m"])).actions, [Action::Create(_)]);
     assert!(shared(&[]) && shared(&["ReadOnlyMany"]) && !shared(&["ReadWriteMany"]));
+}
+
+#[test]
+fn nodes_are_told_of_devices_of_the_network() {
+    const NAME: &str = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0";
+    let node = |ready: &str, in_use: bool, attached: bool| {
+        let mut status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+        if in_use {
+            status["volumesInUse"] = json!([NAME]);
+        }
+        if attached {
+            status["volumesAttached"] = json!([{"name": NAME, "devicePath": ""}]);
+        }
+        Some(Arc::new(object::<Node>(&json!({"metadata": {"name": "n"}, "status": status}))))
+    };
+    let inline = || Wanted {
+        name: NAME.into(),
+        called: "disk".into(),
+        volume: None,
+        ..wanted("ReadWriteOnce", &[])
+    };
+    let bound =
+        |elsewhere: &[&str]| Wanted { name: NAME.into(), ..wanted("ReadWriteOnce", elsewhere) };
+    let (inlined, success) = (
+        "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"disk\" ",
+        "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ",
+    );
+    let taken = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
+    type Case = (&'static str, Option<Arc<Node>>, Vec<Wanted>, Vec<&'static str>);
+    let table: [Case; 8] = [
+        ("a pod's own", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
+        ("a claim's", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
+        ("told", node("True", false, true), vec![bound(&[])], vec![]),
+        ("told of two", node("True", false, true), vec![bound(&["m"])], vec![]),
+        ("another's", node("True", false, false), vec![bound(&["m"])], vec![taken]),
+        ("still mounted", node("True", true, true), vec![], vec![]),
+        ("unmounted", node("True", false, true), vec![], vec!["report 0"]),
+        ("of a node that is gone", None, vec![bound(&[])], vec![]),
+    ];
+    let options = Options::default();
+    for (what, node, wanted, want) in table {
+        let decision = plan(&seen(node, wanted, vec![], Memory::default()), &options, T0);
+        assert_eq!(told(&decision), want, "{what}");
+        assert_eq!(decision.plan.requeue.is_some(), what == "another's", "{what}");
+    }
+    let lost = |memory| seen(node("Unknown", true, true), vec![], vec![], memory);
+    let first = plan(&lost(Memory::default()), &options, T0);
+    assert!(first.plan.actions.is_empty());
+    let late = plan(&lost(first.memory), &options, at(360));
+    assert_eq!((told(&late), late.forced), (vec!["report 0".to_owned()], vec!["timeout"]));
 }
 
 #[test]
