@@ -23,7 +23,7 @@ use evenkeel_runtime::{
     metrics,
     plan::{Key, Plan, Planner},
 };
-use plan::{Held, Memory, Seen, Wanted};
+use plan::{Given, Held, Memory, Seen, Wanted};
 use prometheus::IntCounterVec;
 use std::{
     collections::HashMap,
@@ -62,6 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         users: pods.index("claim", storage::claim_keys),
         nodes: nodes.clone(),
         memory: Mutex::default(),
+        given: Mutex::default(),
         options: context.options.attach_detach,
         forced: metrics::counters(
             &context.registry,
@@ -162,6 +163,7 @@ struct Attachments {
     on_node: Index<Pod>,
     users: Index<Pod>,
     memory: Mutex<HashMap<Key, Memory>>,
+    given: Mutex<Given>,
     options: Options,
     forced: IntCounterVec,
 }
@@ -281,7 +283,13 @@ impl Planner for Attachments {
     }
 
     fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        let decision = plan::plan(seen, &self.options, now);
+        let decision = {
+            // Until it is noted who is given a volume, nobody else may be.
+            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+            let decision = plan::plan(seen, &self.options, &given, now);
+            given.note(seen, &decision, now);
+            decision
+        };
         for reason in &decision.forced {
             self.forced.with_label_values(&[*reason]).inc();
         }
@@ -296,7 +304,8 @@ impl Planner for Attachments {
     }
 
     fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, &self.options, now).plan
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        plan::plan(seen, &self.options, &given, now).plan
     }
 
     fn describe(&self, seen: &Seen, _: Timestamp) -> Description {

@@ -24,7 +24,7 @@ use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Patch, PatchForm, Pl
 use ring::digest;
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -33,7 +33,9 @@ const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
-/// How long until it is looked again whether another node has let go of a device of the network.
+/// By then what was asked for shows in the caches.
+const SHOWS: Duration = Duration::from_secs(10);
+/// How long until it is looked again what became of a volume that another node has or was given.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A node and its volumes.
@@ -86,11 +88,40 @@ pub(super) struct Memory {
     pub(super) told: BTreeSet<Text>,
 }
 
+/// Volumes for one node alone that were given to one, where the caches may not show it yet.
+#[derive(Debug, Default)]
+pub(super) struct Given(HashMap<Text, (Arc<str>, Timestamp)>);
+
+impl Given {
+    /// Notes what was decided of a node, and forgets what shows by now or is not wanted any more.
+    pub(super) fn note(&mut self, seen: &Seen, decision: &Decision, now: Timestamp) {
+        let wants = |name: &Text| seen.wanted.iter().any(|one| one.name == *name);
+        self.0.retain(|name, (node, since)| {
+            is_fresh(*since, now) && (*node != seen.name || wants(name))
+        });
+        let fresh = decision.given.iter().map(|name| (name.clone(), (seen.name.clone(), now)));
+        self.0.extend(fresh);
+    }
+
+    /// Whether another node was just given the volume, and it can only be one's.
+    fn is_others(&self, wanted: &Wanted, node: &str, now: Timestamp) -> bool {
+        wanted.is_exclusive()
+            && (self.0.get(&wanted.name))
+                .is_some_and(|(other, since)| **other != *node && is_fresh(*since, now))
+    }
+}
+
+fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(since)).is_ok_and(|age| age < SHOWS)
+}
+
 /// What is to be done.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) plan: Plan,
     pub(super) memory: Memory,
+    /// Volumes for one node alone that this one is given.
+    pub(super) given: Vec<Text>,
     /// Why volumes were taken that the node may still use, a reason for each.
     pub(super) forced: Vec<&'static str>,
 }
@@ -141,15 +172,15 @@ fn is_exclusive(volume: &PersistentVolume) -> bool {
 }
 
 /// Decides.
-pub(super) fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
+pub(super) fn plan(seen: &Seen, options: &Options, given: &Given, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     let leaving = leaving(seen, options, now, &mut decision);
-    let devices = devices(seen, options, now, &mut decision);
+    let devices = devices(seen, options, given, now, &mut decision);
     report(seen, &leaving, &devices, &mut decision.plan);
     for held in &leaving {
         decision.plan.push(Delete::new(wire::target(&*held.attachment)));
     }
-    attach(seen, &mut decision);
+    attach(seen, given, now, &mut decision);
     if let Some(period) = options.sync_period.filter(|_| !seen.held.is_empty()) {
         decision.plan.requeue_after(period);
     }
@@ -194,6 +225,7 @@ fn leaving<'a>(
 fn devices<'a>(
     seen: &'a Seen,
     options: &Options,
+    given: &Given,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Vec<&'a Text> {
@@ -211,7 +243,7 @@ fn devices<'a>(
         }
     }
     let new = wanted().filter(|one| !known.contains(&&one.name) && !is_taken(one));
-    devices.extend(new.map(|one| &one.name));
+    devices.extend(new.filter(|one| !given.is_others(one, &seen.name, now)).map(|one| &one.name));
     devices
 }
 
@@ -294,7 +326,7 @@ fn report(seen: &Seen, leaving: &[&Held], devices: &[&Text], plan: &mut Plan) {
 }
 
 /// Asks for what is missing.
-fn attach(seen: &Seen, decision: &mut Decision) {
+fn attach(seen: &Seen, given: &Given, now: Timestamp, decision: &mut Decision) {
     for one in &seen.wanted {
         let device = network::is_name(&one.name);
         if device && knows(seen, &one.name) {
@@ -330,7 +362,12 @@ fn attach(seen: &Seen, decision: &mut Decision) {
                     decision.plan.requeue_after(PAUSE);
                 }
             }
+            // What came of it shows soon.
+            None if given.is_others(one, &seen.name, now) => decision.plan.requeue_after(PAUSE),
             None if seen.node.is_some() => {
+                if one.is_exclusive() {
+                    decision.given.push(one.name.clone());
+                }
                 let asked = one.volume.as_deref().and_then(|volume| ask(volume, &seen.name));
                 decision.plan.actions.extend(asked.map(Into::into));
             }

@@ -2,16 +2,21 @@
 
 use super::{
     Options,
-    plan::{Decision, Held, Memory, Seen, Wanted, attachment_name, is_managed, plan},
+    plan::{self, Decision, Given, Held, Memory, Seen, Wanted, attachment_name, is_managed},
 };
 use crate::fixtures::{T0, at, object, pod};
 use evenkeel_api::{
     storage,
+    time::Timestamp,
     views::{Node, PersistentVolume, VolumeAttachment},
 };
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
+    plan::plan(seen, options, &Given::default(), now)
+}
 
 fn volume(mode: &str) -> Arc<PersistentVolume> {
     Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": {"accessModes": [mode],
@@ -273,6 +278,37 @@ fn a_node_that_is_not_ready_is_waited_for() {
     assert_eq!(late.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
+}
+
+#[test]
+fn two_nodes_are_not_given_one_volume_at_a_time() {
+    let options = Options::default();
+    let node = || Some(node("True", false, false, false));
+    let of = |name: &str, wanted: Vec<Wanted>| Seen {
+        name: name.into(),
+        ..seen(node(), wanted, vec![], Memory::default())
+    };
+    let wants = |name: &str, mode: &str| of(name, vec![wanted(mode, &[])]);
+    let decide = |given: &mut Given, seen: &Seen, now| {
+        let decision = plan::plan(seen, &options, given, now);
+        given.note(seen, &decision, now);
+        (told(&decision).len(), decision.plan.requeue.is_some())
+    };
+    let one = "ReadWriteOnce";
+    for (mode, then, now, want) in [
+        (one, wants("m", one), at(1), (0, true)),
+        (one, wants("n", one), at(1), (1, false)),
+        (one, wants("m", one), at(10), (1, false)),
+        ("ReadWriteMany", wants("m", "ReadWriteMany"), at(1), (1, false)),
+    ] {
+        let mut given = Given::default();
+        assert_eq!(decide(&mut given, &wants("n", mode), T0), (1, false));
+        assert_eq!(decide(&mut given, &then, now), want, "{mode} at {}", then.name);
+    }
+    let mut given = Given::default();
+    decide(&mut given, &wants("n", one), T0);
+    decide(&mut given, &of("n", vec![]), T0);
+    assert_eq!(decide(&mut given, &wants("m", one), T0), (1, false), "it is not wanted any more");
 }
 
 #[test]
