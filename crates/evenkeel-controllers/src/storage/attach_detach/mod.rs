@@ -71,13 +71,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             &["reason"],
         ),
     };
-    let (users, waiting) = (planner.users.clone(), planner.users.clone());
+    let (users, waiting, bound) =
+        (planner.users.clone(), planner.users.clone(), planner.users.clone());
     let of_volume = planner.by_volume.clone();
     let claims = planner.claims.index("volume", |claim, key| {
         if !claim.spec.volume_name.is_empty() {
             key(&claim.spec.volume_name);
         }
     });
+    let claims_of_volume = claims.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &nodes, |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
@@ -121,8 +123,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&planner.volumes, move |event, enqueue| {
-            for attachment in of_volume.get(&event.object().meta.name) {
+            let volume = event.object();
+            for attachment in of_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
+            }
+            // That it is bound may be known later than that its claim is.
+            let is_new = match event {
+                CacheEvent::Added { initial, .. } => !initial,
+                CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
+                CacheEvent::Deleted(_) => false,
+            };
+            if is_new {
+                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &bound) {
+                    enqueue.add(key);
+                }
             }
         })
         .reads(&planner.drivers);
