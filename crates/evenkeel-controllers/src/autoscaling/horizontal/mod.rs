@@ -189,11 +189,17 @@ impl Worker {
                 // That it cannot be told of matters less than what it would tell.
                 let _ = context.act(key, &sheet.plan(&autoscaler)).await;
                 let target = &autoscaler.spec.scale_target_ref;
-                let text = format!(
-                    "failed to query scale subresource for {}/{}/{}: {why}",
-                    target.kind, key.namespace, target.name
-                );
-                return (Done::Nothing, Err(Problem { text, of_spec: false }));
+                let of_spec = group_of(&target.api_version).is_err();
+                let text = if of_spec {
+                    format!("invalid API version in scale target reference: {why}")
+                } else {
+                    let (kind, name) = (&target.kind, &target.name);
+                    format!(
+                        "failed to query scale subresource for {kind}/{}/{name}: {why}",
+                        key.namespace
+                    )
+                };
+                return (Done::Nothing, Err(Problem { text, of_spec }));
             }
         };
         let seen = Seen { autoscaler, scale };
@@ -249,11 +255,7 @@ impl Worker {
         autoscaler: &HorizontalPodAutoscaler,
     ) -> Result<(Kind, Scale), String> {
         let target = &autoscaler.spec.scale_target_ref;
-        let group = match *target.api_version.split('/').collect::<Vec<_>>() {
-            [_] => "",
-            [group, _] => group,
-            _ => return Err(format!("unexpected GroupVersion string: {}", target.api_version)),
-        };
+        let group = group_of(&target.api_version)?;
         let resources = self.scales.resources(group, &target.kind).await;
         let resources = resources.map_err(|error: ScaleError| error.to_string())?;
         let mut first = None;
@@ -334,5 +336,14 @@ impl Worker {
 
     fn histories(&self) -> MutexGuard<'_, HashMap<Key, History>> {
         self.histories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The group in the version of an API, which the autoscaler's maker wrote.
+fn group_of(api_version: &str) -> Result<&str, String> {
+    match *api_version.split('/').collect::<Vec<_>>() {
+        [_] => Ok(""),
+        [group, _] => Ok(group),
+        _ => Err(format!("unexpected GroupVersion string: {api_version}")),
     }
 }

@@ -625,3 +625,12 @@ fn a_proposal_says_what_was_measured() {
         (Some(100), "1".to_owned())
     );
 }
+
+#[test]
+fn an_api_has_at_most_one_group() {
+    for (api_version, want) in
+        [("apps/v1", Some("apps")), ("v1", Some("")), ("", Some("")), ("a/b/c", None)]
+    {
+        assert_eq!(super::group_of(api_version).ok(), want, "{api_version}");
+    }
+}
