@@ -62,6 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         users: pods.index("claim", storage::claim_keys),
         nodes: nodes.clone(),
         memory: Mutex::default(),
+        last: Arc::default(),
         given: Mutex::default(),
         options: context.options.attach_detach,
         forced: metrics::counters(
@@ -79,15 +80,19 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&claim.spec.volume_name);
         }
     });
-    let claims_of_volume = claims.clone();
+    let (claims_of_volume, last) = (claims.clone(), Arc::clone(&planner.last));
     let builder = context
-        .builder_watching(&DESCRIPTOR, &nodes, |event, enqueue| {
+        .builder_watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
+            let node = event.object();
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.insert(node.meta.name.clone(), Arc::clone(node));
+            drop(last);
             if let CacheEvent::Updated { old, new } = event
                 && plan::looks_alike(old, new)
             {
                 return;
             }
-            enqueue.add(Key::of(&event.object().meta));
+            enqueue.add(Key::of(&node.meta));
         })
         .watches(&pods, |event, enqueue| {
             let pod = event.object();
@@ -177,6 +182,8 @@ struct Attachments {
     on_node: Index<Pod>,
     users: Index<Pod>,
     memory: Mutex<HashMap<Key, Memory>>,
+    /// Nodes as they were last, also those that are gone and to which something is still attached.
+    last: Arc<Mutex<HashMap<Text, Arc<Node>>>>,
     given: Mutex<Given>,
     options: Options,
     forced: IntCounterVec,
@@ -293,7 +300,15 @@ impl Planner for Attachments {
         let wanted = self.wanted(&key.name);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memory.get(key).cloned().unwrap_or_default();
-        Some(Seen { name: Arc::clone(&key.name), node, wanted, held, memory })
+        let mut last = None;
+        if node.is_none() {
+            let mut nodes = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            last = nodes.get(&*key.name).cloned();
+            if held.is_empty() {
+                nodes.remove(&*key.name);
+            }
+        }
+        Some(Seen { name: Arc::clone(&key.name), node, last, wanted, held, memory })
     }
 
     fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {

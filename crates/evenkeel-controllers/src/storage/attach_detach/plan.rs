@@ -43,6 +43,8 @@ pub(super) struct Seen {
     pub(super) name: Arc<str>,
     /// `None` where it is gone.
     pub(super) node: Option<Arc<Node>>,
+    /// How it was when it went, if that is known.
+    pub(super) last: Option<Arc<Node>>,
     /// What its pods use, by name.
     pub(super) wanted: Vec<Wanted>,
     /// What is attached to it, or is to be, by the attachment's name.
@@ -280,10 +282,11 @@ fn may_go(
     false
 }
 
-/// Whether the node may still use the volume. Of one that is gone nothing is known.
+/// Whether the node may still use the volume, which one that is gone may if it did last.
 fn is_mounted(seen: &Seen, name: Option<&Text>) -> bool {
-    let Some(node) = seen.node.as_deref() else { return true };
-    name.is_some_and(|name| node.status.volumes_in_use.contains(name))
+    let node = seen.node.as_deref().or(seen.last.as_deref());
+    let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
+    name.is_some_and(|name| in_use.contains(name))
 }
 
 /// Tells the node what is attached to it: before anything is taken away, so that nothing mounts it meanwhile.

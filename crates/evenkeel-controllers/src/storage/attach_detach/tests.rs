@@ -58,7 +58,7 @@ fn held(attached: bool, going: bool) -> Held {
 }
 
 fn seen(node: Option<Arc<Node>>, wanted: Vec<Wanted>, held: Vec<Held>, memory: Memory) -> Seen {
-    Seen { name: "n".into(), node, wanted, held, memory }
+    Seen { name: "n".into(), node, last: None, wanted, held, memory }
 }
 
 fn told(decision: &Decision) -> Vec<String> {
@@ -278,6 +278,20 @@ fn a_node_that_is_not_ready_is_waited_for() {
     assert_eq!(late.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
+}
+
+#[test]
+fn a_node_that_is_gone_has_what_it_used_last() {
+    let options = Options::default();
+    let gone =
+        |last| Seen { last, ..seen(None, vec![], vec![held(true, false)], Memory::default()) };
+    let used = |in_use| Some(node("True", in_use, true, false));
+    for (last, want) in [(used(true), 0), (used(false), 1), (None, 1)] {
+        assert_eq!(plan(&gone(last), &options, T0).plan.actions.len(), want);
+    }
+    let first = plan(&gone(used(true)), &options, T0);
+    let late = Seen { memory: first.memory, ..gone(used(true)) };
+    assert_eq!(told(&plan(&late, &options, at(360))), ["delete"]);
 }
 
 #[test]
