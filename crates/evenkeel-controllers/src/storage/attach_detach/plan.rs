@@ -436,7 +436,7 @@ pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String 
     })
 }
 
-fn is_attachment_name(name: &str) -> bool {
+pub(super) fn is_attachment_name(name: &str) -> bool {
     let digits = name.strip_prefix("csi-").unwrap_or_default();
     digits.len() == 2 * digest::SHA256_OUTPUT_LEN
         && digits.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -1,0 +1,288 @@
+//! What is counted and measured of volumes and their nodes, under upstream's names.
+
+use super::{network, plan, sight::Sight};
+use evenkeel_api::{
+    Text, migrated, storage,
+    time::Timestamp,
+    views::{PersistentVolume, VolumeAttachment, VolumeSource},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    metrics,
+};
+use prometheus::{
+    HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+const SECONDS: [f64; 13] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
+const ATTACH: &str = "volume_attach";
+const DETACH: &str = "volume_detach";
+const WELL: &str = "success";
+const BADLY: &str = "fail-unknown";
+
+/// What was taken from nodes that may still have used it, by why.
+pub(super) fn forced(registry: &Registry) -> IntCounterVec {
+    metrics::counters(
+        registry,
+        "attach_detach_controller_attachdetach_controller_forced_detaches",
+        "Number of times the A/D Controller performed a forced detach",
+        &["reason"],
+    )
+}
+
+/// How long drivers took to attach and to detach, and how it went.
+pub(super) struct Operations {
+    took: HistogramVec,
+    /// What drivers are at, by the attachment, each since when.
+    begun: Mutex<HashMap<Text, Timestamp>>,
+}
+
+impl Operations {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let took = metrics::histograms(
+            registry,
+            "storage_operation_duration_seconds",
+            "Storage operation duration",
+            &SECONDS,
+            &["volume_plugin", "operation_name", "status", "migrated"],
+        );
+        Self { took, begun: Mutex::default() }
+    }
+
+    /// Hears of an attachment's change.
+    pub(super) fn heard(
+        &self,
+        event: &CacheEvent<VolumeAttachment>,
+        volumes: &Cache<PersistentVolume>,
+        now: Timestamp,
+    ) {
+        let is_migrated = |attachment: &VolumeAttachment| {
+            let volume = attachment.spec.source.persistent_volume_name.as_deref();
+            let volume = volume.and_then(|volume| volumes.get("", volume));
+            volume.is_some_and(|volume| volume.spec.source.csi.is_none())
+        };
+        let attachment = event.object();
+        if !plan::is_attachment_name(&attachment.meta.name) {
+            return;
+        }
+        let (ended, begins) = judge(event);
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &attachment.meta.name;
+        if let Some((operation, status)) = ended {
+            let since = begun.remove(name).unwrap_or(now);
+            let plugin = format!("{CSI}:{}", attachment.spec.attacher);
+            let migrated = if is_migrated(attachment) { "true" } else { "false" };
+            self.took
+                .with_label_values(&[&*plugin, operation, status, migrated])
+                .observe(now.duration_since(since).as_secs_f64().max(0.0));
+        }
+        if begins {
+            begun.entry(name.clone()).or_insert(now);
+        }
+    }
+}
+
+type Ended = (&'static str, &'static str);
+
+/// What has ended by an attachment's change, and how, and whether something begins.
+fn judge(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
+    let (old, new) = match event {
+        CacheEvent::Added { object, .. } => {
+            return (None, !object.status.attached || object.meta.deleting());
+        }
+        CacheEvent::Deleted(_) => return (Some((DETACH, WELL)), false),
+        CacheEvent::Updated { old, new } => (old, new),
+    };
+    let (was, is) = (&old.status, &new.status);
+    match (old.meta.deleting(), new.meta.deleting()) {
+        (true, _) => {
+            let failed = is.detach_error.is_some() && was.detach_error != is.detach_error;
+            (failed.then_some((DETACH, BADLY)), failed)
+        }
+        (false, true) => ((!was.attached).then_some((ATTACH, BADLY)), true),
+        (false, false) if is.attached => ((!was.attached).then_some((ATTACH, WELL)), false),
+        (false, false) => {
+            let failed = is.attach_error.is_some() && was.attach_error != is.attach_error;
+            (failed.then_some((ATTACH, BADLY)), failed)
+        }
+    }
+}
+
+const CSI: &str = "kubernetes.io/csi";
+
+/// The plug-in of what a node calls so.
+fn plugin_of_name(name: &str) -> String {
+    match storage::split_attached_name(name) {
+        Some((driver, _)) => format!("{CSI}:{driver}"),
+        None => name.splitn(3, '/').take(2).collect::<Vec<_>>().join("/"),
+    }
+}
+
+/// The plug-in of a volume, of those that can attach.
+fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
+    match migrated::driver_and_handle(volume) {
+        Some((driver, _)) => Some(format!("{CSI}:{driver}")),
+        None => network::name(volume).as_deref().map(plugin_of_name),
+    }
+}
+
+/// The same of a volume that a pod names itself.
+fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
+    match &source.csi {
+        Some(csi) => Some(format!("{CSI}:{}", csi.driver)),
+        None => {
+            let driver = migrated::plugin_of_inline(source).and_then(storage::driver_of);
+            let driven = driver.map(|driver| format!("{CSI}:{driver}"));
+            driven.or_else(|| network::inline_name(source).as_deref().map(plugin_of_name))
+        }
+    }
+}
+
+/// Shows how many volumes are attached, or should be.
+pub(super) fn count(registry: &Registry, sight: &Arc<Sight>) {
+    if let Err(error) = registry.register(Box::new(Counts::new(sight))) {
+        tracing::debug!(%error, "attached volumes are counted already");
+    }
+}
+
+/// How many volumes are attached, or should be, counted when somebody asks.
+struct Counts {
+    sight: Weak<Sight>,
+    total: IntGaugeVec,
+    in_use: IntGaugeVec,
+    /// Gauges are filled by one at a time.
+    filling: Mutex<()>,
+}
+
+impl Counts {
+    fn new(sight: &Arc<Sight>) -> Self {
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            IntGaugeVec::new(Opts::new(name, help), labels).expect("the name is a valid literal")
+        };
+        Self {
+            sight: Arc::downgrade(sight),
+            total: gauges(
+                "attachdetach_controller_total_volumes",
+                "Number of volumes in A/D Controller",
+                &["plugin_name", "state"],
+            ),
+            in_use: gauges(
+                "storage_count_attachable_volumes_in_use",
+                "Measure number of volumes in use",
+                &["node", "volume_plugin"],
+            ),
+            filling: Mutex::new(()),
+        }
+    }
+
+    fn fill(&self, sight: &Sight) {
+        let desired = "desired_state_of_world";
+        let actual = "actual_state_of_world";
+        let add = |plugin: &str, state| self.total.with_label_values(&[plugin, state]).inc();
+        for node in sight.nodes.list() {
+            if plan::is_managed(&node) {
+                for one in sight.wanted(&node.meta.name) {
+                    add(&plugin_of_name(&one.name), desired);
+                }
+            }
+            let told = node.status.volumes_attached.iter().map(|one| &*one.name);
+            told.filter(|name| network::is_name(name)).for_each(|name| {
+                add(&plugin_of_name(name), actual);
+            });
+        }
+        for attachment in sight.attachments.list() {
+            if attachment.status.attached && attachment.spec.source.persistent_volume_name.is_some()
+            {
+                add(&format!("{CSI}:{}", attachment.spec.attacher), actual);
+            }
+        }
+        for pod in sight.pods.list() {
+            let node = &*pod.spec.node_name;
+            if node.is_empty() {
+                continue;
+            }
+            let claimed = storage::claims_of(&pod)
+                .filter_map(|used| plugin_of_volume(&*sight.bound(&pod, &used)?));
+            let inline = pod.spec.volumes.iter().filter_map(|one| plugin_of_inline(&one.source));
+            for plugin in claimed.chain(inline) {
+                self.in_use.with_label_values(&[node, &*plugin]).inc();
+            }
+        }
+    }
+}
+
+impl Collector for Counts {
+    fn desc(&self) -> Vec<&Desc> {
+        [&self.total, &self.in_use].into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Some(sight) = self.sight.upgrade() else { return Vec::new() };
+        let _one = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [&self.total, &self.in_use];
+        all.into_iter().for_each(IntGaugeVec::reset);
+        self.fill(&sight);
+        all.into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, object};
+    use serde_json::json;
+
+    #[test]
+    fn plugins_are_named_with_their_drivers() {
+        for (name, want) in [
+            ("kubernetes.io/csi/d.example^h/1", "kubernetes.io/csi:d.example"),
+            ("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0", "kubernetes.io/iscsi"),
+            ("kubernetes.io/fc/[a b]:1", "kubernetes.io/fc"),
+        ] {
+            assert_eq!(plugin_of_name(name), want);
+        }
+    }
+
+    #[test]
+    fn what_drivers_do_ends_well_or_badly() {
+        let of = |status: serde_json::Value, going: bool| {
+            let mut it: VolumeAttachment =
+                object(&json!({"metadata": {"name": "a"}, "status": status}));
+            it.meta.deletion = going.then_some(T0);
+            Arc::new(it)
+        };
+        let (asked, attached) = (of(json!({}), false), of(json!({"attached": true}), false));
+        let refused = of(json!({"attachError": {"message": "no"}}), false);
+        let going = of(json!({"attached": true}), true);
+        let given_up = of(json!({}), true);
+        let stuck = of(json!({"attached": true, "detachError": {"message": "no"}}), true);
+        let new = |object: &Arc<VolumeAttachment>| CacheEvent::Added {
+            object: Arc::clone(object),
+            initial: false,
+        };
+        let change = |old: &Arc<VolumeAttachment>, new: &Arc<VolumeAttachment>| {
+            CacheEvent::Updated { old: Arc::clone(old), new: Arc::clone(new) }
+        };
+        for (what, event, want) in [
+            ("asked for", new(&asked), (None, true)),
+            ("attached before", new(&attached), (None, false)),
+            ("attached", change(&asked, &attached), (Some((ATTACH, WELL)), false)),
+            ("nothing new", change(&attached, &attached), (None, false)),
+            ("refused", change(&asked, &refused), (Some((ATTACH, BADLY)), true)),
+            ("refused as before", change(&refused, &refused), (None, false)),
+            ("to be detached", change(&attached, &going), (None, true)),
+            ("given up", change(&asked, &given_up), (Some((ATTACH, BADLY)), true)),
+            ("stuck", change(&going, &stuck), (Some((DETACH, BADLY)), true)),
+            ("detached", CacheEvent::Deleted(going), (Some((DETACH, WELL)), false)),
+        ] {
+            assert_eq!(judge(&event), want, "{what}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is looked at: which volumes pods use, and which are attached where.
+
+use super::{
+    network,
+    plan::{self, Wanted},
+};
+use evenkeel_api::{
+    Text, migrated, placement, storage,
+    views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
+};
+use evenkeel_runtime::cache::{Cache, Caches, Index};
+use std::sync::Arc;
+
+/// Caches and indexes.
+pub(super) struct Sight {
+    pub(super) nodes: Cache<Node>,
+    pub(super) pods: Cache<Pod>,
+    pub(super) claims: Cache<PersistentVolumeClaim>,
+    pub(super) volumes: Cache<PersistentVolume>,
+    pub(super) drivers: Cache<CsiDriver>,
+    pub(super) attachments: Cache<VolumeAttachment>,
+    pub(super) by_node: Index<VolumeAttachment>,
+    pub(super) by_volume: Index<VolumeAttachment>,
+    /// Nodes that were told that they have a device of the network.
+    told: Index<Node>,
+    on_node: Index<Pod>,
+    pub(super) users: Index<Pod>,
+}
+
+impl Sight {
+    pub(super) fn new(caches: &Caches) -> Self {
+        let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
+        let attachments = caches.of::<VolumeAttachment>();
+        Self {
+            claims: caches.of(),
+            volumes: caches.of(),
+            drivers: caches.of(),
+            by_node: attachments.index("node", |attachment, key| key(&attachment.spec.node_name)),
+            by_volume: attachments.index("volume", |attachment, key| {
+                if let Some(volume) = &attachment.spec.source.persistent_volume_name {
+                    key(volume);
+                }
+            }),
+            told: nodes.index("network device", |node, key| {
+                let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
+                attached.filter(|name| network::is_name(name)).for_each(|name| key(name));
+            }),
+            on_node: pods.index("node", placement::node_key),
+            users: pods.index("claim", storage::claim_keys),
+            nodes,
+            pods,
+            attachments,
+        }
+    }
+
+    /// The volumes that the node's pods use and that are to be attached.
+    pub(super) fn wanted(&self, node: &str) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for pod in self.on_node.get(node) {
+            if !plan::counts(&pod) {
+                continue;
+            }
+            let claimed = storage::claims_of(&pod).filter_map(|used| {
+                let volume = self.volume(&pod, &used)?;
+                let name = storage::attached_name(&volume).or_else(|| network::name(&volume))?;
+                Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
+            });
+            let inline = pod.spec.volumes.iter().filter_map(|volume| {
+                let name = network::inline_name(&volume.source)?;
+                Some((Text::from(name), volume.name.clone(), None))
+            });
+            for (name, called, volume) in claimed.chain(inline) {
+                match wanted.iter_mut().find(|one| one.name == name) {
+                    Some(one) if one.pods.iter().any(|known| Arc::ptr_eq(known, &pod)) => {}
+                    Some(one) => one.pods.push(Arc::clone(&pod)),
+                    None => wanted.push(self.used(name, called, volume, &pod)),
+                }
+            }
+        }
+        wanted.sort_by(|a, b| a.name.cmp(&b.name));
+        for one in &mut wanted {
+            one.pods.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        }
+        wanted
+    }
+
+    fn used(
+        &self,
+        name: Text,
+        called: Text,
+        volume: Option<Arc<PersistentVolume>>,
+        pod: &Arc<Pod>,
+    ) -> Wanted {
+        let mut elsewhere: Vec<Text> = if network::is_name(&name) {
+            self.told.get(&name).iter().map(|node| node.meta.name.clone()).collect()
+        } else {
+            let attachments = self.by_volume.get(&called);
+            attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()
+        };
+        elsewhere.retain(|other| *other != pod.spec.node_name);
+        let others = match &volume {
+            Some(volume) if !elsewhere.is_empty() => self.others(pod, volume),
+            _ => Vec::new(),
+        };
+        Wanted { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
+    }
+
+    /// The bound volume behind a pod's claim, if it is to be attached.
+    fn volume(&self, pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
+        let volume = self.bound(pod, used)?;
+        let attaches = match migrated::driver_and_handle(&volume) {
+            Some((driver, _)) => {
+                let driver = self.drivers.get("", &driver);
+                driver.is_none_or(|driver| driver.spec.attach_required != Some(false))
+            }
+            None => network::name(&volume).is_some(),
+        };
+        attaches.then_some(volume)
+    }
+
+    /// The bound volume behind a pod's claim.
+    pub(super) fn bound(
+        &self,
+        pod: &Pod,
+        used: &storage::ClaimUse<'_>,
+    ) -> Option<Arc<PersistentVolume>> {
+        let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
+        let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
+        let volume = self.volumes.get("", &claim.spec.volume_name)?;
+        let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
+        (own && bound && &*claim.status.phase == "Bound").then_some(volume)
+    }
+
+    /// Pods at other nodes that use the volume.
+    fn others(&self, pod: &Pod, volume: &PersistentVolume) -> Vec<Arc<Pod>> {
+        let Some(claim) = volume.spec.claim_ref.as_deref() else { return Vec::new() };
+        let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));
+        let mut others: Vec<Arc<Pod>> = users
+            .into_iter()
+            .filter(|other| {
+                !other.spec.node_name.is_empty()
+                    && other.spec.node_name != pod.spec.node_name
+                    && plan::counts(other)
+            })
+            .collect();
+        others.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        others
+    }
+}
