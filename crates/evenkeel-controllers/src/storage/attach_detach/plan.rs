@@ -33,6 +33,8 @@ const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// How long a node that is not ready may hold a volume (upstream's `maxWaitForUnmountDuration`).
 const PATIENCE: Duration = Duration::from_secs(360);
+/// So long a driver may take before it is told that it has not attached (upstream's `csiTimeout`).
+const DRIVERS_PATIENCE: Duration = Duration::from_secs(120);
 /// By then what was asked for shows in the caches.
 const SHOWS: Duration = Duration::from_secs(10);
 /// How long until it is looked again what became of a volume that another node has or was given.
@@ -86,6 +88,8 @@ pub(super) struct Held {
 pub(super) struct Memory {
     /// Attachments and devices of the network that are to go, each since when.
     pub(super) leaving: BTreeMap<Text, Timestamp>,
+    /// Attachments that their drivers have not seen to, each since when that was told or else since it was asked for.
+    pub(super) asked: BTreeMap<Text, Timestamp>,
     /// Volumes that were told to be another node's.
     pub(super) told: BTreeSet<Text>,
 }
@@ -338,18 +342,16 @@ fn attach(seen: &Seen, given: &Given, now: Timestamp, decision: &mut Decision) {
         let held = seen.held.iter().find(|held| held.name.as_ref() == Some(&one.name));
         match held {
             // One that goes must be gone first.
+            Some(held) if held.attachment.status.attached => {}
             Some(held) => {
-                let error = held.attachment.status.attach_error.as_deref();
-                if let Some(error) = error.filter(|_| !held.attachment.status.attached) {
-                    let volume = &one.called;
-                    tell(
-                        one,
-                        &mut decision.plan,
-                        &format!(
-                            "AttachVolume.Attach failed for volume \"{volume}\" : {}",
-                            error.message
-                        ),
-                    );
+                let volume = &one.called;
+                let failed = format!("AttachVolume.Attach failed for volume \"{volume}\" : ");
+                if let Some(error) = held.attachment.status.attach_error.as_deref() {
+                    tell(one, &mut decision.plan, &format!("{failed}{}", error.message));
+                } else if !held.attachment.meta.deleting()
+                    && let Some(told) = is_late(seen, held, now, decision)
+                {
+                    tell(one, &mut decision.plan, &format!("{failed}{told}"));
                 }
             }
             None if is_taken(one) => {
@@ -377,6 +379,24 @@ fn attach(seen: &Seen, given: &Given, now: Timestamp, decision: &mut Decision) {
             None => {}
         }
     }
+}
+
+/// What is told of an attachment that the driver has long not seen to: each time that its patience is over.
+fn is_late(seen: &Seen, held: &Held, now: Timestamp, decision: &mut Decision) -> Option<String> {
+    let id = &held.attachment.meta.name;
+    let mut since = seen.memory.asked.get(id).copied().unwrap_or(now);
+    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let late = waited >= DRIVERS_PATIENCE;
+    if late {
+        since = now;
+    }
+    decision.memory.asked.insert(id.clone(), since);
+    let left = DRIVERS_PATIENCE.checked_sub(waited).filter(|left| !left.is_zero());
+    decision.plan.requeue_after(left.unwrap_or(DRIVERS_PATIENCE));
+    let (driver, handle) = storage::split_attached_name(held.name.as_deref()?)?;
+    late.then(|| {
+        format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}")
+    })
 }
 
 /// Whether the node was told that it has the volume.

@@ -326,6 +326,26 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
 }
 
 #[test]
+fn that_a_driver_does_nothing_is_told_now_and_then() {
+    let options = Options { sync_period: None, ..Options::default() };
+    let waits = |memory| {
+        let node = Some(node("True", false, false, false));
+        seen(node, vec![wanted("ReadWriteOnce", &[])], vec![held(false, false)], memory)
+    };
+    let late = "FailedAttachVolume: AttachVolume.Attach failed for volume \"v\" : \
+                timed out waiting for external-attacher of d CSI driver to attach volume h";
+    let mut memory = Memory::default();
+    for (seconds, want, left) in
+        [(0, &[][..], 120), (119, &[], 1), (120, &[late], 120), (200, &[], 40), (240, &[late], 120)]
+    {
+        let decision = plan(&waits(memory), &options, at(seconds));
+        assert_eq!(told(&decision), want, "after {seconds}");
+        assert_eq!(decision.plan.requeue.map(|wait| wait.as_secs()), Some(left), "after {seconds}");
+        memory = decision.memory;
+    }
+}
+
+#[test]
 fn that_a_volume_is_taken_is_told_once() {
     let wants = |memory| {
         seen(
