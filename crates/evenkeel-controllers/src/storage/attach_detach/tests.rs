@@ -216,8 +216,14 @@ fn nodes_are_told_of_devices_of_the_network() {
         volume: None,
         ..wanted("ReadWriteOnce", &[])
     };
-    let bound =
-        |elsewhere: &[&str]| Wanted { name: NAME.into(), ..wanted("ReadWriteOnce", elsewhere) };
+    let disk: Arc<PersistentVolume> = Arc::new(object(&json!({"metadata": {"name": "v"},
+        "spec": {"accessModes": ["ReadWriteOnce"],
+            "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": 0}}})));
+    let bound = |elsewhere: &[&str]| Wanted {
+        name: NAME.into(),
+        volume: Some(Arc::clone(&disk)),
+        ..wanted("ReadWriteOnce", elsewhere)
+    };
     let (inlined, success) = (
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"disk\" ",
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ",
