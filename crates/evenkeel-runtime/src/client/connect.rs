@@ -3,9 +3,11 @@
 use super::{
     Client,
     lanes::Lanes,
+    proxy::{Connector, Environment, Proxy},
     transport::{Current, Stack, Transport},
 };
 use crate::clock::Clock;
+use http::{Request, header};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -13,12 +15,15 @@ use hyper_util::{
 };
 use kube::{
     Config,
-    client::ConfigExt as _,
-    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
+    client::{Body, ConfigExt as _},
+    config::{
+        InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError,
+        NamedCluster,
+    },
 };
 use prometheus::Registry;
 use std::{borrow::Cow, path::PathBuf, time::Duration};
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 
 /// How to reach the API server. The default infers everything: `$KUBECONFIG`, `~/.kube/config`, then the service account
 /// of the pod it runs in.
@@ -92,8 +97,8 @@ pub enum ConnectError {
     /// The name to check the server's certificate against is none.
     #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
     ServerName(String),
-    /// Proxies are not supported.
-    #[error("the kubeconfig's proxy-url {0} cannot be used: proxies are not supported")]
+    /// The proxy that the kubeconfig or the environment names is of another kind.
+    #[error("the proxy {0} cannot be used: only http:// proxies are supported")]
     Proxy(String),
 }
 
@@ -179,11 +184,35 @@ fn parse_server(url: &str) -> Result<http::Uri, ConnectError> {
 async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, ConnectError> {
     let failed = |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let names_proxy = names_proxy(&kubeconfig, context);
     let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+    let read = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
+    Ok(with_own_proxy(read, names_proxy))
+}
+
+/// Without a proxy that only the environment names: kube takes it for this server's, whoever is to be reached without one.
+fn with_own_proxy(mut config: Config, named: bool) -> Config {
+    config.proxy_url = config.proxy_url.filter(|_| named);
+    config
+}
+
+/// Whether a kubeconfig says by which proxy its server is reached.
+fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
+    let wanted = context.or(kubeconfig.current_context.as_ref());
+    let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == wanted);
+    let context = context.and_then(|named| named.context.as_ref());
+    let of = |named: &&NamedCluster| context.is_some_and(|own| own.cluster == named.name);
+    let cluster = kubeconfig.clusters.iter().find(of).and_then(|named| named.cluster.as_ref());
+    let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
+    proxy.is_some_and(|url| !url.is_empty())
 }
 
 async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
+    let names_proxy = Kubeconfig::read().is_ok_and(|read| names_proxy(&read, context));
+    inferred(context).await.map(|config| with_own_proxy(config, names_proxy))
+}
+
+async fn inferred(context: Option<&String>) -> Result<Config, ConnectError> {
     let Some(context) = context else {
         return Config::infer().await.map_err(|error| ConnectError::Infer(Box::new(error)));
     };
@@ -222,7 +251,9 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 /// A transport for controllers: HTTP/2 where the server has it, so that many concurrent writes and watches share one
 /// connection, one TLS session and few system calls, and there is another one for every 90 that are under way at a time;
 /// HTTP/1.1 with a pool otherwise. No compression: it costs both sides
-/// more than it saves on a cluster's network. A connection that does not answer pings for 45 s is given up.
+/// more than it saves on a cluster's network. A connection that does not answer pings for 45 s is given up. The server is
+/// reached by the proxy that the configuration names, or else by that which the environment (`HTTPS_PROXY`, `HTTP_PROXY`,
+/// `NO_PROXY`) has for it.
 ///
 /// To be called inside the tokio runtime that it will run in.
 ///
@@ -238,9 +269,17 @@ fn over(config: &Config) -> Result<Transport, ConnectError> {
 
 /// The layers of a [`transport`].
 pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
-    if let Some(proxy) = &config.proxy_url {
-        return Err(ConnectError::Proxy(proxy.to_string()));
-    }
+    let proxy = match &config.proxy_url {
+        Some(url) => Some(Proxy::parse(&url.to_string())?),
+        None => Environment::read().proxy_for(&config.cluster_url)?,
+    };
+    let known_to_proxy = proxy.as_ref().and_then(|proxy| proxy.authorization(&config.cluster_url));
+    let known_to_proxy = known_to_proxy.map(|who| {
+        MapRequestLayer::new(move |mut request: Request<Body>| {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, who.clone());
+            request
+        })
+    });
     let failed = |source| ConnectError::Credentials {
         server: config.cluster_url.to_string(),
         source: Box::new(source),
@@ -256,7 +295,7 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
     }
-    let connector = tls.enable_all_versions().wrap_connector(http);
+    let connector = tls.enable_all_versions().wrap_connector(Connector::new(http, proxy));
     let mut connection = legacy::Builder::new(TokioExecutor::new());
     connection
         .timer(TokioTimer::new())
@@ -270,6 +309,7 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
+        .option_layer(known_to_proxy)
         .map_err(BoxError::from)
         .service(lanes);
     Ok(Stack::new(service))
@@ -339,6 +379,21 @@ mod tests {
             error_of(ConnectOptions { server: Some("https://a b".into()), ..Default::default() })
                 .await;
         assert!(text.contains("https://a b"), "{text}");
+    }
+
+    #[test]
+    fn a_proxy_is_the_kubeconfigs_own_only_where_it_names_one() {
+        let kubeconfig = |cluster: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+                 clusters: [{{name: j, cluster: {{proxy-url: \"http://j\"}}}}, {{name: k, cluster: {{{cluster}}}}}]\nusers: []\n"
+            );
+            Kubeconfig::from_yaml(&text).unwrap()
+        };
+        assert!(!names_proxy(&kubeconfig("server: \"https://h\""), None));
+        assert!(!names_proxy(&kubeconfig("proxy-url: \"\""), None));
+        assert!(names_proxy(&kubeconfig("proxy-url: \"http://p\""), None));
+        assert!(!names_proxy(&kubeconfig("proxy-url: \"http://p\""), Some(&"other".to_owned())));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod lanes;
 mod limiter;
 mod metrics;
 mod options;
+mod proxy;
 mod reload;
 mod send;
 #[cfg(test)]

@@ -1,0 +1,419 @@
+//! Proxies between a client and its server: the one that a kubeconfig names, or else those that the environment does.
+//!
+//! Upstream: `http.ProxyFromEnvironment`, which all of client-go's transports ask.
+
+use super::ConnectError;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use evenkeel_api::cidr::Cidr;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Uri, uri::Scheme};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection, HttpConnector},
+    rt::TokioIo,
+};
+use percent_encoding::percent_decode_str;
+use std::{
+    io::{self, IoSlice},
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tower::{BoxError, Service};
+
+/// How long a proxy may take to open a way to the server.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest answer to that which is read.
+const LONGEST: usize = 64 * 1024;
+
+/// A proxy that speaks HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proxy {
+    address: Uri,
+    /// What it is told about who comes; never printed.
+    authorization: Option<HeaderValue>,
+}
+
+impl Proxy {
+    /// From its URL; `http://` may be left out.
+    pub(super) fn parse(text: &str) -> Result<Self, ConnectError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let (who, place) = match rest.rsplit_once('@') {
+            Some((who, place)) => (Some(who), place),
+            None => (None, rest),
+        };
+        // Not with the password.
+        let bad = || ConnectError::Proxy(format!("{scheme}://{place}"));
+        let url: Uri = format!("{scheme}://{place}").parse().map_err(|_| bad())?;
+        let host = url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(bad)?;
+        let address = format!("http://{host}:{}", url.port_u16().unwrap_or(80));
+        Ok(Self {
+            address: address.parse().map_err(|_| bad())?,
+            authorization: who.map(authorization).transpose().map_err(|_| bad())?,
+        })
+    }
+
+    /// What a request must say to be passed on; where a way is opened, that has been said already.
+    pub(super) fn authorization(&self, server: &Uri) -> Option<HeaderValue> {
+        self.authorization.clone().filter(|_| !is_https(server))
+    }
+
+    /// Has it open a way to the server.
+    async fn open(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
+        let to = format!("{}:{}", server.host().unwrap_or_default(), port(server));
+        let mut head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n").into_bytes();
+        if let Some(who) = &self.authorization {
+            head.extend_from_slice(b"Proxy-Authorization: ");
+            head.extend_from_slice(who.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        stream.write_all(&head).await?;
+        let mut answer = Vec::new();
+        // The server says nothing before it is spoken to, so that there is no more than a head where the way is open.
+        while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+            if answer.len() > LONGEST || stream.read_buf(&mut answer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        let status = answer.lines().next().and_then(|line| line.split_once(' '));
+        match status.map(|(_, status)| status).unwrap_or_default() {
+            status if status.split(' ').next() == Some("200") => Ok(stream),
+            status => Err(io::Error::other(format!("proxy {}: {status}", self.address))),
+        }
+    }
+}
+
+fn authorization(who: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+    let (name, password) = who.split_once(':').unwrap_or((who, ""));
+    let both = [name, password].map(|text| percent_decode_str(text).collect::<Vec<u8>>());
+    let both = both.join(&b':');
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(both)))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// What the environment says of proxies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Environment {
+    http: String,
+    https: String,
+    /// For whom there is none.
+    none: String,
+}
+
+impl Environment {
+    /// That of this process.
+    #[expect(clippy::disallowed_methods, reason = "as upstream has it, transports are told by it")]
+    pub(super) fn read() -> Self {
+        Self::of(|name| std::env::var(name).unwrap_or_default())
+    }
+
+    fn of(value: impl Fn(&str) -> String) -> Self {
+        let [http, https, none] = ["http_proxy", "https_proxy", "no_proxy"].map(|name| {
+            let own = value(name);
+            if own.is_empty() { value(&name.to_ascii_uppercase()) } else { own }
+        });
+        Self { http, https, none }
+    }
+
+    /// By which proxy a server is reached, if by any.
+    pub(super) fn proxy_for(&self, server: &Uri) -> Result<Option<Proxy>, ConnectError> {
+        let proxy = if is_https(server) { &self.https } else { &self.http };
+        let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
+        let address: Option<IpAddr> = host.parse().ok();
+        let local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        if proxy.is_empty() || local {
+            return Ok(None);
+        }
+        let port = port(server).to_string();
+        let mut exempt = self.none.split(',').map(|entry| entry.trim().to_ascii_lowercase());
+        if exempt.any(|entry| meant(&entry, &host, address, &port)) {
+            return Ok(None);
+        }
+        Proxy::parse(proxy).map(Some)
+    }
+}
+
+/// Whether an entry of `NO_PROXY` means this host.
+fn meant(entry: &str, host: &str, address: Option<IpAddr>, port: &str) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Some(range) = Cidr::parse(entry) {
+        return address.is_some_and(|address| range.contains(address));
+    }
+    let (name, only) = with_port(entry);
+    if !only.is_empty() && only != port {
+        return false;
+    }
+    if let Ok(own) = name.parse::<IpAddr>() {
+        return address == Some(own);
+    }
+    // What begins with a dot means what is below it, another name itself as well.
+    let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
+    let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    address.is_none()
+        && match name.strip_prefix('.') {
+            Some(rest) => !rest.is_empty() && below(rest),
+            None => !name.is_empty() && (host == name || below(name)),
+        }
+}
+
+/// A host and its port, which is empty where there is none.
+fn with_port(entry: &str) -> (&str, &str) {
+    match entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+        Some(both) => both,
+        None => {
+            entry.split_once(':').filter(|(_, port)| !port.contains(':')).unwrap_or((entry, ""))
+        }
+    }
+}
+
+fn is_https(server: &Uri) -> bool {
+    server.scheme() == Some(&Scheme::HTTPS)
+}
+
+fn port(server: &Uri) -> u16 {
+    server.port_u16().unwrap_or(if is_https(server) { 443 } else { 80 })
+}
+
+/// Connects to the server, or by a proxy: for TLS it opens a way, other requests it passes on.
+#[derive(Clone)]
+pub(super) struct Connector {
+    http: HttpConnector,
+    proxy: Option<Proxy>,
+}
+
+impl Connector {
+    pub(super) fn new(http: HttpConnector, proxy: Option<Proxy>) -> Self {
+        Self { http, proxy }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Way;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Way, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.http.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let Some(proxy) = self.proxy.clone() else {
+            let connecting = self.http.call(server);
+            return Box::pin(
+                async move { Ok(Way { stream: connecting.await?, passed_on: false }) },
+            );
+        };
+        let connecting = self.http.call(proxy.address.clone());
+        Box::pin(async move {
+            let stream = connecting.await?;
+            if !is_https(&server) {
+                return Ok(Way { stream, passed_on: true });
+            }
+            let opening = proxy.open(stream.into_inner(), &server);
+            let stream = tokio::time::timeout(PATIENCE, opening).await??;
+            Ok(Way { stream: TokioIo::new(stream), passed_on: false })
+        })
+    }
+}
+
+/// A connection to the server, or to a proxy that passes requests on.
+pub(super) struct Way {
+    stream: TokioIo<TcpStream>,
+    passed_on: bool,
+}
+
+impl Connection for Way {
+    fn connected(&self) -> Connected {
+        // Requests that are passed on name the server.
+        self.stream.connected().proxy(self.passed_on)
+    }
+}
+
+impl Read for Way {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for Way {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::Tasks;
+    use kube::Config;
+    use std::collections::BTreeMap;
+    use tokio::{net::TcpListener, sync::oneshot};
+
+    fn environment(all: &[(&str, &str)]) -> Environment {
+        let all: BTreeMap<&str, &str> = all.iter().copied().collect();
+        Environment::of(|name| all.get(name).copied().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn who_is_reached_without_a_proxy() {
+        for (none, server, direct) in [
+            ("", "https://api.example:6443", false),
+            ("", "https://localhost:6443", true),
+            ("", "https://127.0.0.1:6443", true),
+            ("", "https://[::1]:6443", true),
+            ("*", "https://api.example", true),
+            ("api.example", "https://API.example", true),
+            ("example", "https://api.example", true),
+            ("ample", "https://api.example", false),
+            (".example, other", "https://api.example", true),
+            ("*.example", "https://api.example", true),
+            (".api.example", "https://api.example", false),
+            ("example:6443", "https://api.example:6443", true),
+            ("example:443", "https://api.example:6443", false),
+            ("example:443", "https://api.example", true),
+            ("10.0.0.0/8", "https://10.96.0.1", true),
+            ("10.0.0.0/8", "https://11.96.0.1", false),
+            ("10.96.0.1", "https://10.96.0.1:6443", true),
+            ("10.96.0.1:443", "https://10.96.0.1:6443", false),
+            ("96.0.1", "https://10.96.0.1", false),
+            ("[fd00::1]:6443", "https://[fd00::1]:6443", true),
+            ("fd00::/8", "https://[fd00::1]:6443", true),
+            (" ,, .", "https://api.example", false),
+        ] {
+            let environment = environment(&[("HTTPS_PROXY", "proxy:3128"), ("NO_PROXY", none)]);
+            let proxy = environment.proxy_for(&server.parse().unwrap()).unwrap();
+            assert_eq!(proxy.is_none(), direct, "{none:?} {server}");
+        }
+    }
+
+    #[test]
+    fn each_scheme_has_its_own_proxy() {
+        let both = environment(&[
+            ("http_proxy", "http://plain"),
+            ("HTTP_PROXY", "http://unused"),
+            ("HTTPS_PROXY", "http://me:p%40ss@secure:3128/"),
+        ]);
+        let proxy = |server: &str| both.proxy_for(&server.parse().unwrap()).unwrap().unwrap();
+        assert_eq!(proxy("http://a.example").address, "http://plain:80");
+        let secure = proxy("https://a.example");
+        assert_eq!(secure.address, "http://secure:3128");
+        assert_eq!(secure.authorization.as_ref().unwrap(), "Basic bWU6cEBzcw==");
+        assert!(!format!("{secure:?}").contains("bWU6"), "{secure:?}");
+        let none = Environment::default().proxy_for(&"https://a.example".parse().unwrap());
+        assert_eq!(none.unwrap(), None);
+        for text in ["socks5://me:secret@proxy:1080", "https://proxy", "http://a b"] {
+            let told = Proxy::parse(text).unwrap_err().to_string();
+            assert!(told.contains("http://") && !told.contains("secret"), "{told}");
+        }
+    }
+
+    /// A proxy that tells of the head that it is sent first, answers with `answer`, and then sends back what comes.
+    async fn proxy(tasks: &Tasks, answer: &'static str) -> (String, oneshot::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (told, head) = oneshot::channel();
+        tasks.spawn_until_cancelled("proxy", async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert!(stream.read_buf(&mut head).await.unwrap() > 0);
+            }
+            told.send(String::from_utf8(head).unwrap()).unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            let (mut from, mut to) = stream.split();
+            // Who has read enough breaks off.
+            drop(tokio::io::copy(&mut from, &mut to).await);
+        });
+        (address, head)
+    }
+
+    #[tokio::test]
+    async fn for_tls_a_way_is_opened() {
+        for (answer, opened) in [
+            ("HTTP/1.1 200 Connection established\r\nVia: p\r\n\r\n", true),
+            ("HTTP/1.0 407 Proxy Authentication Required\r\n\r\nwho are you", false),
+        ] {
+            let tasks = Tasks::new();
+            let (address, head) = proxy(&tasks, answer).await;
+            let proxy = Proxy::parse(&format!("http://me:secret@{address}")).unwrap();
+            let mut http = HttpConnector::new();
+            http.enforce_http(false);
+            let mut connector = Connector::new(http, Some(proxy));
+            let way = connector.call("https://api.example:6443".parse().unwrap()).await;
+            assert_eq!(
+                head.await.unwrap(),
+                "CONNECT api.example:6443 HTTP/1.1\r\nHost: api.example:6443\r\n\
+                 Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n"
+            );
+            match way {
+                Ok(way) => {
+                    let mut stream = way.stream.into_inner();
+                    stream.write_all(b"hello").await.unwrap();
+                    let mut back = [0; 5];
+                    stream.read_exact(&mut back).await.unwrap();
+                    assert!(opened && back == *b"hello");
+                }
+                Err(error) => assert!(
+                    !opened && error.to_string().ends_with("407 Proxy Authentication Required"),
+                    "{error}"
+                ),
+            }
+            tasks.shut_down(PATIENCE).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn other_requests_are_passed_on() {
+        let tasks = Tasks::new();
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere";
+        let (address, head) = proxy(&tasks, answer).await;
+        let mut config = Config::new("http://api.example:8080".parse().unwrap());
+        config.proxy_url = Some(format!("http://me:secret@{address}").parse().unwrap());
+        let client = crate::client::transport(&config).unwrap();
+        let request = http::Request::get("/pods").body(Vec::new()).unwrap();
+        assert_eq!(client.request_text(request).await.unwrap(), "here");
+        let head = head.await.unwrap().to_ascii_lowercase();
+        assert!(head.starts_with("get http://api.example:8080/pods http/1.1\r\n"), "{head}");
+        assert!(head.contains("proxy-authorization: basic bwu6c2vjcmv0\r\n"), "{head}");
+        tasks.shut_down(PATIENCE).await;
+    }
+}
