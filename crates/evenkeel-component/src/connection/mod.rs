@@ -130,6 +130,7 @@ impl Connection {
             .user_agent(&self.agent)
             .host(&self.host)
             .metrics(self.metrics.clone())
+            .json(self.options.json)
             .build()
     }
 }

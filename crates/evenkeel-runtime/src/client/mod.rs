@@ -72,6 +72,7 @@ pub(crate) struct Shared {
     clock: Clock,
     metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
+    json: bool,
     /// What discovery told last.
     pub(crate) discovery: Mutex<Known>,
 }
@@ -92,6 +93,7 @@ impl Client {
             agent: concat!("evenkeel/", env!("CARGO_PKG_VERSION")).to_owned(),
             metrics: None,
             host: "in-process".into(),
+            json: false,
         }
     }
 
@@ -148,6 +150,7 @@ pub struct ClientBuilder {
     agent: String,
     metrics: Option<RestMetrics>,
     host: Box<str>,
+    json: bool,
 }
 
 impl ClientBuilder {
@@ -188,9 +191,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether answers are asked for as JSON alone, as a proxy between may want them; requests are JSON in any case.
+    pub fn json(mut self, json: bool) -> Self {
+        self.json = json;
+        self
+    }
+
     /// The client. To be called inside the tokio runtime that it will run in.
     pub fn build(self) -> Client {
-        let Self { transport, clock, qps, burst, agent, metrics, host } = self;
+        let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
         Client {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: Limiter::new(qps, burst).map(Arc::new),
@@ -199,6 +208,7 @@ impl ClientBuilder {
                 clock,
                 metrics: metrics.map(|metrics| metrics.of(&host)),
                 host,
+                json,
                 discovery: Mutex::default(),
             }),
             gate: None,

@@ -57,7 +57,7 @@ impl Call {
         !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 
-    fn request(&self, agent: &HeaderValue) -> Result<Request<Body>, ApiError> {
+    fn request(&self, agent: &HeaderValue, json: bool) -> Result<Request<Body>, ApiError> {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.target.parse().map_err(|error: http::uri::InvalidUri| {
@@ -67,7 +67,8 @@ impl Call {
         headers.extend(self.headers.clone());
         headers.insert(header::USER_AGENT, agent.clone());
         if !self.accept.is_empty() {
-            headers.insert(header::ACCEPT, HeaderValue::from_static(self.accept));
+            let accept = if json { wire::without_protobuf(self.accept) } else { self.accept };
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
         if !self.content_type.is_empty() && !self.body.is_empty() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
@@ -135,7 +136,7 @@ impl Client {
 
     /// Sends once, if this process may: that is asked last, after every wait.
     async fn transmit(&self, call: &Call) -> Result<Result<Response<Answer>, BoxError>, ApiError> {
-        let sent = self.shared.transport.send(call.request(&self.agent)?);
+        let sent = self.shared.transport.send(call.request(&self.agent, self.shared.json)?);
         match self.gate.as_ref().filter(|_| call.writes()) {
             None => Ok(sent.await),
             Some(gate) => guarded(gate, sent).await.ok_or_else(|| ApiError::Gated {

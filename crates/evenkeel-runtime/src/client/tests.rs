@@ -62,6 +62,20 @@ async fn a_write_is_sent_again_as_long_as_the_server_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_can_be_asked_for_without_protobuf() {
+    let script = Script::new([pod(), pod()]);
+    for (json, accept) in [
+        (false, "application/vnd.kubernetes.protobuf;as="),
+        (true, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q="),
+    ] {
+        let client = Client::builder(script.kube(), clock()).json(json).build();
+        client.get_metadata(&PODS, "ns", "a").await.unwrap();
+        let sent = script.headers(usize::from(json));
+        assert!(sent["accept"].to_str().unwrap().starts_with(accept), "{sent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn patience_ends_after_ten_times() {
     let script = Script::new(std::iter::repeat_with(busy).take(20));
     let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();

@@ -30,6 +30,14 @@ fn accept_whole<V: View>() -> &'static str {
     if V::PROTOBUF { PROTOBUF } else { JSON }
 }
 
+/// The same `Accept` without protobuf.
+pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
+    accept
+        .split_once(", ")
+        .filter(|(first, _)| first.starts_with("application/vnd.kubernetes.protobuf"))
+        .map_or(accept, |(_, rest)| rest)
+}
+
 /// The encoding of an answer.
 pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
     let protobuf = headers

@@ -109,6 +109,10 @@ impl Options {
             master: self.master.clone(),
             qps: connection.qps,
             burst: u32::try_from(connection.burst).unwrap_or_default(),
+            json: ClientOptions::asks_for_json(
+                &connection.accept_content_types,
+                &connection.content_type,
+            ),
             own_credentials: false,
         }
     }

@@ -33,16 +33,20 @@ fn flags_count_as_upstream_has_them() {
         options(&["--kube-api-qps=7", "--profiling=false", "--leader-elect=false"]).unwrap();
     let config = alone.configuration().unwrap();
     assert_eq!((config.client_connection.qps, config.enable_profiling), (7.0, Some(false)));
+    assert!(!alone.client(&config).json);
+    let json = options(&["--kube-api-content-type=application/json"]).unwrap();
+    assert!(json.client(&json.configuration().unwrap()).json);
     assert_eq!(config.leader_election.leader_elect, Some(false));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
-        clientConnection: {qps: 0.5}\nleaderElection: {leaseDuration: 1m}\n";
+        clientConnection: {qps: 0.5, acceptContentTypes: application/json}\nleaderElection: {leaseDuration: 1m}\n";
     std::fs::write(&path, text).unwrap();
     let config = format!("--config={}", path.display());
     let both =
         options(&[&config, "--kube-api-qps=7", "--leader-elect-resource-name=mine"]).unwrap();
     assert_eq!(both.warnings, ["--kube-api-qps is not used beside --config"]);
+    assert!(both.client(&both.configuration().unwrap()).json);
     let shown = both.configuration().unwrap().shown();
     assert_eq!(shown["clientConnection"]["qps"], 0.5);
     assert_eq!(shown["leaderElection"]["leaseDuration"], "1m0s");
