@@ -15,6 +15,12 @@ fn names(cycle: &Cycle<'_>, slots: &[Slot]) -> Vec<Arc<str>> {
 
 /// Leaves the nodes that every extender finds good.
 pub(super) async fn filter(cycle: &Cycle<'_>, found: &mut Found) {
+    let before = found.feasible.len();
+    ask(cycle, found).await;
+    found.extended = found.feasible.len() < before;
+}
+
+async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
     for extender in cycle.extenders {
         if found.feasible.is_empty() {
             return;

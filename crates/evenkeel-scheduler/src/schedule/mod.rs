@@ -18,6 +18,7 @@ use crate::{
     framework::{CycleState, Profile, Rejection},
     nodes::{NodeTable, Slot},
     pod::PodInfo,
+    queue::PluginSet,
 };
 
 /// What an attempt looks at.
@@ -62,7 +63,7 @@ pub struct Unfit {
     pub overall: Option<Rejected>,
     /// Why each node was rejected.
     pub rejected: Vec<Rejected>,
-    /// Plugins that left only some nodes.
+    /// Plugins that left only some nodes, extenders among them.
     pub only_by: Vec<usize>,
     /// The same by name.
     pub only_named: Vec<&'static str>,
@@ -106,6 +107,8 @@ struct Found {
     feasible: Vec<Slot>,
     rejected: Vec<Rejected>,
     evaluated: usize,
+    /// Extenders left out some, perhaps without saying why.
+    extended: bool,
 }
 
 /// The attempt itself. What it changes of the nodes on the way is undone.
@@ -134,7 +137,11 @@ pub(crate) async fn attempt(cycle: &mut Cycle<'_>, state: &mut CycleState) -> Ou
     let outcome = |choice| Outcome { choice, evaluated: found.evaluated, next_start };
     let n_feasible = found.feasible.len();
     let slot = match found.feasible.as_slice() {
-        [] => return outcome(Err(cycle.unfit(None, found.rejected))),
+        [] => {
+            let mut unfit = cycle.unfit(None, found.rejected);
+            unfit.only_by.extend(found.extended.then_some(PluginSet::EXTENDERS));
+            return outcome(Err(unfit));
+        }
         [only] => *only,
         several => {
             let extra = extend::prioritize(cycle, several).await;

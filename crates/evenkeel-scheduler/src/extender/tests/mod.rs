@@ -6,7 +6,9 @@ mod tls;
 
 use super::{Extender, ExtenderError, FilteredNodes, SetUpError, set_up, wire};
 use crate::{
-    fixtures,
+    SchedulerOptions,
+    core::{Core, Step},
+    fixtures::{self, at},
     program::config::{ExtenderConfig, ManagedResource, Span},
 };
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
@@ -141,6 +143,24 @@ async fn answers_are_read_as_upstream_reads_them() {
     let scores = [("a", 0), ("", 60), ("b", 120)].map(|(node, score)| (node.to_owned(), score));
     assert_eq!(extender.score(&pod, &all).await.unwrap(), scores);
     assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
+}
+
+/// What could help is for it to know: the pod is asked about again whatever changes, and nothing went wrong.
+#[tokio::test]
+async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
+    let replies = [json!({"NodeNames": []}).into()];
+    let (extender, _server) = extender(|config| config.preempt_verb.clear(), replies).await;
+    let options = SchedulerOptions { extenders: vec![extender], ..SchedulerOptions::default() };
+    let mut core = Core::new(&options);
+    core.node_seen(&fixtures::node("a", &json!({})), at(0));
+    core.pod_seen(&fixtures::pod("p", &json!({})), at(0));
+    let attempted = core.attempt(at(0)).await.unwrap();
+    let Step::Failed(failure) = attempted.step else { panic!("no node is left") };
+    let told = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert_eq!((&*failure.message, failure.error), (told, false));
+    assert_eq!(core.counts().unschedulable, 1);
+    core.node_seen(&fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})), at(20));
+    assert_eq!(core.counts().active, 1);
 }
 
 #[tokio::test]
