@@ -8,9 +8,14 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     io,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
+use tokio::time::Instant;
 
-/// A connection that comes with what its files say now.
+/// How often the files are looked at.
+pub(super) const LOOK: Duration = Duration::from_secs(10);
+
+/// A connection that comes with what its files say.
 pub(super) struct Connection {
     config: ExtenderConfig,
     current: Mutex<Current>,
@@ -20,6 +25,7 @@ struct Current {
     client: kube::Client,
     /// What it was made of.
     files: Option<Files>,
+    looked: Instant,
 }
 
 /// What is in the files of the certificate and of its key.
@@ -29,12 +35,17 @@ impl Connection {
     pub(super) fn new(config: &ExtenderConfig) -> Result<Self, SetUpError> {
         let client = connection(config)?;
         let files = files(config).transpose().unwrap_or_default();
-        Ok(Self { config: config.clone(), current: Mutex::new(Current { client, files }) })
+        let current = Current { client, files, looked: Instant::now() };
+        Ok(Self { config: config.clone(), current: Mutex::new(current) })
     }
 
     /// The connection to be used for a request. Files that cannot be used leave it as it is.
     pub(super) fn now(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked.elapsed() < LOOK {
+            return current.client.clone();
+        }
+        current.looked = Instant::now();
         let Some(Ok(now)) = files(&self.config) else { return current.client.clone() };
         if current.files.as_ref() != Some(&now) {
             match connection(&self.config) {

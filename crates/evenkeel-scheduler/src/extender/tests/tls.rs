@@ -4,7 +4,10 @@ use super::{
     config, fixtures, names, one,
     server::{Reply, Server},
 };
-use crate::program::config::{ExtenderConfig, ExtenderTls};
+use crate::{
+    extender::tls::LOOK,
+    program::config::{ExtenderConfig, ExtenderTls},
+};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
@@ -216,8 +219,16 @@ async fn a_certificate_that_is_renewed_is_used() {
     assert!(extender.filter(&pod, &all).await.is_err(), "the extender does not know who signed it");
     let renewed = own.sign(&["scheduler"]);
     write(&renewed);
+    assert!(extender.filter(&pod, &all).await.is_err(), "nobody has looked yet");
+    let look = || async {
+        tokio::time::pause();
+        tokio::time::advance(LOOK).await;
+        tokio::time::resume();
+    };
+    look().await;
     assert!(extender.filter(&pod, &all).await.is_ok());
     files.write("tls.key", "half written");
+    look().await;
     assert!(extender.filter(&pod, &all).await.is_ok(), "it goes on with what it has");
 }
 
