@@ -17,7 +17,7 @@ pub struct SchedulerOptions {
     pub pod_max_backoff: Duration,
     /// A pod that nothing seems to help is tried again after so long.
     pub max_in_unschedulable: Duration,
-    /// So many bindings are on their way at a time.
+    /// So many bindings are on their way at a time, beside pods that plugins make wait or prepare nodes for.
     pub max_bindings: usize,
     /// Decides between nodes of equal score.
     pub seed: u64,

@@ -265,9 +265,10 @@ impl Scheduler {
         self.metrics.sizes(&mut self.core, self.bindings.len());
     }
 
-    /// Whether another binding can be on its way. Pods that wait for permission do not count: what they wait for may be others.
+    /// Whether another binding can be on its way. Pods that wait for permission do not count, since what they wait for may be
+    /// others, nor do those whose nodes are prepared, which may take minutes.
     fn has_room(&self) -> bool {
-        self.bindings.len() < self.max_bindings + self.core.way().n_waiting()
+        self.bindings.len() < self.max_bindings + self.core.way().len()
     }
 
     /// Waits until there may be something to do; `false` when there never will be.
@@ -277,6 +278,7 @@ impl Scheduler {
             .core
             .next_due()
             .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO));
+        let (full, way) = (!self.has_room(), self.core.way().clone());
         tokio::select! {
             // In order, so that a run can be repeated; none of them starves another, since `work` takes in all there is.
             biased;
@@ -285,6 +287,7 @@ impl Scheduler {
                 None => return false,
             },
             Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.answered(answer),
+            () = way.prepared(), if full => {}
             Some(()) = self.telling.answered(), if !self.telling.is_empty() => {}
             () = self.clock.sleep(due.unwrap_or_default()), if due.is_some() => {}
         }

@@ -14,7 +14,13 @@ use crate::pod::PodInfo;
 
 /// Which pods are on their way; clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OnTheWay(Arc<Mutex<HashMap<Box<str>, Stage>>>);
+pub(crate) struct OnTheWay(Arc<Stages>);
+
+#[derive(Debug, Default)]
+struct Stages {
+    of: Mutex<HashMap<Box<str>, Stage>>,
+    prepared: Notify,
+}
 
 #[derive(Debug, Clone)]
 enum Stage {
@@ -24,7 +30,7 @@ enum Stage {
 
 impl OnTheWay {
     fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pod waits for these plugins, for each so long at most.
@@ -53,7 +59,13 @@ impl OnTheWay {
     pub(crate) fn prepare(&self, uid: &str) -> Preparing {
         let preparing = Preparing::default();
         self.stages().insert(uid.into(), Stage::Preparing(preparing.clone()));
+        self.0.prepared.notify_one();
         preparing
+    }
+
+    /// Waits until a node is being prepared that was not when this was last asked.
+    pub(crate) async fn prepared(&self) {
+        self.0.prepared.notified().await;
     }
 
     pub(crate) fn forget(&self, uid: &str) {
@@ -67,9 +79,9 @@ impl OnTheWay {
         }
     }
 
-    /// How many pods wait for permission.
-    pub(crate) fn n_waiting(&self) -> usize {
-        self.stages().values().filter(|stage| matches!(stage, Stage::Waiting(_))).count()
+    /// How many pods wait for permission, or have their nodes prepared.
+    pub(crate) fn len(&self) -> usize {
+        self.stages().len()
     }
 
     pub(crate) fn all_waiting(&self) -> Vec<WaitingPod> {
@@ -267,6 +279,7 @@ impl Preparing {
 mod tests {
     use super::*;
     use crate::fixtures::{at, info};
+    use futures::FutureExt as _;
     use serde_json::json;
 
     fn waiting(way: &OnTheWay) -> WaitingPod {
@@ -307,6 +320,18 @@ mod tests {
         assert!(!way.preempt("q", "X"));
         way.forget("q");
         assert!(!way.preempt("q", "X"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_hears_of_it() {
+        let way = OnTheWay::default();
+        waiting(&way);
+        assert!(way.prepared().now_or_never().is_none());
+        way.prepare("q");
+        way.prepared().await;
+        assert_eq!(way.len(), 2);
+        way.forget("q");
+        assert_eq!(way.len(), 1);
     }
 
     #[test]

@@ -168,7 +168,11 @@ impl World {
         let profile = Profile::new("default-scheduler")
             .with(Arc::new(DynamicResources::default()), 1)
             .with(Arc::new(DefaultBinder), 0);
-        let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
+        let options = SchedulerOptions {
+            profiles: vec![profile],
+            max_bindings: 1,
+            ..SchedulerOptions::default()
+        };
         let (clock, registry) = (self.clock.clone(), self.registry.clone());
         let (tasks, stop) = (self.tasks.clone(), self.tasks.token());
         self.tasks.spawn("scheduler", async move {
@@ -264,6 +268,22 @@ async fn a_pod_is_bound_once_its_device_is_ready() {
     world.clock.sleep(Duration::from_secs(1)).await;
     let [waits, allocations] = count("success", 1);
     assert_eq!(world.counted(), [[waits], [allocations]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_pods_do_not_wait_for_the_device() {
+    let mut world = World::new(&json!({}));
+    world.start();
+    world.until("/resourceclaims/c/status").await;
+    world.clock.sleep(Duration::from_secs(30)).await;
+    for name in ["first", "second"] {
+        let mut other = pod();
+        merge(&mut other, &json!({"metadata": meta(name, "shop"), "spec": {"resourceClaims": []}}));
+        other["metadata"]["resourceVersion"] = json!("20");
+        world.script.tell(PODS, "ADDED", &other);
+        let (seconds, _) = world.until(&format!("/{name}/binding")).await;
+        assert_eq!(seconds, 30, "{name}");
+    }
 }
 
 /// After the device was given up for this, it is tried again and works.
