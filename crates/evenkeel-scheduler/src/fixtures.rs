@@ -96,6 +96,7 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
         watches: Arc::new(Watches::new().0),
         way: OnTheWay::default(),
         commands: tokio::sync::mpsc::unbounded_channel().0,
+        parallelism: 2,
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) use claims::{Awaited, Claims, Stage};
 pub(crate) use hints::{Asked, Hints};
 
 use evenkeel_runtime::metrics::{counters, exponential, histograms, int_gauges};
-use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec, Registry};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
@@ -61,6 +61,15 @@ struct Preemption {
     victims: HistogramVec,
     seconds: HistogramVec,
     total: IntCounterVec,
+}
+
+/// Something that is under way as long as this is kept: one of upstream's goroutines.
+pub(crate) struct Running(IntGauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// `result` of an attempt.
@@ -237,6 +246,13 @@ impl Metrics {
     /// What becomes of claims.
     pub(crate) fn claims(&self) -> &Claims {
         &self.claims
+    }
+
+    /// Counts something that is under way, by its `operation`.
+    pub(crate) fn running(&self, operation: &str) -> Running {
+        let running = self.queues.running.with_label_values(&[operation]);
+        running.inc();
+        Running(running)
     }
 
     /// How much there is of everything, and what came into the queues.

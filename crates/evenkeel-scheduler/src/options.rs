@@ -23,6 +23,8 @@ pub struct SchedulerOptions {
     pub seed: u64,
     /// Reported with events; upstream: `<scheduler>-<hostname>`.
     pub instance: String,
+    /// So many victims are evicted at a time for one pod's sake.
+    pub parallelism: usize,
 }
 
 impl Default for SchedulerOptions {
@@ -40,5 +42,6 @@ impl Default for SchedulerOptions {
     }
 }
 
+            parallelism: 16,
 /// The `schedulerName` of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";

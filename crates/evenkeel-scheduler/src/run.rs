@@ -94,6 +94,7 @@ impl Prepared {
                 way: core.way().clone(),
                 commands: commands.clone(),
                 metrics: metrics.clone(),
+                parallelism: options.parallelism.max(1),
             });
             recorders.push(recorder);
         }

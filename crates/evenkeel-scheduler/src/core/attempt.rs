@@ -89,6 +89,7 @@ impl Core {
             start: self.start,
         };
         let mut cycle = Cycle::new(view, &popped.info, self.seed, &self.extenders);
+        cycle.measure(self.queue.metrics());
         let Outcome { choice, next_start, .. } = attempt(&mut cycle, &mut state).await;
         self.start = next_start;
         let (step, trace) = match choice {

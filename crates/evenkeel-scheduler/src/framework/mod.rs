@@ -73,6 +73,8 @@ pub struct Handle {
     pub(crate) way: OnTheWay,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
+    /// How much of one kind is done at the same time.
+    pub(crate) parallelism: usize,
 }
 
 /// What plugins and bindings ask of the loop.

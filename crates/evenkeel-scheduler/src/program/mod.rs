@@ -271,6 +271,7 @@ fn scheduler_options(
         max_in_unschedulable: options.max_in_unschedulable,
         // Another one each time, so that two schedulers do not choose alike.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
+        parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         instance: format!("{name}-{}", host.trim()),
         profiles,
         extenders,

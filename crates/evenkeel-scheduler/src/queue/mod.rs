@@ -168,6 +168,11 @@ impl SchedulingQueue {
         self.metrics = Some(metrics);
     }
 
+    /// Where that is noted, if anywhere.
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.as_ref()
+    }
+
     /// A new pod. Plugins may hold it back.
     pub(crate) fn add(&mut self, info: PodInfo, profile: usize, now: Timestamp) {
         let uid: Arc<str> = info.uid().into();

@@ -10,6 +10,7 @@ use crate::{
         CycleState, Extender, Filter, Filtered, Point, PreFilter, PreFiltered, Profile, Rejection,
         Severity,
     },
+    metrics::Metrics,
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
     queue::Nominated,
@@ -31,6 +32,8 @@ pub struct Cycle<'a> {
     only: Option<Vec<Arc<str>>>,
     pub(super) only_by: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
+    /// Where it is noted who is being asked, if anywhere.
+    pub(super) metrics: Option<&'a Metrics>,
     pub(super) trace: Trace,
 }
 
@@ -59,8 +62,14 @@ impl<'a> Cycle<'a> {
             only: None,
             only_by: Vec::new(),
             extenders,
+            metrics: None,
             trace: Trace::new(seed, profile.len()),
         }
+    }
+
+    /// Notes which extenders are being asked.
+    pub(crate) fn measure(&mut self, metrics: Option<&'a Metrics>) {
+        self.metrics = metrics;
     }
 
     pub(crate) fn profile(&self) -> &'a Profile {

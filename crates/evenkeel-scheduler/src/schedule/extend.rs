@@ -75,7 +75,10 @@ pub(super) async fn prioritize(cycle: &Cycle<'_>, feasible: &[Slot]) -> Extra {
     let nodes = names(cycle, feasible);
     let answers = cycle.extenders.iter().filter(asked).map(|extender| {
         let nodes = &nodes;
-        async move { (extender, extender.prioritize(cycle.pod, nodes).await) }
+        async move {
+            let _running = cycle.metrics.map(|metrics| metrics.running("prioritizing_extender"));
+            (extender, extender.prioritize(cycle.pod, nodes).await)
+        }
     });
     for (extender, answer) in join_all(answers).await {
         match answer {

@@ -31,8 +31,6 @@ const REASON: &str = "PreemptionByScheduler";
 /// After victims could not be evicted the pod is tried again after so long: what fails at once, as all does without a connection,
 /// would else be tried again and again at the same moment.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So many victims are evicted at the same time.
-const AT_ONCE: usize = 16;
 
 /// What came of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,13 +152,19 @@ impl Work {
 
     /// Evicts all of them; what came of the last one.
     async fn evict_all(&self) -> Result<Evicted, ApiError> {
-        for group in self.others.chunks(AT_ONCE) {
-            let evictions: Vec<_> = group.iter().map(|victim| self.evict(victim)).collect();
+        for group in self.others.chunks(self.executor.handle.parallelism) {
+            let evictions: Vec<_> = group.iter().map(|victim| self.evict_beside(victim)).collect();
             try_join_all(evictions).await?;
         }
         let uid = self.pod.uid().into();
         self.executor.running().insert(uid, Some(Arc::clone(&self.last)));
         self.evict(&self.last).await
+    }
+
+    /// One of several, which upstream counts as they go on.
+    async fn evict_beside(&self, victim: &Pod) -> Result<Evicted, ApiError> {
+        let _running = self.executor.handle.metrics.running(NAME);
+        self.evict(victim).await
     }
 
     async fn evict(&self, victim: &Pod) -> Result<Evicted, ApiError> {

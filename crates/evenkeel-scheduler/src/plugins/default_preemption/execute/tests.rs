@@ -89,6 +89,18 @@ async fn the_last_one_stays_while_another_cannot_be_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn so_many_are_evicted_at_a_time() {
+    let bench = Bench::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
+    bench.start(&["t", "u", "v", "w"]);
+    tokio::time::sleep(PAUSE).await;
+    assert_eq!(bench.script.seen(), [patch("t"), patch("u")]);
+    let text = prometheus::TextEncoder::new();
+    let shown = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
+    let running = format!("scheduler_goroutines{{operation=\"{NAME}\"}} 2");
+    assert!(shown.contains(&running), "{running} is not in\n{shown}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_that_was_begun_is_waited_for() {
     let mut bench = Bench::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
     bench.start(&["u", "v"]);
