@@ -9,8 +9,8 @@ use evenkeel_api::views::{Container, Pod};
 
 use crate::{
     framework::{
-        Action, CycleState, Filter, Filtered, Interest, Plugin, PreFilter, PreFiltered, Rejection,
-        Resource,
+        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
+        PreFiltered, Rejection, Resource,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -61,6 +61,14 @@ impl Plugin for NodeDeclaredFeatures {
             Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeDeclaredFeature]),
             Interest::new(Resource::TargetPod, &[Action::Update]),
         ]
+    }
+
+    /// Most of what changes about a pod that waits is what the scheduler itself says of it.
+    fn hint(&self, _: &PodInfo, change: &Change) -> Hint {
+        match change {
+            Change::OwnUpdate { old, new } => Hint::when(needed(&old.pod) != needed(&new.pod)),
+            _ => Hint::Queue,
+        }
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{NodeDeclaredFeatures, needed};
 use crate::{
     fixtures::{info, node, pod, table},
-    framework::{CycleState, Filter, PreFilter, PreFiltered},
+    framework::{Change, CycleState, Edit, Filter, Hint, Plugin, PreFilter, PreFiltered},
 };
 
 #[test]
@@ -55,4 +55,24 @@ fn nodes_must_declare_all_that_is_needed() {
     let plain = info("q", &json!({}));
     let skipped = NodeDeclaredFeatures.pre_filter(&mut CycleState::default(), &plain, &nodes);
     assert_eq!(skipped, Ok(PreFiltered::Skip));
+}
+
+#[test]
+fn a_pod_is_tried_again_when_it_needs_something_else() {
+    let own = |old: serde_json::Value, new: serde_json::Value| Change::OwnUpdate {
+        old: info("p", &old),
+        new: info("p", &new),
+    };
+    let (needy, told) = (
+        json!({"spec": {"hostNetwork": true, "hostUsers": false}}),
+        json!({"spec": {"hostNetwork": true, "hostUsers": false}, "status": {"phase": "Pending", "reason": "x"}}),
+    );
+    let came = Change::Node(Edit::Added(node("a", &json!({}))));
+    for (change, want) in [
+        (own(needy.clone(), told), Hint::Skip),
+        (own(needy.clone(), json!({})), Hint::Queue),
+        (came, Hint::Queue),
+    ] {
+        assert_eq!(NodeDeclaredFeatures.hint(&info("p", &needy), &change), want, "{change:?}");
+    }
 }
