@@ -283,12 +283,17 @@ async fn way_out(
         let answer = plugin.post_filter(cycle, state, unfit).await;
         let why = (!answer.done).then(|| Rejection::unschedulable(""));
         cycle.trace_mut().took(Point::PostFilter, n, asked, why.as_ref());
+        if answer.done {
+            // Whatever others said before is settled by it.
+            messages.clear();
+            nominated = None;
+            found = true;
+        }
         if !answer.message.is_empty() {
             messages.push(answer.message);
         }
         nominated = answer.nominated.or(nominated);
-        if answer.done {
-            found = true;
+        if found {
             break;
         }
     }

@@ -7,8 +7,12 @@ use super::{Assigned, Attempted, Core, NotBound, Step};
 use crate::{
     SchedulerOptions,
     fixtures::{asking, at, merge, node, pod},
+    framework::{CycleState, Pending, Plugin, PostFilter, PostFiltered, Profile},
+    plugins::NodeResourcesFit,
+    schedule::{Cycle, Unfit},
 };
 use futures::FutureExt;
+use std::sync::Arc;
 
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
 
@@ -128,6 +132,57 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
     assert!(attempt(&mut core, at(20)).is_none());
     core.node_seen(&node("a", &json!({})), at(21));
     assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
+}
+
+/// Says this, and nominates that.
+struct Says(&'static str, PostFiltered);
+
+impl Plugin for Says {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        Some(self)
+    }
+}
+
+impl PostFilter for Says {
+    fn post_filter<'a>(
+        &'a self,
+        _: &'a mut Cycle<'_>,
+        _: &'a CycleState,
+        _: &'a Unfit,
+    ) -> Pending<'a, PostFiltered> {
+        Box::pin(std::future::ready(self.1.clone()))
+    }
+}
+
+#[test]
+fn who_finds_a_way_out_settles_what_others_said() {
+    let said = |node: Option<&str>, message: &str, done| PostFiltered {
+        nominated: node.map(Into::into),
+        message: message.to_owned(),
+        done,
+    };
+    let told = "0/1 nodes are available: 1 Insufficient cpu.";
+    for (first, second, message, nominated) in [
+        (said(Some(""), "no", false), said(None, "nor here", false), "no, nor here", Some("")),
+        (said(Some("a"), "no", false), said(Some("b"), "b", true), "b", Some("b")),
+        (said(Some("a"), "no", false), said(None, "broken", true), "broken", None),
+        (said(Some("a"), "a", true), said(Some("b"), "b", true), "a", Some("a")),
+    ] {
+        let profile = Profile::new("default-scheduler")
+            .with(Arc::new(NodeResourcesFit::default()), 0)
+            .with(Arc::new(Says("First", first)), 0)
+            .with(Arc::new(Says("Second", second)), 0);
+        let mut core =
+            Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
+        core.node_seen(&node("a", &json!({})), at(0));
+        core.pod_seen(&pod("p", &asking("9", "1Gi")), at(0));
+        let Some(Step::Failed(failure)) = attempt(&mut core, at(0)) else { panic!("it fits") };
+        assert_eq!(failure.message, format!("{told} {message}"));
+        assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
+    }
 }
 
 /// As upstream labels the time that it takes to take something in.
