@@ -32,6 +32,8 @@ pub(crate) struct Binder {
     pub(crate) way: OnTheWay,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
+    /// Whether a pod whose binding takes a while is to say which node it will get.
+    pub(crate) nominates: bool,
 }
 
 /// What came of a binding.
@@ -68,7 +70,7 @@ impl Binder {
         let status = if actors.is_empty() { "Skip" } else { "Success" };
         self.metrics.ran(PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
         let mut nominated = false;
-        if !actors.is_empty() || assigned.waiting.is_some() {
+        if self.nominates && (!actors.is_empty() || assigned.waiting.is_some()) {
             // Others (autoscalers, say) should know that the node is taken although that takes a while.
             nominated = self.nominate(&assigned).await;
         }

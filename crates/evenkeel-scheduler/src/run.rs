@@ -103,6 +103,7 @@ impl Prepared {
             core,
             metrics,
             max_bindings: options.max_bindings.max(1),
+            nominates: options.nominates,
             attempts: 0,
             client,
             clock,
@@ -228,6 +229,7 @@ struct Scheduler {
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,
+    nominates: bool,
     /// Since the metrics were last brought up to date.
     attempts: u32,
     bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
@@ -359,6 +361,7 @@ impl Scheduler {
             way: self.core.way().clone(),
             commands: self.commands.clone(),
             metrics: self.metrics.clone(),
+            nominates: self.nominates,
         }
     }
 

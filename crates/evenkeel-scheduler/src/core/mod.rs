@@ -50,6 +50,7 @@ impl Core {
         let waits = Waits {
             initial_backoff: options.pod_initial_backoff,
             max_backoff: options.pod_max_backoff,
+            pops_early: options.pops_early,
             max_unschedulable: options.max_in_unschedulable,
         };
         let profiles: Arc<[Profile]> = options.profiles.clone().into();

@@ -39,7 +39,10 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("NodeResourcesBalancedAllocation", balanced),
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
-    ("NodeVolumeLimits", |_| Ok(Arc::new(NodeVolumeLimits::default()))),
+    ("NodeVolumeLimits", |making| {
+        let asks_for_drivers = making.gates.enabled("VolumeLimitScaling");
+        Ok(Arc::new(NodeVolumeLimits::new(asks_for_drivers)))
+    }),
     ("PodTopologySpread", spread),
     ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
     ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
@@ -146,6 +149,7 @@ fn spread(making: &Making<'_>) -> Made {
     Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
         default_constraints: args.default_constraints.iter().map(constraint).collect(),
         defaulting_type,
+        match_label_keys: making.gates.enabled("MatchLabelKeysInPodTopologySpread"),
     })))
 }
 

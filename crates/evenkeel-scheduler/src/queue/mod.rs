@@ -246,13 +246,14 @@ impl SchedulingQueue {
         }
     }
 
-    /// The next pod to try. When none is active, one that backs off from being unschedulable is tried early.
+    /// The next pod to try. When none is active, one that backs off from being unschedulable may be tried early.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
         self.flush(now);
         let uid = match self.active.first() {
             Some((.., uid)) => Arc::clone(uid),
             None => {
-                let uid = Arc::clone(&self.backoff.first()?.3);
+                let early = self.backoff.first().filter(|_| self.waits.pops_early)?;
+                let uid = Arc::clone(&early.3);
                 self.came("active", Label::PopFromBackoffQ);
                 uid
             }

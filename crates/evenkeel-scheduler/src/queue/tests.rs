@@ -93,6 +93,7 @@ fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
     let waits = Waits {
         initial_backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(10),
+        pops_early: true,
         max_unschedulable: Duration::from_secs(300),
     };
     (SchedulingQueue::new(waits, [profile].into()), gate)
@@ -266,6 +267,18 @@ fn a_pod_that_backs_off_is_tried_early_when_nothing_else_waits() {
     assert_eq!(came[&("active", Label::PopFromBackoffQ)], 1);
     assert_eq!(came[&("active", Label::NEW_POD)], 2);
     assert_eq!(came[&("backoff", Label::Change(Resource::Node, Action::Add))], 1);
+}
+
+#[test]
+fn a_pod_that_backs_off_need_not_be_tried_early() {
+    let mut queue = queue();
+    queue.waits.pops_early = false;
+    queue.add(plain("p"), 0, at(0));
+    pop(&mut queue, 0);
+    rejected(&mut queue, "p", &[NODES], 0);
+    queue.happened(&node_came(), at(0), |_| true);
+    assert_eq!((pop(&mut queue, 1), queue.next_due()), (None, Some(at(2))));
+    assert_eq!(pop(&mut queue, 2).as_deref(), Some("p"));
 }
 
 #[test]

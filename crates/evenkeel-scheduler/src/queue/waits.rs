@@ -12,6 +12,8 @@ pub(super) const WINDOW: Duration = Duration::from_secs(1);
 pub(crate) struct Waits {
     pub(crate) initial_backoff: Duration,
     pub(crate) max_backoff: Duration,
+    /// Whether what backs off from being unschedulable is tried early when nothing else waits.
+    pub(crate) pops_early: bool,
     pub(crate) max_unschedulable: Duration,
 }
 
@@ -58,6 +60,7 @@ mod tests {
         let waits = Waits {
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
+            pops_early: true,
             max_unschedulable: Duration::ZERO,
         };
         let at = |millis| Timestamp::from_millisecond(millis).unwrap();

@@ -27,9 +27,22 @@ use count::Counted;
 const TOO_MANY: &str = "node(s) exceed max volume count";
 
 /// Keeps pods off nodes that have as many volumes of a driver as they take.
-#[derive(Default)]
 pub struct NodeVolumeLimits {
     seen: OnceLock<Box<dyn Lookup>>,
+    asks_for_drivers: bool,
+}
+
+impl Default for NodeVolumeLimits {
+    fn default() -> Self {
+        Self::new(true)
+    }
+}
+
+impl NodeVolumeLimits {
+    /// With `asks_for_drivers`, drivers may say that pods keep off nodes that lack them.
+    pub fn new(asks_for_drivers: bool) -> Self {
+        Self { seen: OnceLock::new(), asks_for_drivers }
+    }
 }
 
 impl std::fmt::Debug for NodeVolumeLimits {
@@ -147,7 +160,7 @@ impl Filter for NodeVolumeLimits {
         let csi_node = seen.csi_node(node.name());
         let csi_node = csi_node.as_deref();
         let mut new: Vec<&Counted> = wanted.iter().filter(|one| one.counts_on(csi_node)).collect();
-        for one in &new {
+        for one in new.iter().filter(|_| self.asks_for_drivers) {
             if must_be_there(&**seen, &one.driver) && !is_there(csi_node, &one.driver) {
                 let driver = &one.driver;
                 return Err(Rejection::unschedulable(format!(

@@ -43,7 +43,10 @@ fn given(limits: &Value) -> Given {
 }
 
 fn outcome(given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
-    let plugin = NodeVolumeLimits::default();
+    outcome_of(&NodeVolumeLimits::default(), given, there, pod)
+}
+
+fn outcome_of(plugin: &NodeVolumeLimits, given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
     assert!(plugin.seen.set(Box::new(given)).is_ok());
     let mut nodes = table(&[node("a", &json!({}))]);
     for pod in there {
@@ -139,6 +142,8 @@ fn a_driver_may_insist_on_being_there() {
         outcome(given.clone(), &[], &pod),
         "csi.example CSI driver is not installed on the node"
     );
+    let unasked = NodeVolumeLimits::new(false);
+    assert_eq!(outcome_of(&unasked, given.clone(), &[], &pod), "fits");
     given.drivers = vec![insists(false)];
     assert_eq!(outcome(given, &[], &pod), "fits");
 }

@@ -3,12 +3,24 @@
 use std::sync::LazyLock;
 
 /// Arguments of [`PodTopologySpread`](super::PodTopologySpread).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// For pods without constraints of their own; only with [`DefaultingType::List`].
     pub default_constraints: Vec<DefaultConstraint>,
     /// Where default constraints come from.
     pub defaulting_type: DefaultingType,
+    /// Whether constraints' `matchLabelKeys` count.
+    pub match_label_keys: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            default_constraints: Vec::new(),
+            defaulting_type: DefaultingType::default(),
+            match_label_keys: true,
+        }
+    }
 }
 
 /// Where default constraints come from.

@@ -28,11 +28,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn of(own: &TopologySpreadConstraint, pod: &Pod) -> Self {
+    /// One of the pod's own; its `matchLabelKeys` count with `keys`.
+    pub(super) fn of(own: &TopologySpreadConstraint, pod: &Pod, keys: bool) -> Self {
+        let keys = if keys { &own.match_label_keys[..] } else { &[][..] };
         Self {
             max_skew: own.max_skew,
             topology_key: own.topology_key.clone(),
-            selector: narrowed(&own.label_selector, &own.match_label_keys, pod),
+            selector: narrowed(&own.label_selector, keys, pod),
             min_domains: own.min_domains.unwrap_or(1),
             honors_affinity: &*own.node_affinity_policy != "Ignore",
             honors_taints: &*own.node_taints_policy == "Honor",

@@ -46,7 +46,8 @@ impl PodTopologySpread {
         let own = &pod.spec.topology_spread_constraints;
         if !own.is_empty() {
             let own = own.iter().filter(|own| *own.when_unsatisfiable == *action.as_str());
-            return own.map(|own| Wanted::of(own, pod)).collect();
+            let keys = self.args.match_label_keys;
+            return own.map(|own| Wanted::of(own, pod, keys)).collect();
         }
         let mut defaults =
             self.args.constraints().iter().filter(|default| default.when_unsatisfiable == action);

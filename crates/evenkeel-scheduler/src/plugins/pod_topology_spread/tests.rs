@@ -241,10 +241,33 @@ fn default_constraints_need_somebody_to_say_what_the_pods_kind_is() {
         topology_key: ZONE.into(),
         when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
     };
-    let args = Args { default_constraints: vec![hard], defaulting_type: DefaultingType::List };
+    let args = Args {
+        default_constraints: vec![hard],
+        defaulting_type: DefaultingType::List,
+        ..Args::default()
+    };
     for plugin in [PodTopologySpread::default(), PodTopologySpread::new(args)] {
         let verdicts = verdicts(&plugin, &nodes, &info("p", &json!({})));
         assert_eq!(verdicts.into_values().collect::<Vec<_>>(), [""]);
+    }
+}
+
+#[test]
+fn keys_whose_labels_must_match_can_be_passed_over() {
+    let mut nodes = table(&["a", "b"].map(|name| node(name, &json!({}))));
+    let constraint = json!({ "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": "web" } }, "matchLabelKeys": ["version"] });
+    let pod = |name: &str, version: &str| {
+        let labels = json!({ "app": "web", "version": version });
+        let spec = json!({ "topologySpreadConstraints": [constraint] });
+        info(name, &json!({ "metadata": { "labels": labels }, "spec": spec }))
+    };
+    nodes.place(pod("first", "1"), "a");
+    for (match_label_keys, fits) in [(true, ["", ""]), (false, ["no", ""])] {
+        let args = Args { match_label_keys, ..Args::default() };
+        let verdicts = verdicts(&PodTopologySpread::new(args), &nodes, &pod("p", "2"));
+        let found = verdicts.values().map(|why| if why.is_empty() { "" } else { "no" });
+        assert_eq!(found.collect::<Vec<_>>(), fits, "{match_label_keys}");
     }
 }
 
