@@ -675,6 +675,11 @@ fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(&path.field("operator"), text(toleration, "value"), words);
                 }
             }
+            // Numbers can be compared only with an alpha feature; upstream names these as supported all the same.
+            "Lt" | "Gt" => {
+                let all = ["Equal", "Exists", "Lt", "Gt"];
+                errors.not_supported(&path.field("operator"), operator, &all);
+            }
             other => errors.not_supported(&path.field("operator"), other, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
