@@ -43,7 +43,7 @@ impl Sight {
             }),
             told: nodes.index("network device", |node, key| {
                 let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
-                attached.filter(|name| network::is_name(name)).for_each(|name| key(name));
+                attached.filter(|name| network::is_name(name)).for_each(&mut *key);
             }),
             on_node: pods.index("node", placement::node_key),
             users: pods.index("claim", storage::claim_keys),
