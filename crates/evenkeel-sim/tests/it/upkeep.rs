@@ -76,11 +76,9 @@ async fn stored_anew(world: &mut World, faults: Faults) {
 /// A token that nobody uses is marked, and goes; one that a pod mounts stays.
 async fn old_tokens_go(world: &mut World, faults: Faults) {
     world.settle(REST).await;
-    let tracking = json!({
-        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
-        "data": {"since": "2025-12-01"},
-    });
-    world.create(&format!("{SYSTEM}/configmaps"), &tracking).await;
+    let tracking =
+        format!("{SYSTEM}/configmaps/kube-apiserver-legacy-service-account-token-tracking");
+    world.merge(&tracking, &json!({"data": {"since": "2025-12-01"}})).await;
     for name in ["old", "mounted"] {
         let annotations = json!({"kubernetes.io/service-account.name": "default"});
         let token = json!({
