@@ -100,7 +100,7 @@ impl Explained {
             let preview = plugin.preview(cycle, state, unfit);
             messages.extend(Some(preview.message).filter(|message| !message.is_empty()));
             self.evictions.extend(preview.victims.into_iter().map(Eviction::from));
-            if !self.evictions.is_empty() {
+            if preview.done || !self.evictions.is_empty() {
                 break;
             }
         }

@@ -7,8 +7,13 @@ use super::{Assigned, Attempted, Core, NotBound, Step};
 use crate::{
     SchedulerOptions,
     fixtures::{asking, at, merge, node, pod},
-    framework::{CycleState, Pending, Plugin, PostFilter, PostFiltered, Profile},
-    plugins::NodeResourcesFit,
+    framework::{
+        CycleState, Pending, Plugin, PostFilter, PostFiltered, PreFilter, PreFiltered, Profile,
+        Rejection,
+    },
+    nodes::NodeTable,
+    plugins::{DynamicResources, NodeResourcesFit},
+    pod::PodInfo,
     schedule::{Cycle, Unfit},
 };
 use futures::FutureExt;
@@ -182,6 +187,49 @@ fn who_finds_a_way_out_settles_what_others_said() {
         let Some(Step::Failed(failure)) = attempt(&mut core, at(0)) else { panic!("it fits") };
         assert_eq!(failure.message, format!("{told} {message}"));
         assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
+    }
+}
+
+/// Refuses every pod before any node is looked at.
+struct Refuses;
+
+impl Plugin for Refuses {
+    fn name(&self) -> &'static str {
+        "Refuses"
+    }
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+}
+
+impl PreFilter for Refuses {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        _: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFiltered, Rejection> {
+        Err(Rejection::unresolvable("it is refused"))
+    }
+}
+
+#[test]
+fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
+    let (refuses, devices) = (Arc::new(Refuses), Arc::new(DynamicResources::default()));
+    let first = Profile::new("default-scheduler").with(refuses.clone(), 0).with(devices.clone(), 0);
+    let last = Profile::new("default-scheduler").with(devices, 0).with(refuses, 0);
+    for (profile, told) in [
+        (first, "0/1 nodes are available: it is refused. not found"),
+        (last, "0/1 nodes are available: it is refused. it ends here"),
+    ] {
+        let answer = PostFiltered { message: "it ends here".into(), ..PostFiltered::default() };
+        let profile = profile.with(Arc::new(Says("Last", answer)), 0);
+        let mut core =
+            Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
+        core.node_seen(&node("a", &json!({})), at(0));
+        core.pod_seen(&pod("p", &asking("1", "1Gi")), at(0));
+        let Some(Step::Failed(failure)) = attempt(&mut core, at(0)) else { panic!("it fits") };
+        assert_eq!(failure.message, told);
     }
 }
 

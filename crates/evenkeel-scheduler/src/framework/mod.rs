@@ -275,6 +275,8 @@ pub struct Preview {
     pub message: String,
     /// Pods that it would have leave a node: it takes any of these.
     pub victims: Vec<Victims>,
+    /// No other plugin would be asked; none is, either, where there are victims.
+    pub done: bool,
 }
 
 /// When no node was left: preemption and the like.

@@ -213,9 +213,9 @@ impl PostFilter for DefaultPreemption {
         match self.candidates(cycle, state, unfit).map(plan::best) {
             Ok(victims) => {
                 let message = victims.first().map(|first| said(None, &found(first)).message);
-                Preview { message: message.unwrap_or_default(), victims }
+                Preview { message: message.unwrap_or_default(), victims, done: false }
             }
-            Err(none) => Preview { message: none.message, victims: Vec::new() },
+            Err(none) => Preview { message: none.message, ..Preview::default() },
         }
     }
 }

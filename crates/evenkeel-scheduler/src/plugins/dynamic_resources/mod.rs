@@ -42,7 +42,7 @@ use crate::{
     framework::{
         Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
         Pending, Plugin, PostBind, PostFilter, PostFiltered, PreBind, PreEnqueue, PreFilter,
-        PreFiltered, Rejection, Reserve, Resource, Score,
+        PreFiltered, Preview, Rejection, Reserve, Resource, Score,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -279,6 +279,13 @@ impl Plugin for DynamicResources {
     }
 }
 
+/// That the attempt got as far as to this plugin's [`PreFilter`].
+struct Asked;
+
+/// What is told where it did not: another plugin refused the pod before. Upstream misses its own state then, takes that for an
+/// error, and asks no other plugin for a way out.
+const NOT_ASKED: &str = "not found";
+
 impl PreEnqueue for DynamicResources {
     fn pre_enqueue(&self, pod: &PodInfo) -> Filtered {
         self.claims(&pod.pod).map(drop).map_err(Rejection::unresolvable)
@@ -292,6 +299,7 @@ impl PreFilter for DynamicResources {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFiltered, Rejection> {
+        state.put(Asked);
         let claims = self.claims(&pod.pod).map_err(Rejection::unresolvable)?;
         let Some(seen) = self.seen.get() else { return Ok(PreFiltered::Skip) };
         let extended = self.extended(seen, pod);
@@ -333,6 +341,9 @@ impl PostFilter for DynamicResources {
     ) -> Pending<'a, PostFiltered> {
         let pod = cycle.pod();
         Box::pin(async move {
+            if state.get::<Asked>().is_none() {
+                return PostFiltered { message: NOT_ASKED.into(), done: true, nominated: None };
+            }
             let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
                 return PostFiltered::default();
             };
@@ -351,6 +362,13 @@ impl PostFilter for DynamicResources {
             };
             PostFiltered { message, ..PostFiltered::default() }
         })
+    }
+
+    fn preview(&self, _: &mut Cycle<'_>, state: &CycleState, _: &Unfit) -> Preview {
+        match state.get::<Asked>() {
+            Some(Asked) => Preview::default(),
+            None => Preview { message: NOT_ASKED.into(), done: true, ..Preview::default() },
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    DynamicResources, OnWay,
+    Asked, DynamicResources, OnWay,
     attempt::{Attempt, Extended},
     bind,
     in_use::InUse,
@@ -215,6 +215,7 @@ async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFiltered
     plugin.connect(&handle(script.client(&clock()), &clock()));
     let (pod, nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
     let mut state = CycleState::default();
+    state.put(Asked);
     state.put(attempt(claim, &[]));
     let refused = plugin.filter(&state, &pod, nodes.get("n").unwrap()).unwrap_err();
     assert_eq!(refused.reasons.join(", "), "resourceclaim not available on the node");
