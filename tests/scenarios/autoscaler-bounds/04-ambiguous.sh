@@ -13,4 +13,3 @@ WITHIN=30 eventually reason second ScalingActive AmbiguousSelector && echo ambig
 WITHIN=30 eventually reason few ScalingActive AmbiguousSelector && echo ambiguous
 k get hpa second few -o 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="ScalingActive")].status}{"\n"}{end}'
 k delete hpa second few >/dev/null
-k delete events --all >/dev/null
