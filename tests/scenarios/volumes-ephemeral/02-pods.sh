@@ -23,4 +23,6 @@ done
 k wait --for=condition=Ready pod/works --timeout=30s
 k get pvc works-scratch -o 'jsonpath={.metadata.labels} {.metadata.annotations.note} {.metadata.ownerReferences[0].name}{"\n"}'
 sleep 2
+# How often the scheduler looks in vain depends on how soon the claim is bound.
+k delete events --field-selector=involvedObject.name=works,reason=FailedScheduling >/dev/null
 k get pod blocked -o 'jsonpath={.status.phase}{"\n"}'
