@@ -13,7 +13,7 @@ use crate::bootstrap;
 use crate::kinds::value::{set, text};
 use crate::patch::{self, Writer};
 use crate::status::StatusError;
-use crate::store::{Encoded, Expect, Facets, WriteError};
+use crate::store::{Encoded, Expect, Facets, WriteError, changed};
 
 /// Where ConfigMaps are stored.
 pub(crate) const SHELF: &str = "/configmaps";
@@ -43,19 +43,8 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
             }),
             None => return,
         };
-        let wait = async {
-            match again {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = changes.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
-            () = wait => {}
+        if !changed(&mut changes, again).await {
+            return;
         }
     }
 }

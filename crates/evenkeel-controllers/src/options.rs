@@ -54,6 +54,29 @@ impl<const DEFAULT: usize> Workers<DEFAULT> {
     }
 }
 
+/// Options of a controller that is told that, and how often it does what it does anew; every five minutes unless it is told
+/// otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Periodic<const DEFAULT: usize> {
+    /// How many at the same time.
+    pub concurrent_syncs: usize,
+    /// How often.
+    pub sync_period: Duration,
+}
+
+impl<const DEFAULT: usize> Default for Periodic<DEFAULT> {
+    fn default() -> Self {
+        Self { concurrent_syncs: DEFAULT, sync_period: Duration::from_mins(5) }
+    }
+}
+
+impl<const DEFAULT: usize> Periodic<DEFAULT> {
+    /// What the flags say, the one of workers and the one of the period.
+    fn read(flags: &dyn Flags, [workers, period]: [&str; 2]) -> Self {
+        Self { concurrent_syncs: flags.workers(workers), sync_period: flags.duration(period) }
+    }
+}
+
 /// The options of all controllers, each as its controller's folder has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
@@ -131,14 +154,14 @@ impl Options {
             horizontal: autoscaling::horizontal::Options::read(flags),
             job: Workers::read(flags, batch::job::WORKERS),
             legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
-            namespace: core::namespace::Options::read(flags),
+            namespace: Periodic::read(flags, core::namespace::FLAGS),
             node_ipam: core::node_ipam::Options::read(flags),
             node_lifecycle: core::node_lifecycle::Options::read(flags),
             pod_gc: core::pod_gc::Options::read(flags),
             replicaset: Workers::read(flags, apps::replicaset::WORKERS),
             replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),
             resource_claim: Workers::read(flags, resource::claim::WORKERS),
-            resource_quota: core::resource_quota::Options::read(flags),
+            resource_quota: Periodic::read(flags, core::resource_quota::FLAGS),
             // The CA is a file's content, which the program reads.
             root_ca: core::root_ca::Options::default(),
             service_account_token: core::service_account_token::Options::read(flags),

@@ -18,7 +18,7 @@ use crate::kinds::value::{at, list, set, text};
 use crate::patch::{self, Writer};
 use crate::resource::ResourceType;
 use crate::status::StatusError;
-use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+use crate::store::{Encoded, Entry, Expect, Facets, WriteError, changed};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
 
@@ -52,19 +52,8 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
             Some(api) => pass(&api).await,
             None => return,
         };
-        let wait = async {
-            match again {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = changes.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
-            () = wait => {}
+        if !changed(&mut changes, again).await {
+            return;
         }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -485,6 +486,20 @@ impl Store {
             .shelves
             .get(shelf)
             .map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
+    }
+}
+
+/// Waits for what [`Store::changes`] tells, or until it is time to look `again`; `false` when there is nothing more to come.
+pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, again: Option<Duration>) -> bool {
+    let wait = async {
+        match again {
+            Some(delay) => tokio::time::sleep(delay).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        changed = changes.changed() => changed.is_ok(),
+        () = wait => true,
     }
 }
 

@@ -8,7 +8,7 @@ mod plan;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
-    options::Flags,
+    options::Periodic,
 };
 use bytes::Bytes;
 use content::Content;
@@ -38,31 +38,12 @@ const CONFLICTS: usize = 5;
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1), overall: true };
 
-/// What the controller can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// How many namespaces are worked on at the same time; `--concurrent-namespace-syncs`.
-    pub concurrent_syncs: usize,
-    /// How long at most until one that waits for its content is looked at again, without bound where it is zero;
-    /// `--namespace-sync-period`.
-    pub sync_period: Duration,
-}
+/// How many namespaces are worked on at the same time, and how long at most until one that waits for its content is looked at
+/// again, without bound where that is zero.
+pub type Options = Periodic<10>;
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { concurrent_syncs: 10, sync_period: Duration::from_mins(5) }
-    }
-}
-
-impl Options {
-    /// What the flags say.
-    pub(crate) fn read(flags: &dyn Flags) -> Self {
-        Self {
-            concurrent_syncs: flags.workers("concurrent-namespace-syncs"),
-            sync_period: flags.duration("namespace-sync-period"),
-        }
-    }
-}
+/// The flags that say so.
+pub(crate) const FLAGS: [&str; 2] = ["concurrent-namespace-syncs", "namespace-sync-period"];
 
 /// The controller of namespaces.
 pub const DESCRIPTOR: Descriptor = Descriptor {

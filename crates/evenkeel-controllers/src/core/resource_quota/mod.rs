@@ -11,7 +11,7 @@ mod tests;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
-    options::Flags,
+    options::Periodic,
 };
 use contents::Contents;
 use evenkeel_api::{quota::Usage, time::Timestamp, views::ResourceQuota};
@@ -24,35 +24,17 @@ use evenkeel_runtime::{
 };
 use plan::Seen;
 use replenish::Replenish;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// Quotas without figures come before others: nothing can be made in their namespaces.
 const FIRST: Priority = Priority(100);
 
-/// What the controller can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// How many quotas are counted at the same time; `--concurrent-resource-quota-syncs`.
-    pub concurrent_syncs: usize,
-    /// How often all are counted anew; `--resource-quota-sync-period`.
-    pub sync_period: Duration,
-}
+/// How many quotas are counted at the same time, and how often all are counted anew.
+pub type Options = Periodic<5>;
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { concurrent_syncs: 5, sync_period: Duration::from_secs(300) }
-    }
-}
-
-impl Options {
-    /// What the flags say.
-    pub(crate) fn read(flags: &dyn Flags) -> Self {
-        Self {
-            concurrent_syncs: flags.workers("concurrent-resource-quota-syncs"),
-            sync_period: flags.duration("resource-quota-sync-period"),
-        }
-    }
-}
+/// The flags that say so.
+pub(crate) const FLAGS: [&str; 2] =
+    ["concurrent-resource-quota-syncs", "resource-quota-sync-period"];
 
 /// The controller of quotas.
 pub const DESCRIPTOR: Descriptor = Descriptor {
