@@ -9,6 +9,7 @@ mod computed;
 mod custom;
 mod decode;
 mod discovery;
+mod files;
 mod flow;
 mod kinds;
 mod managed;

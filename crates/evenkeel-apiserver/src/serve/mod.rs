@@ -25,6 +25,7 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom;
 use crate::custom::keeper::{self, Served};
+use crate::files;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
@@ -123,9 +124,13 @@ impl Builder {
         let store = match &self.data_dir {
             None => Store::in_memory(),
             Some(folder) => {
+                files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
+                    path: folder.display().to_string(),
+                    source,
+                })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join("evenkeel.redb"), threaded)?
+                Store::open(&folder.join(DATABASE), threaded)?
             }
         };
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
@@ -161,6 +166,17 @@ impl Builder {
         api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki: Arc::new(pki) })
     }
+}
+
+/// The store's file in the data folder.
+const DATABASE: &str = "evenkeel.redb";
+
+/// Whether a file in the data folder is the server's, or of the program around it.
+fn is_of_data_folder(name: &str) -> bool {
+    name == DATABASE
+        || name == pki::FOLDER
+        || name.starts_with("kubeconfig")
+        || name.ends_with(".sock")
 }
 
 /// Lets hooks that keep account (of addresses and ports) see what is stored.

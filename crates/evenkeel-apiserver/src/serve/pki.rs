@@ -7,8 +7,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, PublicKeyData as _,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::files;
 
 /// Why there are no certificates.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +21,17 @@ pub(super) enum PkiError {
     Make(#[from] rcgen::Error),
     #[error("{0}: {1}")]
     File(String, io::Error),
+    #[error(
+        "{path} cannot be used: {why}; restore it from a copy, or remove {folder} to have all keys and certificates made anew"
+    )]
+    Damaged { path: String, folder: String, why: String },
 }
+
+/// The folder of keys and certificates in the data folder.
+pub(super) const FOLDER: &str = "pki";
+
+/// Length of the administrator's token: 24 bytes in base64.
+const TOKEN_LENGTH: usize = 32;
 
 /// Keys, certificates and the administrator's token.
 pub(super) struct Pki {
@@ -40,10 +54,12 @@ impl Pki {
         names: Vec<String>,
         given: Option<(String, String)>,
     ) -> Result<Self, PkiError> {
-        let files = Files(folder.map(|f| f.join("pki")));
+        let files = Files(folder.map(|f| f.join(FOLDER)));
+        files.make_folder()?;
         let ca_key = key(&files, "ca.key")?;
         let issuer = Issuer::new(ca_params(), ca_key);
         let ca = files.or_make("ca.crt", || Ok(ca_params().self_signed(issuer.key())?.pem()))?;
+        files.check_certificate("ca.crt", &ca, issuer.key())?;
         let mut all = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
@@ -78,16 +94,20 @@ impl Pki {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
             Ok(params.signed_by(&admin_key, &issuer)?.pem())
         })?;
+        files.check_certificate("admin.crt", &admin, &admin_key)?;
         let token = files.or_make("admin.token", || {
             let bytes: [u8; 24] = rand::random();
             Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
         })?;
+        if token.trim().len() < TOKEN_LENGTH {
+            return Err(files.damaged("admin.token", "it is shorter than a token"));
+        }
         Ok(Self {
             ca,
             ca_key: issuer.key().serialize_pem(),
             serving,
             admin: (admin, admin_key.serialize_pem()),
-            token,
+            token: token.trim().to_owned(),
             accounts: key(&files, "service-accounts.key")?,
             own,
         })
@@ -153,13 +173,19 @@ fn name(params: &mut CertificateParams, common: &str, organization: Option<&str>
 
 fn key(files: &Files, file: &str) -> Result<KeyPair, PkiError> {
     let pem = files.or_make(file, || Ok(KeyPair::generate()?.serialize_pem()))?;
-    Ok(KeyPair::from_pem(&pem)?)
+    KeyPair::from_pem(&pem).map_err(|error| files.damaged(file, error))
 }
 
 /// A folder of files, or none.
 struct Files(Option<std::path::PathBuf>);
 
 impl Files {
+    fn make_folder(&self) -> Result<(), PkiError> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        files::make_folder(folder, |_| true)
+            .map_err(|error| PkiError::File(folder.display().to_string(), error))
+    }
+
     /// The text of a file; it is made when it is not there.
     fn or_make(
         &self,
@@ -169,25 +195,36 @@ impl Files {
         let Some(folder) = &self.0 else { return make() };
         let path = folder.join(file);
         let failed = |error: io::Error| PkiError::File(path.display().to_string(), error);
-        match std::fs::read_to_string(&path) {
+        match files::read(&path) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = make()?;
-                std::fs::create_dir_all(folder).map_err(failed)?;
-                write_private(&path, &text).map_err(failed)?;
+                files::write(&path, &text).map_err(failed)?;
                 Ok(text)
             }
             Err(error) => Err(failed(error)),
         }
     }
-}
 
-/// Writes a file that only its owner may read.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write as _;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    /// Refuses a certificate that cannot be read, or that is another key's.
+    fn check_certificate(&self, file: &str, pem: &str, key: &KeyPair) -> Result<(), PkiError> {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| self.damaged(file, error))?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
+            .map_err(|error| self.damaged(file, error))?;
+        if parsed.public_key().raw != key.subject_public_key_info() {
+            return Err(self.damaged(file, "it is not the certificate of the key beside it"));
+        }
+        Ok(())
+    }
+
+    /// What to say of a file that is there and cannot be used.
+    fn damaged(&self, file: &str, why: impl std::fmt::Display) -> PkiError {
+        let folder = self.0.clone().unwrap_or_default();
+        PkiError::Damaged {
+            path: folder.join(file).display().to_string(),
+            folder: folder.display().to_string(),
+            why: why.to_string(),
+        }
+    }
 }

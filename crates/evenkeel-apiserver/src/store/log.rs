@@ -56,18 +56,17 @@ impl Log {
     /// Opens (or makes) `path` and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Recovered), OpenError> {
         let shown = path.display().to_string();
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(|source| OpenError::Io { path: shown.clone(), source })?;
-        }
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(
-            |error| match error {
-                DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(shown.clone()),
-                other => {
-                    OpenError::Database { path: shown.clone(), source: Box::new(other.into()) }
+        let file = crate::files::open(path)
+            .map_err(|source| OpenError::Io { path: shown.clone(), source })?;
+        let database =
+            Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|error| {
+                match error {
+                    DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(shown.clone()),
+                    other => {
+                        OpenError::Database { path: shown.clone(), source: Box::new(other.into()) }
+                    }
                 }
-            },
-        )?;
+            })?;
         let log = Self { database };
         let recovered = log
             .read()

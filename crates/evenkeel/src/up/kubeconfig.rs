@@ -83,14 +83,19 @@ impl Home {
     }
 }
 
-/// Writes a file that only its owner may read, as a whole or not at all.
-pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().context("it has no folder")?;
+/// Makes a folder for its owner alone, where there is none.
+pub(super) fn make_private_folder(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot make the folder {}", folder.display()))
+}
+
+/// Writes a file that only its owner may read, as a whole or not at all.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("it has no folder")?;
+    make_private_folder(folder)?;
     let new = path.with_extension("new");
     let mut file = std::fs::OpenOptions::new()
         .write(true)

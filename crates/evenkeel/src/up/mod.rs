@@ -123,11 +123,9 @@ async fn on_remote(
     let plane = Plane::start(&remote.kube, &clock, options)?;
     let listening = Tasks::new();
     let path = explain::socket_beside(&Home::from_env().own(None, remote.port));
-    let control = std::fs::create_dir_all(path.parent().unwrap_or(&path))
-        .context("no folder for it")
-        .and_then(|()| {
-            control::start(&path, &remote.url, plane.introspection().clone(), &listening)
-        });
+    let control = kubeconfig::make_private_folder(path.parent().unwrap_or(&path)).and_then(|()| {
+        control::start(&path, &remote.url, plane.introspection().clone(), &listening)
+    });
     let _control = heard(control);
     tokio::pin!(shutdown);
     tokio::select! {

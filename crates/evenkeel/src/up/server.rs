@@ -41,10 +41,6 @@ pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
             .with_context(|| format!("--token-auth-file: cannot read {}", path.display()))?;
         builder = builder.tokens_csv(&text);
     }
-    if let Some(folder) = &args.data_dir {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("--data-dir: cannot make {}", folder.display()))?;
-    }
     builder.build().await.context("the API server cannot start")
 }
 

@@ -1,0 +1,121 @@
+//! Files that only their owner may read: whatever the umask, whole or not there at all.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// Mode of folders: reading, writing and entering for the owner.
+const FOLDER: u32 = 0o700;
+/// Mode of files: reading and writing for the owner.
+const FILE: u32 = 0o600;
+
+/// Makes a folder for its owner alone, with those above it that are missing. One that is there is closed to others when
+/// everything in it is `ours`; a folder that is shared with other files is left as it is, with a warning.
+pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
+    match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !open_to_others(&path.metadata()?.permissions()) {
+        return Ok(());
+    }
+    for entry in path.read_dir()? {
+        let name = entry?.file_name();
+        if !name.to_str().is_some_and(&ours) {
+            tracing::warn!(
+                folder = %path.display(),
+                other = %name.display(),
+                "other users may enter the data folder, which holds other files as well; files that this server makes are private"
+            );
+            return Ok(());
+        }
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(FOLDER))
+}
+
+/// Opens a file for reading and writing that only its owner may read; makes it when it is not there.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE)
+        .open(path)?;
+    close_to_others(&file)?;
+    Ok(file)
+}
+
+/// Reads a file of the owner's; one that others may read is closed to them first.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    close_to_others(&file)?;
+    io::read_to_string(file)
+}
+
+/// Writes a file of the owner's: on disk under its name as a whole, or not at all.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn open_to_others(permissions: &Permissions) -> bool {
+    permissions.mode() & 0o077 != 0
+}
+
+fn close_to_others(file: &File) -> io::Result<()> {
+    if open_to_others(&file.metadata()?.permissions()) {
+        file.set_permissions(Permissions::from_mode(FILE))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().expect("it is there").permissions().mode() & 0o777
+    }
+
+    fn open_up(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
+    }
+
+    #[test]
+    fn what_is_made_is_private_and_what_was_open_is_closed() {
+        let home = tempfile::tempdir().expect("a folder");
+        let folder = home.path().join("a/b");
+        let ours = |name: &str| name == "f" || name == "g";
+        make_folder(&folder, ours).expect("made");
+        let (file, other) = (folder.join("f"), folder.join("g"));
+        write(&file, "one").expect("written");
+        drop(open(&other).expect("opened"));
+        for path in [&folder, &home.path().join("a")] {
+            assert_eq!(mode(path), 0o700, "{}", path.display());
+        }
+        assert_eq!((mode(&file), mode(&other)), (0o600, 0o600));
+        for path in [&file, &other] {
+            open_up(path, 0o644);
+        }
+        open_up(&folder, 0o755);
+        make_folder(&folder, ours).expect("there");
+        assert_eq!(read(&file).expect("read"), "one");
+        drop(open(&other).expect("opened"));
+        assert_eq!((mode(&folder), mode(&file), mode(&other)), (0o700, 0o600, 0o600));
+    }
+
+    #[test]
+    fn a_folder_of_others_is_left_as_it_is() {
+        let home = tempfile::tempdir().expect("a folder");
+        std::fs::write(home.path().join("theirs"), "x").expect("written");
+        open_up(home.path(), 0o755);
+        make_folder(home.path(), |name| name == "ours").expect("there");
+        assert_eq!(mode(home.path()), 0o755);
+    }
+}
