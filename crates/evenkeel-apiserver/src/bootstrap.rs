@@ -18,6 +18,11 @@ const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
 /// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
 pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
+    api.store.batch(|| put_all(api, ca, at))??;
+    Ok(api.store.settle().await?)
+}
+
+fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
     let objects: BTreeMap<String, Vec<Value>> =
@@ -48,8 +53,7 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<
         put(api, slices, slice_of(at), &now)?;
     }
     tracking::install(api)?;
-    cluster_ips::show_all(api)?;
-    Ok(api.store.settle().await?)
+    cluster_ips::show_all(api)
 }
 
 /// Makes the APIService of an API that another part of the process serves.

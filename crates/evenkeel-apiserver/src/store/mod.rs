@@ -147,6 +147,10 @@ struct Staged {
 #[derive(Default)]
 struct Queue {
     events: Vec<Staged>,
+    /// Somebody waits for what is in line.
+    urgent: bool,
+    /// Batches of lazy writes under way.
+    batches: usize,
     stop: bool,
     failed: Option<Arc<str>>,
 }
@@ -310,13 +314,39 @@ impl Store {
         expect: Expect,
         object: Encoded,
     ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.put_lazily(shelf, key, expect, object)?;
+        let entry = self.stage_put(shelf, key, expect, object)?;
         self.finish(entry.revision).await?;
         Ok(entry)
     }
 
-    /// Writes an object without waiting for the disk; nobody sees it before [`settle`](Self::settle) or the next write.
+    /// Writes an object without waiting for the disk. Readers and watchers see it with the next write, or shortly after
+    /// when no other write follows: a request that is refused or cancelled must not leave them waiting.
     pub(crate) fn put_lazily(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        expect: Expect,
+        object: Encoded,
+    ) -> Result<Arc<Entry>, WriteError> {
+        let entry = self.stage_put(shelf, key, expect, object)?;
+        self.shared.commit_soon()?;
+        Ok(entry)
+    }
+
+    /// Runs `writes`, whose lazy writes are committed together.
+    pub(crate) fn batch<T>(&self, writes: impl FnOnce() -> T) -> Result<T, WriteError> {
+        let count = |by: fn(usize) -> usize| {
+            let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.batches = by(queue.batches);
+        };
+        count(|batches| batches + 1);
+        let written = writes();
+        count(|batches| batches.saturating_sub(1));
+        self.shared.commit_soon()?;
+        Ok(written)
+    }
+
+    fn stage_put(
         &self,
         shelf: &Shelf,
         key: &str,
@@ -356,13 +386,24 @@ impl Store {
         key: &str,
         revision: u64,
     ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.remove_lazily(shelf, key, revision)?;
+        let entry = self.stage_removal(shelf, key, revision)?;
         self.finish(entry.revision).await?;
         Ok(entry)
     }
 
     /// Removes an object without waiting for the disk, as [`put_lazily`](Self::put_lazily) writes one.
     pub(crate) fn remove_lazily(
+        &self,
+        shelf: &Shelf,
+        key: &str,
+        revision: u64,
+    ) -> Result<Arc<Entry>, WriteError> {
+        let entry = self.stage_removal(shelf, key, revision)?;
+        self.shared.commit_soon()?;
+        Ok(entry)
+    }
+
+    fn stage_removal(
         &self,
         shelf: &Shelf,
         key: &str,
@@ -384,11 +425,12 @@ impl Store {
     }
 
     async fn finish(&self, revision: u64) -> Result<(), WriteError> {
-        if self.shared.threaded {
-            self.shared.wake.notify_one();
-            return self.settled(revision).await;
+        if !self.shared.threaded {
+            return self.shared.flush();
         }
-        self.shared.flush()
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).urgent = true;
+        self.shared.wake.notify_one();
+        self.settled(revision).await
     }
 
     /// The objects of a range as they are now.

@@ -2,9 +2,13 @@
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use super::{Event, Shared, ShelfState, Staged, State, WriteError};
+use super::{Event, Queue, Shared, ShelfState, Staged, State, WriteError};
 use crate::resource::Shelf;
+
+/// How long lazy writes wait for another write to share its commit.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// The thread; dropping it commits what is left and ends it.
 pub(super) struct Writer {
@@ -54,6 +58,17 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.push(staged);
     }
 
+    /// Sees to it that lazy writes are committed although nobody waits for them.
+    pub(super) fn commit_soon(&self) -> Result<(), WriteError> {
+        let held = self.queue.lock().unwrap_or_else(PoisonError::into_inner).batches > 0;
+        if self.threaded {
+            self.wake.notify_one();
+        } else if !held {
+            return self.flush();
+        }
+        Ok(())
+    }
+
     /// Commits and shows what is in line, on the caller's thread.
     pub(super) fn flush(&self) -> Result<(), WriteError> {
         let _in_order = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,6 +108,12 @@ impl Shared {
                 if queue.events.is_empty() {
                     return;
                 }
+                let waits = |queue: &mut Queue| !queue.urgent && !queue.stop;
+                let (mut queue, _) = self
+                    .wake
+                    .wait_timeout_while(queue, LINGER, waits)
+                    .unwrap_or_else(PoisonError::into_inner);
+                queue.urgent = false;
                 std::mem::take(&mut queue.events)
             };
             match self.commit(&events) {
