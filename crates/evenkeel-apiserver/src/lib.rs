@@ -11,6 +11,7 @@ mod decode;
 mod discovery;
 mod files;
 mod flow;
+mod headers;
 mod kinds;
 mod managed;
 mod metrics;

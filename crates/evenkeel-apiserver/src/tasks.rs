@@ -19,6 +19,12 @@ impl Tasks {
         let task = tokio::spawn(work).abort_handle();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, task));
     }
+
+    /// Starts work that ends by itself within seconds, and holds nothing of the server's.
+    pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
+        #[expect(clippy::disallowed_methods, reason = "this is the server's one place for it")]
+        drop(tokio::spawn(work));
+    }
 }
 
 impl Drop for Tasks {

@@ -8,6 +8,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 
 use super::{Accounts, ISSUER, User};
+use crate::headers;
 use crate::status::StatusError;
 use crate::store::Store;
 
@@ -58,10 +59,10 @@ impl Authenticator {
         peer: Option<&Arc<User>>,
     ) -> Result<Arc<User>, StatusError> {
         if let Some(value) = headers.get(AUTHORIZATION) {
-            let token = value.to_str().ok().and_then(|v| {
-                let (scheme, token) = v.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-            });
+            let token = headers::value(value)
+                .split_once(' ')
+                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+                .map(|(_, token)| token.trim());
             if let Some(token) = token.filter(|t| !t.is_empty()) {
                 let known = self.token(store, now, token, &[]);
                 return known.map(|(user, _)| user).ok_or_else(StatusError::unauthorized);
@@ -118,16 +119,16 @@ mod tests {
         let store = Store::in_memory();
         let who =
             |headers: &HeaderMap, peer| known.user(&store, Timestamp::UNIX_EPOCH, headers, peer);
-        let headers = |value: &'static str| {
+        let bearing = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, http::HeaderValue::from_static(value));
             headers
         };
-        let alice = who(&headers("Bearer t1"), None).expect("a known token");
+        let alice = who(&bearing("Bearer t1"), None).expect("a known token");
         assert_eq!(&*alice.name, "alice");
         assert!(alice.is_in("ops") && alice.is_in("system:authenticated"));
-        assert!(who(&headers("Bearer nope"), None).is_err());
-        assert_eq!(&*who(&headers("Basic x"), None).expect("nobody").name, "system:anonymous");
+        assert!(who(&bearing("Bearer nope"), None).is_err());
+        assert_eq!(&*who(&bearing("Basic x"), None).expect("nobody").name, "system:anonymous");
         assert_eq!(&*who(&HeaderMap::new(), Some(&alice)).expect("the peer").name, "alice");
     }
 }

@@ -1,14 +1,14 @@
 //! The old documents: one list of groups, and one document a group and a version.
 
 use super::{groups, storage_version_hash, verbs};
+use crate::headers::text;
 use crate::resource::{ResourceType, Rows, Subresource};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 /// `/api`: the versions of the core group, and where the server is.
 pub(super) fn versions(headers: &HeaderMap) -> Value {
-    let host =
-        headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = text(headers, http::header::HOST);
     json!({"kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]})
 }

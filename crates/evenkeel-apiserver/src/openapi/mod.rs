@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::api::Api;
+use crate::headers::text;
 use crate::output::accept;
 
 static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
@@ -81,11 +82,7 @@ fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
 
 /// A body that is at hand compressed: as it is for clients that take it so, else unpacked.
 fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
-    let takes = headers
-        .get(ACCEPT_ENCODING)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.contains("gzip"));
-    if takes {
+    if text(headers, ACCEPT_ENCODING).contains("gzip") {
         let mut response = Response::new(compressed);
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         return response;

@@ -3,6 +3,8 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
+use crate::headers;
+
 /// One media type that a client takes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Clause {
@@ -35,8 +37,7 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let mut all: Vec<Clause> = headers
         .get_all(ACCEPT)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
+        .flat_map(|value| headers::value(value).split(','))
         .filter_map(clause)
         .collect();
     if all.is_empty() {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use self::accept::Clause;
 use self::partial::{metadata_list, partial, partial_value, version_of};
+use crate::headers::text;
 use crate::resource::ResourceType;
 use crate::status::StatusError;
 
@@ -389,10 +390,7 @@ fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
     if let Some((_, value)) = query.iter().find(|(name, _)| name == "pretty") {
         return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
-    let agent = headers
-        .get(http::header::USER_AGENT)
-        .and_then(|agent| agent.to_str().ok())
-        .unwrap_or_default();
+    let agent = text(headers, http::header::USER_AGENT);
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name))
 }
 

@@ -9,6 +9,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 
+use crate::headers::text;
 use crate::serve::Body;
 
 /// Answers smaller than this go as they are.
@@ -16,9 +17,9 @@ pub(crate) const THRESHOLD: usize = 128 * 1024;
 
 /// Whether the client takes gzip.
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
-    headers.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| {
-        v.split(',').any(|part| part.split(';').next().is_some_and(|name| name.trim() == "gzip"))
-    })
+    text(headers, ACCEPT_ENCODING)
+        .split(',')
+        .any(|part| part.split(';').next().is_some_and(|name| name.trim() == "gzip"))
 }
 
 /// Compresses a whole body where that is due; bodies in pieces see to it themselves.

@@ -8,12 +8,14 @@ use std::time::Duration;
 /// No request takes longer, whatever it asks for (`--request-timeout`).
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The time that a request has: what it asks for with `timeout`, and no more than a minute. Those that last for as long as
-/// somebody listens have no end.
+/// The time until a request's answer begins: what it asks for with `timeout`, and no more than a minute. A watch or a log
+/// has a minute to begin, and then lasts for as long as somebody listens. Connections to pods and nodes have no limit.
 pub(super) fn of(info: &Info<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
-    let streams = matches!(info.subresource, "attach" | "exec" | "proxy" | "log" | "portforward");
-    if info.verb == "watch" || (info.is_resource && streams) {
+    if info.is_resource && matches!(info.subresource, "attach" | "exec" | "proxy" | "portforward") {
         return Ok(None);
+    }
+    if info.verb == "watch" || (info.is_resource && info.subresource == "log") {
+        return Ok(Some(LONGEST));
     }
     let text = query.get("timeout");
     if text.is_empty() {
@@ -46,8 +48,9 @@ mod tests {
             ("/api/v1/pods", "timeout=3m", Some(LONGEST)),
             ("/api/v1/pods", "timeout=0s", Some(LONGEST)),
             ("/api/v1/pods", "timeout=-5s", Some(LONGEST)),
-            ("/api/v1/pods", "watch=1&timeout=1s", None),
-            ("/api/v1/namespaces/a/pods/p/log", "timeout=1s", None),
+            ("/api/v1/pods", "watch=1&timeout=1s", Some(LONGEST)),
+            ("/api/v1/namespaces/a/pods/p/log", "timeout=1s", Some(LONGEST)),
+            ("/api/v1/namespaces/a/pods/p/exec", "timeout=1s", None),
             ("/api/v1/namespaces/a/pods/p/status", "timeout=1s", Some(second)),
             ("/version", "timeout=1s", Some(second)),
         ] {

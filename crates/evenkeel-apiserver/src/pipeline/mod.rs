@@ -4,22 +4,26 @@ pub(crate) mod body;
 pub(crate) mod compress;
 mod deadline;
 mod health;
+mod impersonate;
 pub(crate) mod info;
 mod nonresource;
 pub(crate) mod query;
 
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE};
+use http::header::{
+    CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::{Attributes, User};
+use crate::headers;
 use crate::kinds::warnings;
 use crate::metrics::Labels;
 use crate::output::{Format, Purpose};
@@ -56,12 +60,12 @@ impl Ask<'_> {
 
     /// Who the client says it is.
     pub(crate) fn user_agent(&self) -> &str {
-        self.headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default()
+        headers::text(self.headers, USER_AGENT)
     }
 
     /// A header's text.
     pub(crate) fn header(&self, name: http::HeaderName) -> &str {
-        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+        headers::text(self.headers, name)
     }
 
     /// The negotiated form.
@@ -77,11 +81,11 @@ pub(crate) async fn serve<B>(
     request: Request<B>,
 ) -> Response<Body>
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let (head, body) = request.into_parts();
-    let mut body = std::pin::pin!(body);
+    let mut body = Box::pin(body);
     let path = percent_decode_str(head.uri.path()).decode_utf8_lossy();
     let query = Query::parse(head.uri.query());
     let path: Cow<'_, str> = match path.find("//") {
@@ -91,25 +95,33 @@ where
     let (path, old_watch) = without_watch(path);
     let query = if old_watch { with_watch(query) } else { query };
     let info = Info::new(&head.method, &path, &query);
-    let labels = labels(&info, head.method.as_str());
+    let routed_as = OnceLock::new();
     let started = tokio::time::Instant::now();
     let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
-    let routed = match deadline::of(&info, &query) {
-        Err(error) => Err(error),
-        Ok(deadline) => {
-            let routed =
-                route(api, peer, &head.method, &path, &query, &info, &head.headers, body.as_mut());
-            match deadline {
-                None => routed.await,
-                Some(time) => tokio::time::timeout(time, routed)
-                    .await
-                    .unwrap_or_else(|_| Err(deadline::over())),
+    let answered = async {
+        headers::check(&head.headers)?;
+        let deadline = deadline::of(&info, &query)?;
+        let routed = route(
+            api,
+            peer,
+            &head.method,
+            &path,
+            &query,
+            &info,
+            &head.headers,
+            body.as_mut(),
+            &routed_as,
+        );
+        match deadline {
+            None => routed.await,
+            Some(time) => {
+                tokio::time::timeout(time, routed).await.unwrap_or_else(|_| Err(deadline::over()))
             }
         }
     };
-    let mut response = routed.unwrap_or_else(|error| refusal(&error, &head.headers));
-    if !response.status().is_success() && !body::drain(body).await {
-        response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, &head.headers));
+    if !head.headers.contains_key(EXPECT) {
+        body::discard(&api.tasks, body);
     }
     compress::apply(&head.headers, &mut response);
     let headers = response.headers_mut();
@@ -122,10 +134,12 @@ where
         .entry(http::header::CACHE_CONTROL)
         .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
     drop(in_flight);
-    if labels.verb != "WATCH" {
-        api.metrics.took(labels.verb, started.elapsed().as_secs_f64());
+    if let Some(labels) = routed_as.into_inner() {
+        if labels.verb != "WATCH" {
+            api.metrics.took(labels.verb, started.elapsed().as_secs_f64());
+        }
+        api.metrics.count(labels, response.status().as_u16());
     }
-    api.metrics.count(labels, response.status().as_u16());
     if head.method == Method::HEAD {
         *response.body_mut() = Body::empty();
     }
@@ -142,22 +156,28 @@ async fn route<B>(
     info: &Info<'_>,
     headers: &HeaderMap,
     body: Pin<&mut B>,
+    routed_as: &OnceLock<Labels>,
 ) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     let user = api.authenticator.user(&api.store, api.clock.now(), headers, peer)?;
-    let user = impersonate(api, user, headers)?;
+    let user = impersonate::impersonate(api, user, headers)?;
     let class = api.flows.classify(&api.store, &user, info, path);
     let answered = async {
         authorize(api, &user, info, path)?;
         let rows = api.table.rows();
+        // Only what is served is counted, under names of the server's own: paths are the clients' to choose.
         let target = match parse_path(path, &rows) {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
-            Path::Other => return nonresource::serve(api, method, path, headers, query),
+            Path::Other => {
+                let _ = routed_as.set(Labels { verb: verb("", method), ..Labels::default() });
+                return nonresource::serve(api, method, path, headers, query);
+            }
         };
+        let _ = routed_as.set(labels(&target, verb(info.verb, method)));
         let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
         let deprecation = warnings::of_version(ask.resource());
         let answered = verbs::dispatch(ask, body).await;
@@ -171,82 +191,6 @@ where
         class.mark(response.headers_mut());
     }
     Ok(response)
-}
-
-/// Takes another's place, where the headers ask for it and the user may.
-fn impersonate(
-    api: &Arc<Api>,
-    user: Arc<User>,
-    headers: &HeaderMap,
-) -> Result<Arc<User>, StatusError> {
-    let text = |v: &HeaderValue| v.to_str().unwrap_or_default().to_owned();
-    let name = headers.get("impersonate-user").map(text).unwrap_or_default();
-    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-    let uid = headers.get("impersonate-uid").map(text).unwrap_or_default();
-    let extra: Vec<(String, String)> = headers
-        .iter()
-        .filter_map(|(k, v)| {
-            let key = k.as_str().strip_prefix("impersonate-extra-")?;
-            Some((percent_decode_str(key).decode_utf8_lossy().into_owned(), text(v)))
-        })
-        .collect();
-    if name.is_empty() {
-        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
-            return Ok(user);
-        }
-        return Err(StatusError::internal(
-            "invalid impersonation request: a user must be given with groups or extra",
-        ));
-    }
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    let mut wanted = vec![match account {
-        Some((namespace, name)) => ("", "serviceaccounts", "", namespace, name),
-        None => ("", "users", "", "", name.as_str()),
-    }];
-    wanted.extend(groups.iter().map(|g| ("", "groups", "", "", g.as_str())));
-    wanted.extend(
-        extra
-            .iter()
-            .map(|(k, v)| ("authentication.k8s.io", "userextras", k.as_str(), "", v.as_str())),
-    );
-    if !uid.is_empty() {
-        wanted.push(("authentication.k8s.io", "uids", "", "", uid.as_str()));
-    }
-    for (group, resource, subresource, namespace, name) in wanted {
-        let what = Attributes {
-            verb: "impersonate",
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-            ..Attributes::default()
-        };
-        permit(api, &user, &what)?;
-    }
-    let mut all: Vec<Box<str>> = groups.into_iter().map(Into::into).collect();
-    if let Some((namespace, _)) = account
-        && all.is_empty()
-    {
-        all.push("system:serviceaccounts".into());
-        all.push(format!("system:serviceaccounts:{namespace}").into());
-    }
-    let anonymous = name == "system:anonymous";
-    let last = if anonymous { "system:unauthenticated" } else { "system:authenticated" };
-    if !all.iter().any(|g| matches!(&**g, "system:authenticated" | "system:unauthenticated")) {
-        all.push(last.into());
-    }
-    let mut extras: std::collections::BTreeMap<Box<str>, Vec<Box<str>>> =
-        std::collections::BTreeMap::new();
-    for (key, value) in extra {
-        extras.entry(key.into()).or_default().push(value.into());
-    }
-    Ok(Arc::new(User {
-        name: name.into(),
-        uid: uid.into(),
-        groups: all.into(),
-        extra: extras.into_iter().map(|(k, v)| (k, v.into())).collect(),
-    }))
 }
 
 fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), StatusError> {
@@ -370,8 +314,9 @@ fn with_watch(mut query: Query) -> Query {
     query
 }
 
-fn labels(info: &Info<'_>, method: &str) -> Labels {
-    let verb = match (info.verb, method) {
+/// A verb as metrics name it: that of a request for a resource, else (empty) its method.
+fn verb(of_resource: &str, method: &Method) -> &'static str {
+    match (of_resource, method.as_str()) {
         ("watch", _) => "WATCH",
         ("list", _) => "LIST",
         (_, "GET") => "GET",
@@ -381,19 +326,23 @@ fn labels(info: &Info<'_>, method: &str) -> Labels {
         ("deletecollection", _) => "DELETECOLLECTION",
         (_, "DELETE") => "DELETE",
         _ => "other",
+    }
+}
+
+/// What metrics say of a request for a resource.
+fn labels(target: &Target<'_>, verb: &'static str) -> Labels {
+    let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
     };
-    let scope = match (info.is_resource, info.name.is_empty(), info.namespace.is_empty()) {
-        (false, ..) => "",
-        (true, false, _) => "resource",
-        (true, true, false) => "namespace",
-        (true, true, true) => "cluster",
-    };
+    let resource = &target.resource;
     Labels {
         verb,
-        group: info.group.into(),
-        version: info.version.into(),
-        resource: info.resource.into(),
-        subresource: info.subresource.into(),
+        group: resource.group().into(),
+        version: resource.version().into(),
+        resource: resource.plural().into(),
+        subresource: target.subresource.into(),
         scope,
     }
 }

@@ -7,6 +7,7 @@ mod nodes;
 mod server;
 mod store;
 mod verbs;
+mod wire;
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Body, Server};
