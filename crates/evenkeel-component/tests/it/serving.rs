@@ -127,6 +127,22 @@ async fn ask(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> String
 }
 
 #[tokio::test]
+async fn a_header_that_cannot_be_read_refuses_the_request() {
+    let world = World::new().await;
+    let program = world.program(&world.options()).await;
+    for header in [&b"Authorization: Bearer reader-token\xff"[..], b"X-Remote-User: j\xfcrgen"] {
+        let mut stream = connect(program.address, "localhost", None).await;
+        let request = [b"GET /livez HTTP/1.1\r\nhost: x\r\n", header, b"\r\n\r\n"].concat();
+        stream.write_all(&request).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 400", "{}", header.escape_ascii());
+    }
+    program.end().await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_stop_lets_go_of_connections_that_wait() {
     let world = World::new().await;
     let mut program = world.program(&world.options()).await;

@@ -1,6 +1,6 @@
 //! Answers: text, bytes, and refusals as the API machinery words them.
 
-use super::{guard::Refusal, negotiate};
+use super::{guard::Refusal, headers::text, negotiate};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -128,8 +128,7 @@ pub(super) fn finished(
 
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let values = asked.get_all(header::ACCEPT_ENCODING).into_iter();
-    let mut codings =
-        values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let mut codings = values.filter_map(text).flat_map(|value| value.split(','));
     codings.any(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
         let never = parameters.trim().strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0);

@@ -3,6 +3,7 @@
 //! delegating authenticators.
 
 use super::{
+    headers::text,
     metrics::Metrics,
     reviews::Reviews,
     trust::{Anchors, Authority, ProxyHeaders, Trust},
@@ -84,7 +85,7 @@ fn unix(clock: &Clock) -> UnixTime {
 
 /// The token of `Authorization: Bearer TOKEN`.
 fn token(headers: &HeaderMap) -> Option<&str> {
-    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let given = text(headers.get(header::AUTHORIZATION)?)?.trim();
     let mut words = given.split(' ');
     let bearer = words.next()?.eq_ignore_ascii_case("bearer");
     words.next().filter(|token| bearer && !token.is_empty())
@@ -135,21 +136,21 @@ fn is_proxy(
 
 /// The user that a proxy's headers tell of.
 fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
-    let text = |name: &String| {
-        let value = headers.get(name)?.to_str().ok()?;
+    let given = |name: &String| {
+        let value = text(headers.get(name)?)?;
         (!value.is_empty()).then(|| value.to_owned())
     };
-    let name = words.username.iter().find_map(text)?;
-    let uid = words.uid.iter().find_map(text).unwrap_or_default();
+    let name = words.username.iter().find_map(given)?;
+    let uid = words.uid.iter().find_map(given).unwrap_or_default();
     let groups = words.group.iter().flat_map(|name| headers.get_all(name));
-    let groups = groups.filter_map(|value| value.to_str().ok()).filter(|value| !value.is_empty());
+    let groups = groups.filter_map(text).filter(|value| !value.is_empty());
     let groups = groups.map(str::to_owned).collect();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for prefix in &words.extra_prefix {
         // Names of headers are in lower case by now.
         let prefix = prefix.to_ascii_lowercase();
         for (name, value) in headers {
-            let (Some(key), Ok(value)) = (name.as_str().strip_prefix(&prefix), value.to_str())
+            let (Some(key), Some(value)) = (name.as_str().strip_prefix(&prefix), text(value))
             else {
                 continue;
             };

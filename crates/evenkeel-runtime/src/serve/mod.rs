@@ -9,6 +9,7 @@ mod authenticate;
 mod authorize;
 mod cluster;
 mod guard;
+mod headers;
 mod metrics;
 pub mod negotiate;
 mod passes;

@@ -1,5 +1,6 @@
 //! In which form an answer is wanted: the `Accept` header as the API machinery reads it.
 
+use super::headers::text;
 use http::{HeaderMap, header};
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ impl Clause {
 
 /// What a client takes, best first.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
-    let values = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let values = headers.get(header::ACCEPT).and_then(text);
     let mut clauses: Vec<Clause> =
         values.unwrap_or_default().split(',').filter_map(clause).collect();
     let vague = |clause: &Clause| (clause.main == "*", clause.sub == "*");
@@ -111,7 +112,7 @@ pub fn pretty(headers: &HeaderMap, query: &str) -> bool {
     {
         return matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
-    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let agent = headers.get(header::USER_AGENT).and_then(text);
     ["curl", "Wget", "Mozilla/5.0"]
         .iter()
         .any(|tool| agent.is_some_and(|agent| agent.starts_with(tool)))

@@ -3,6 +3,7 @@
 use super::{
     answer::{finished, refused},
     guard::{Guard, path},
+    headers::unreadable,
     plain,
     routes::Routes,
     tls::Tls,
@@ -44,6 +45,8 @@ const HEAD: Duration = Duration::from_secs(32);
 const DRAIN: Duration = Duration::from_secs(5);
 /// The longest body of a request, in bytes: they are settings of one number.
 const BODY: usize = 64 * 1024;
+/// How long a body may take to come.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// Streams of a HTTP/2 connection unless said otherwise, and what one may have under way, in bytes; upstream's.
 const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -213,6 +216,12 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let (method, asked) = (parts.method.clone(), parts.headers.clone());
         let http2 = parts.version == Version::HTTP_2;
+        if let Some(name) = unreadable(&asked) {
+            let why = format!(
+                "header \"{name}\" cannot be read: its value is not UTF-8; encode it or leave it out"
+            );
+            return (plain(StatusCode::BAD_REQUEST, &why), !http2);
+        }
         let admitted = self.guard.admit(&Request::from_parts(parts.clone(), ()), chain).await;
         let (response, known) = match admitted {
             Err(refusal) => {
@@ -233,9 +242,14 @@ impl Shared {
     async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
         // Nobody after this needs to see it.
         parts.headers.remove(header::AUTHORIZATION);
-        let body = match Limited::new(body, BODY).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => {
+        let body = Limited::new(body, BODY).collect();
+        let body = match tokio::time::timeout(BODY_TIME, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Err(_) => {
+                let why = "request body did not come within the allotted time";
+                return plain(StatusCode::REQUEST_TIMEOUT, why);
+            }
+            Ok(Err(error)) => {
                 return plain(
                     StatusCode::BAD_REQUEST,
                     &format!("error reading request body: {error}"),
