@@ -264,10 +264,7 @@ impl Rule {
             return false;
         }
         if let Some(path) = what.path {
-            return self.non_resource_urls.iter().any(|url| match url.strip_suffix('*') {
-                Some(prefix) => path.starts_with(prefix),
-                None => **url == *path,
-            });
+            return self.non_resource_urls.iter().any(|url| covers_url(url, path));
         }
         has(&self.api_groups, what.group)
             && self.resources.iter().any(|r| covers_resource(r, what))
@@ -276,14 +273,26 @@ impl Rule {
     }
 }
 
+/// Whether a rule's path is another one, or ends in stars and begins it.
+///
+/// Upstream: `NonResourceURLMatches`
+pub(super) fn covers_url(rule: &str, path: &str) -> bool {
+    rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
+}
+
+/// Whether a rule's resource is the request's. What a rule names need not be a resource: an audience has slashes, too.
+///
+/// Upstream: `ResourceMatches`
 fn covers_resource(rule: &str, what: &Attributes<'_>) -> bool {
     if rule == "*" {
         return true;
     }
-    match rule.split_once('/') {
-        None => what.subresource.is_empty() && rule == what.resource,
-        Some(("*", part)) => part == what.subresource,
-        Some((resource, part)) => resource == what.resource && part == what.subresource,
+    if what.subresource.is_empty() {
+        return rule == what.resource;
+    }
+    match rule.strip_suffix(what.subresource).and_then(|rest| rest.strip_suffix('/')) {
+        Some(resource) => resource == "*" || resource == what.resource,
+        None => false,
     }
 }
 
@@ -312,6 +321,17 @@ mod tests {
         assert!(!pods.covers(&get("", "pods", "log", "p")));
         assert!(pods.covers(&get("", "replicationcontrollers", "scale", "p")));
         assert!(!pods.covers(&get("apps", "pods", "", "p")));
+        for nothing in ["*/", "pods/", "/"] {
+            let rule = rule(
+                serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": [nothing]}),
+            );
+            assert!(!rule.covers(&get("", "pods", "", "p")), "{nothing}");
+            assert!(!rule.covers(&get("", "pods", "log", "p")), "{nothing}");
+        }
+        let audience = rule(
+            serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["https://a/b"]}),
+        );
+        assert!(audience.covers(&get("", "https://a/b", "", "p")));
         let one = rule(
             serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}),
         );
