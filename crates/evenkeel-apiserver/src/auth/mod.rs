@@ -2,12 +2,13 @@
 
 mod accounts;
 mod authn;
+pub(crate) mod escalation;
 mod nodes;
 mod rbac;
 
 pub(crate) use accounts::{Accounts, Grant, ISSUER};
 pub(crate) use authn::Authenticator;
-pub(crate) use rbac::{Attributes, Rules};
+pub(crate) use rbac::{Attributes, Role, RoleRef, Rule, Rules};
 
 /// Who sends a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -53,12 +53,29 @@ struct Compiled {
 
 struct Grant {
     namespace: Option<Box<str>>,
-    rules: Arc<[Rule]>,
+    /// The role's rules; the name of the role that is not there in upstream's words.
+    rules: Result<Arc<[Rule]>, Arc<str>>,
     /// Which binding of which role.
     by: Arc<str>,
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
+impl Grant {
+    /// The role's rules, none where there is no such role.
+    fn rules(&self) -> &[Rule] {
+        self.rules.as_deref().unwrap_or_default()
+    }
+}
+
+/// The rules that apply to a user in one namespace (and everywhere).
+#[derive(Default)]
+pub(crate) struct Resolved {
+    pub(crate) rules: Vec<Rule>,
+    /// Why the list may be incomplete: the roles that bindings of the user name and that are not there.
+    pub(crate) errors: Vec<Arc<str>>,
+}
+
+/// A rule of a Role or a ClusterRole.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Rule {
     pub(crate) verbs: Vec<Box<str>>,
@@ -69,11 +86,12 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<Box<str>>,
 }
 
+/// A Role or a ClusterRole, as far as it grants.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Role {
+pub(crate) struct Role {
     #[serde(default)]
-    rules: Option<Vec<Rule>>,
+    pub(crate) rules: Option<Vec<Rule>>,
 }
 
 #[derive(Deserialize)]
@@ -84,10 +102,14 @@ struct Binding {
     subjects: Option<Vec<Subject>>,
 }
 
-#[derive(Deserialize)]
-struct RoleRef {
-    kind: Box<str>,
-    name: Box<str>,
+/// The role that a binding grants.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RoleRef {
+    #[serde(default)]
+    pub(crate) api_group: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) name: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +130,7 @@ impl Rules {
         compiled.is_its_nodes(store, user, what)
             || compiled
                 .grants(user, what.namespace)
-                .any(|(_, grant)| grant.rules.iter().any(|rule| rule.covers(what)))
+                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.covers(what)))
     }
 
     /// Why `user` may; `None`: he may not. Empty for who may everything.
@@ -127,7 +149,7 @@ impl Rules {
         }
         compiled
             .grants(user, what.namespace)
-            .find(|(_, g)| g.rules.iter().any(|rule| rule.covers(what)))
+            .find(|(_, g)| g.rules().iter().any(|rule| rule.covers(what)))
             .map(|(subject, grant)| {
                 let to = match subject
                     .strip_prefix("system:serviceaccount:")
@@ -141,13 +163,20 @@ impl Rules {
             })
     }
 
-    /// Every rule that holds for a user in a namespace (and everywhere).
-    pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Rule> {
+    /// Every rule that bindings give a user in a namespace (and everywhere).
+    ///
+    /// Upstream: `DefaultRuleResolver.RulesFor`
+    pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> Resolved {
         let compiled = self.compiled(store);
-        compiled
-            .grants(user, namespace)
-            .flat_map(|(_, grant)| grant.rules.iter().cloned())
-            .collect()
+        let mut resolved = Resolved::default();
+        for (_, grant) in compiled.grants(user, namespace) {
+            match &grant.rules {
+                Ok(rules) => resolved.rules.extend(rules.iter().cloned()),
+                Err(error) if resolved.errors.contains(error) => {}
+                Err(error) => resolved.errors.push(error.clone()),
+            }
+        }
+        resolved
     }
 
     fn compiled(&self, store: &Store) -> Arc<Compiled> {
@@ -222,7 +251,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                 (Some(namespace), false) => format!("{namespace}/{}", binding.role_ref.name).into(),
                 _ => binding.role_ref.name.clone(),
             };
-            let Some(rules) = roles.get(&(of_cluster, key)) else { continue };
+            let rules = roles.get(&(of_cluster, key)).cloned();
+            let rules = rules.ok_or_else(|| missing(&binding.role_ref));
             let by: Arc<str> = describe(&entry.key, cluster, &binding.role_ref).into();
             for subject in binding.subjects.unwrap_or_default() {
                 let grant =
@@ -245,6 +275,12 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         }
     }
     compiled
+}
+
+/// `clusterroles.rbac.authorization.k8s.io "role" not found`.
+fn missing(role: &RoleRef) -> Arc<str> {
+    let plural = if &*role.kind == "ClusterRole" { "clusterroles" } else { "roles" };
+    format!("{plural}.rbac.authorization.k8s.io \"{}\" not found", role.name).into()
 }
 
 /// `RoleBinding "name/namespace" of Role "role"`.

@@ -11,6 +11,7 @@ mod defaults;
 mod eviction;
 mod jobs;
 mod pods;
+pub(crate) mod policybased;
 mod proxies;
 mod rows;
 pub(crate) mod scale;

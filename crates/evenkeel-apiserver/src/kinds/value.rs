@@ -74,6 +74,27 @@ pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     a == b
 }
 
+/// Whether two values mean the same, at any depth: absent, null and empty are one.
+///
+/// Upstream: `equality.Semantic.DeepEqual`
+pub(crate) fn same_meaning(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let within = |a: &Object, b: &Object| {
+                a.iter().all(|(name, a)| same_meaning(a, b.get(name).unwrap_or(&Value::Null)))
+            };
+            within(a, b) && within(b, a)
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_meaning(a, b))
+        }
+        (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) => {
+            fields.values().all(|value| same_meaning(value, &Value::Null))
+        }
+        (a, b) => a == b || is_blank(a) && is_blank(b),
+    }
+}
+
 /// The object at `path`, made where absent. `None` when something on the way is not an object.
 pub(crate) fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object> {
     let mut value = value;

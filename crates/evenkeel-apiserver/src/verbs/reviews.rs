@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::meta;
 use super::write::Write;
 use crate::api::{Answer, seconds};
-use crate::auth::{Attributes, User};
+use crate::auth::{Attributes, User, escalation};
 use crate::pipeline::Ask;
 use crate::resource::GroupKind;
 use crate::status::{FieldError, StatusError};
@@ -194,7 +194,8 @@ fn rules(ask: &Ask<'_>, review: &Value) -> Result<Value, StatusError> {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    for rule in ask.api.rules.rules_of(&ask.api.store, ask.user, namespace) {
+    let resolved = ask.api.rules.rules_for(&ask.api.store, ask.user, namespace);
+    for rule in resolved.rules {
         if !rule.resources.is_empty() {
             let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
             if !rule.resource_names.is_empty() {
@@ -206,5 +207,10 @@ fn rules(ask: &Ask<'_>, review: &Value) -> Result<Value, StatusError> {
             paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
         }
     }
-    Ok(json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}))
+    let mut status =
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if let Some(error) = escalation::aggregate(&resolved.errors) {
+        status["evaluationError"] = Value::from(error);
+    }
+    Ok(status)
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
 use crate::kinds::admission::{self, Charge};
+use crate::kinds::policybased;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
@@ -216,6 +217,9 @@ impl<'a> Write<'a> {
             if admitted.is_ok() {
                 admitted = webhook::mutate(&cx, &mut object, None, &mut told).await;
             }
+            let requested = self.ask.target.name;
+            let admitted =
+                admitted.and_then(|()| policybased::check(&cx, requested, &object, None));
             let found = admitted.and_then(|()| {
                 let mut errors = meta::name_errors(hooks, &object);
                 errors.extend(schema::validate(&stored.gvk, &object));
@@ -328,6 +332,7 @@ impl<'a> Write<'a> {
             if admitted.is_ok() {
                 admitted = webhook::mutate(&cx, &mut new, Some(old), &mut told).await;
             }
+            let admitted = admitted.and_then(|()| policybased::check(&cx, name, &new, Some(old)));
             let generation = meta::generation(old);
             if hooks.has_generation(self.has_status()) && hooks.generation_changes(&new, old) {
                 meta::metadata(&mut new)

@@ -3,6 +3,7 @@
 mod conversion;
 mod custom;
 mod durability;
+mod escalation;
 mod nodes;
 mod server;
 mod store;
@@ -48,6 +49,28 @@ impl Client {
         let code = response.status();
         let bytes = response.into_body().collect().await.expect("a body").to_bytes();
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    /// Server-side apply in the name of a manager called `test`.
+    async fn apply(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.patch(&format!("{path}?fieldManager=test&force=true"), "apply-patch+yaml", body).await
+    }
+
+    /// A patch of one of the forms.
+    async fn patch(&self, path: &str, form: &str, body: Value) -> (StatusCode, Value) {
+        let media = format!("application/{form}");
+        let headers = [("content-type", media.as_str())];
+        let response = self.send("PATCH", path, &headers, body.to_string().into()).await;
+        let code = response.status();
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    /// Writes something that has to be there.
+    async fn make(&self, path: &str, body: Value) -> Value {
+        let (code, made) = self.ask("POST", path, body).await;
+        assert_eq!(code, StatusCode::CREATED, "{path}: {made}");
+        made
     }
 
     async fn get(&self, path: &str) -> Value {

@@ -1,0 +1,336 @@
+//! Escalation check: nobody grants permissions that it does not hold.
+//!
+//! | Documented | Function |
+//! |---|---|
+//! | A role may contain only permissions that its writer holds | [`confirm`] |
+//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | [`uncovered`] |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::User;
+use super::rbac::{Resolved, Rule, covers_url};
+use crate::status::quote;
+
+/// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
+///
+/// Upstream: `ConfirmNoEscalation`
+pub(crate) fn confirm(user: &User, held: &Resolved, rules: &[Rule]) -> Result<(), String> {
+    let missing = uncovered(&held.rules, rules);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing: BTreeSet<String> = compact(missing).iter().map(describe).collect();
+    let missing: Vec<String> = missing.into_iter().collect();
+    let mut why = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        quote(&user.name),
+        quoted(&user.groups),
+        missing.join("\n")
+    );
+    if let Some(errors) = aggregate(&held.errors) {
+        why.push_str(&format!("; resolution errors: [{errors}]"));
+    }
+    Err(why)
+}
+
+/// Several errors as one text; `None` when there are none.
+///
+/// Upstream: `utilerrors.NewAggregate`
+pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
+    match errors {
+        [] => None,
+        [one] => Some(one.to_string()),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
+}
+
+/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
+///
+/// Upstream: `Covers`
+fn uncovered(held: &[Rule], rules: &[Rule]) -> Vec<Rule> {
+    let parts = rules.iter().flat_map(break_down);
+    parts.filter(|part| !held.iter().any(|rule| covers(rule, part))).collect()
+}
+
+/// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
+///
+/// Upstream: `BreakdownRule`
+fn break_down(rule: &Rule) -> Vec<Rule> {
+    let one = |value: &str| vec![Box::from(value)];
+    let mut parts = Vec::new();
+    for (group, resource) in
+        rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |r| (group, r)))
+    {
+        for verb in &rule.verbs {
+            let part = Rule {
+                verbs: one(verb),
+                api_groups: one(group),
+                resources: one(resource),
+                ..Rule::default()
+            };
+            if rule.resource_names.is_empty() {
+                parts.push(part.clone());
+            }
+            let names = rule.resource_names.iter();
+            parts.extend(names.map(|name| Rule { resource_names: one(name), ..part.clone() }));
+        }
+    }
+    for path in &rule.non_resource_urls {
+        let verbs = rule.verbs.iter();
+        parts.extend(verbs.map(|verb| Rule {
+            verbs: one(verb),
+            non_resource_urls: one(path),
+            ..Rule::default()
+        }));
+    }
+    parts
+}
+
+/// Whether one rule covers a part of another.
+///
+/// Upstream: `ruleCovers`
+fn covers(rule: &Rule, part: &Rule) -> bool {
+    let has_all = |owned: &[Box<str>], wanted: &[Box<str>]| {
+        wanted.iter().all(|wanted| owned.contains(wanted))
+    };
+    let any = |list: &[Box<str>]| list.iter().any(|value| **value == *"*");
+    let names = rule.resource_names.is_empty()
+        || !part.resource_names.is_empty() && has_all(&rule.resource_names, &part.resource_names);
+    let paths = part
+        .non_resource_urls
+        .iter()
+        .all(|path| rule.non_resource_urls.iter().any(|owned| covers_url(owned, path)));
+    names
+        && paths
+        && (any(&rule.verbs) || has_all(&rule.verbs, &part.verbs))
+        && (any(&rule.api_groups) || has_all(&rule.api_groups, &part.api_groups))
+        && (any(&rule.resources)
+            || part.resources.iter().all(|wanted| covers_resource(&rule.resources, wanted)))
+}
+
+/// Whether a resource is among those owned, or its sub-resource is of all resources.
+///
+/// Upstream: `resourceCoversAll`
+fn covers_resource(owned: &[Box<str>], wanted: &str) -> bool {
+    let has = |wanted: &str| owned.iter().any(|owned| **owned == *wanted);
+    has(wanted) || wanted.split_once('/').is_some_and(|(_, part)| has(&format!("*/{part}")))
+}
+
+/// Joins rules that differ only in their verb.
+///
+/// Upstream: `CompactRules`
+fn compact(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut compacted = Vec::new();
+    let mut simple: BTreeMap<[Vec<Box<str>>; 3], Vec<Box<str>>> = BTreeMap::new();
+    for rule in rules {
+        if rule.non_resource_urls.is_empty() {
+            let key = [rule.api_groups, rule.resources, rule.resource_names];
+            simple.entry(key).or_default().extend(rule.verbs);
+        } else {
+            compacted.push(rule);
+        }
+    }
+    compacted.extend(simple.into_iter().map(|(key, verbs)| {
+        let [api_groups, resources, resource_names] = key;
+        Rule { verbs, api_groups, resources, resource_names, ..Rule::default() }
+    }));
+    compacted
+}
+
+/// `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+///
+/// Upstream: `CompactString`
+fn describe(rule: &Rule) -> String {
+    let fields = [
+        ("APIGroups", &rule.api_groups),
+        ("Resources", &rule.resources),
+        ("NonResourceURLs", &rule.non_resource_urls),
+        ("ResourceNames", &rule.resource_names),
+        ("Verbs", &rule.verbs),
+    ];
+    let fields = fields.into_iter().filter(|(_, values)| !values.is_empty());
+    let fields: Vec<String> =
+        fields.map(|(name, values)| format!("{name}:{}", quoted(values))).collect();
+    format!("{{{}}}", fields.join(", "))
+}
+
+/// A list as Go's `%q` prints it: `["a" "b"]`.
+fn quoted(values: &[Box<str>]) -> String {
+    let values: Vec<String> = values.iter().map(|value| quote(value)).collect();
+    format!("[{}]", values.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::Attributes;
+    use super::*;
+
+    fn rules(rules: Value) -> Vec<Rule> {
+        serde_json::from_value(rules).expect("rules")
+    }
+
+    /// A rule for resources of the core group: verbs, resources, names.
+    fn core(verbs: &[&str], resources: &[&str], names: &[&str]) -> Value {
+        json!({"apiGroups": [""], "verbs": verbs, "resources": resources, "resourceNames": names})
+    }
+
+    #[test]
+    fn what_is_held_covers_what_is_granted() {
+        let url = |verbs: &[&str], urls: &[&str]| json!({"verbs": verbs, "nonResourceURLs": urls});
+        let all = json!({"apiGroups": ["*"], "verbs": ["*"], "resources": ["*"]});
+        let table = [
+            (json!([]), json!([]), true),
+            (json!([]), json!([core(&["get"], &["pods"], &[])]), false),
+            (
+                json!([core(&["get"], &["pods"], &[])]),
+                json!([core(&["get"], &["pods"], &[])]),
+                true,
+            ),
+            // Several rules together may cover one, but never one part of it.
+            (
+                json!([core(&["get"], &["pods"], &[]), core(&["list"], &["pods"], &[])]),
+                json!([core(&["get", "list"], &["pods"], &[])]),
+                true,
+            ),
+            (
+                json!([core(&["get", "list"], &["pods"], &[])]),
+                json!([core(&["*"], &["pods"], &[])]),
+                false,
+            ),
+            (
+                json!([core(&["*"], &["pods"], &[])]),
+                json!([core(&["*", "escalate"], &["pods"], &[])]),
+                true,
+            ),
+            // A name is less than every name.
+            (
+                json!([core(&["get"], &["pods"], &["a"])]),
+                json!([core(&["get"], &["pods"], &[])]),
+                false,
+            ),
+            (
+                json!([core(&["get"], &["pods"], &["a"])]),
+                json!([core(&["get"], &["pods"], &["a"])]),
+                true,
+            ),
+            (
+                json!([core(&["get"], &["pods"], &["a"])]),
+                json!([core(&["get"], &["pods"], &["a", "b"])]),
+                false,
+            ),
+            (
+                json!([core(&["get"], &["pods"], &[])]),
+                json!([core(&["get"], &["pods"], &["a", "b"])]),
+                true,
+            ),
+            // A sub-resource is not part of its resource.
+            (
+                json!([core(&["get"], &["pods"], &[])]),
+                json!([core(&["get"], &["pods/log"], &[])]),
+                false,
+            ),
+            (
+                json!([core(&["get"], &["*/log"], &[])]),
+                json!([core(&["get"], &["pods/log"], &[])]),
+                true,
+            ),
+            (
+                json!([core(&["get"], &["*/log"], &[])]),
+                json!([core(&["get"], &["*/exec"], &[])]),
+                false,
+            ),
+            (json!([core(&["get"], &["*/log"], &[])]), json!([core(&["get"], &["*"], &[])]), false),
+            // Another group, all groups.
+            (
+                json!([core(&["get"], &["pods"], &[])]),
+                json!([{"apiGroups": ["apps"], "verbs": ["get"], "resources": ["pods"]}]),
+                false,
+            ),
+            (json!([all]), json!([core(&["get"], &["pods"], &["a"])]), true),
+            (json!([core(&["*"], &["*"], &[])]), json!([all]), false),
+            // Paths.
+            (json!([all]), json!([url(&["get"], &["/healthz"])]), false),
+            (
+                json!([url(&["get"], &["/api/*"])]),
+                json!([url(&["get"], &["/api/v1", "/api/*"])]),
+                true,
+            ),
+            (json!([url(&["get"], &["/api/*"])]), json!([url(&["get"], &["/apis"])]), false),
+            (json!([url(&["get"], &["/api/*"])]), json!([url(&["get"], &["*"])]), false),
+            (json!([url(&["get"], &["*"])]), json!([url(&["get"], &["/a"])]), true),
+            (json!([url(&["get"], &["*"])]), json!([url(&["post"], &["/a"])]), false),
+        ];
+        for (held, granted, expected) in table {
+            let missing = uncovered(&rules(held.clone()), &rules(granted.clone()));
+            assert_eq!(missing.is_empty(), expected, "{held} {granted}: {missing:?}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_names_what_is_missing_in_order_and_compact() {
+        let user = User::authenticated("bob", ["dev"]);
+        let held = Resolved {
+            rules: rules(json!([core(&["get"], &["pods"], &[])])),
+            errors: vec!["roles \"a\" not found".into(), "roles \"b\" not found".into()],
+        };
+        let granted = rules(json!([
+            core(&["list", "get", "watch"], &["pods"], &[]),
+            core(&["get"], &["secrets"], &["s"]),
+            {"verbs": ["get"], "nonResourceURLs": ["/x"]},
+        ]));
+        let why = confirm(&user, &held, &granted).expect_err("it is not held");
+        assert_eq!(
+            why,
+            "user \"bob\" (groups=[\"dev\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
+             {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\" \"watch\"]}\n\
+             {APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"s\"], Verbs:[\"get\"]}\n\
+             {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}; resolution errors: [[roles \"a\" not found, roles \"b\" not found]]"
+        );
+        let empty = confirm(&user, &held, &[]);
+        assert_eq!(empty, Ok(()));
+    }
+
+    fn words(of: &'static [&'static str]) -> impl Strategy<Value = Vec<Box<str>>> {
+        prop::collection::vec(prop::sample::select(of).prop_map(Box::from), 0..3)
+    }
+
+    prop_compose! {
+        fn a_rule()(
+            verbs in words(&["*", "get", "list"]),
+            api_groups in words(&["*", "", "apps"]),
+            resources in words(&["*", "pods", "pods/log", "*/log", "*/", "jobs"]),
+            resource_names in words(&["a", "b"]),
+            non_resource_urls in words(&["*", "/a", "/a*", "/a/*"]),
+        ) -> Rule {
+            Rule { verbs, api_groups, resources, resource_names, non_resource_urls }
+        }
+    }
+
+    proptest! {
+        /// Whatever rules say: who is granted what another holds may do nothing that the other may not.
+        #[test]
+        fn granted_rules_allow_nothing_more(
+            held in prop::collection::vec(a_rule(), 0..4),
+            granted in prop::collection::vec(a_rule(), 0..3),
+        ) {
+            prop_assume!(uncovered(&held, &granted).is_empty());
+            let may = |rules: &[Rule], what: &Attributes<'_>| rules.iter().any(|rule| rule.covers(what));
+            for verb in ["get", "list", "escalate"] {
+                for path in ["/a", "/a/b", "/ab", "/b"] {
+                    let what = Attributes { verb, path: Some(path), ..Attributes::default() };
+                    prop_assert!(!may(&granted, &what) || may(&held, &what), "{:?}", what);
+                }
+                for (group, resource) in [("", "pods"), ("apps", "jobs"), ("x", "pods")] {
+                    for (subresource, name) in [("", ""), ("", "a"), ("log", "b"), ("exec", "c")] {
+                        let what = Attributes { verb, group, resource, subresource, name, ..Attributes::default() };
+                        prop_assert!(!may(&granted, &what) || may(&held, &what), "{:?}", what);
+                    }
+                }
+            }
+        }
+    }
+}

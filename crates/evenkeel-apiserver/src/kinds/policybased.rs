@@ -1,0 +1,171 @@
+//! Writes of roles and bindings: refused where they would give permissions that the writer does not hold.
+//!
+//! | Documented | Function |
+//! |---|---|
+//! | Who writes a role holds its permissions, or has the verb `escalate` on the role | [`role`] |
+//! | Who sets or changes an aggregation rule holds every permission | [`aggregation`] |
+//! | Who writes a binding holds the role's permissions, or has the verb `bind` on the role | [`binding`] |
+//!
+//! The check looks at what admission made of the object, before validation. Upstream: `pkg/registry/rbac/*/policybased`.
+
+use serde_json::Value;
+
+use super::value::{at, list, same_meaning, set};
+use crate::api::{Context, key};
+use crate::auth::{Attributes, Role, RoleRef, Rule, escalation};
+use crate::resource::GroupResource;
+use crate::status::StatusError;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const MASTERS: &str = "system:masters";
+
+/// Refuses a write that escalates; `requested` is the name in the request's path, empty where an object is posted.
+pub(crate) fn check(
+    cx: &Context<'_>,
+    requested: &str,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    let resource = cx.resource;
+    if resource.group() != GROUP || !cx.subresource.is_empty() || cx.user.is_in(MASTERS) {
+        return Ok(());
+    }
+    let is_role = matches!(resource.plural(), "roles" | "clusterroles");
+    if !is_role && !matches!(resource.plural(), "rolebindings" | "clusterrolebindings") {
+        return Ok(());
+    }
+    if is_role && may(cx, "escalate", resource.plural(), requested, GROUP) {
+        return Ok(());
+    }
+    if old.is_some_and(|old| mutates_only_gc_fields(object, old)) {
+        return Ok(());
+    }
+    if is_role { role(cx, object, old) } else { binding(cx, object) }
+}
+
+/// Whether the writer has a verb on a role, in the request's namespace.
+fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
+    let namespace = cx.namespace;
+    let what = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
+    cx.api.rules.allow(&cx.api.store, cx.user, &what)
+}
+
+/// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`
+fn role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
+    let role: Role = serde_json::from_value(object.clone()).map_err(StatusError::internal)?;
+    confirm(cx, &role.rules.unwrap_or_default())?;
+    aggregation(cx, object, old)
+}
+
+/// An aggregation rule can gather anything, and undo what narrows a role.
+fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
+    let aggregates = |role: &Value| !list(role, "aggregationRule.clusterRoleSelectors").is_empty();
+    if cx.resource.plural() != "clusterroles" || !aggregates(object) && !old.is_some_and(aggregates)
+    {
+        return Ok(());
+    }
+    confirm(cx, &full_authority()).map_err(|_| {
+        let why = "must have cluster-admin privileges to use the aggregationRule";
+        StatusError::forbidden(&cx.resource.name, cx.name, why)
+    })
+}
+
+/// Every verb on every resource and on every path.
+fn full_authority() -> [Rule; 2] {
+    let all = || vec![Box::from("*")];
+    [
+        Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() },
+        Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() },
+    ]
+}
+
+/// Upstream: `clusterrolebinding/policybased.Storage`, `rolebinding/policybased.Storage`
+fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
+    let reference = at(object, "roleRef").cloned().unwrap_or_default();
+    let reference: RoleRef = serde_json::from_value(reference).map_err(StatusError::internal)?;
+    let (plural, namespace) = match &*reference.kind {
+        "ClusterRole" => ("clusterroles", ""),
+        "Role" => ("roles", cx.namespace),
+        kind => {
+            let kind = crate::status::quote(kind);
+            let why = format!("unsupported role reference kind: {kind}");
+            return Err(StatusError::plain_internal(why));
+        }
+    };
+    if may(cx, "bind", plural, &reference.name, &reference.api_group) {
+        return Ok(());
+    }
+    confirm(cx, &rules_of(cx, plural, namespace, &reference.name)?)
+}
+
+/// The rules of a stored role.
+///
+/// Upstream: `GetRoleReferenceRules`
+fn rules_of(
+    cx: &Context<'_>,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Rule>, StatusError> {
+    let absent = || {
+        let resource = GroupResource { group: GROUP.into(), resource: plural.into() };
+        StatusError::not_found(&resource, name)
+    };
+    let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(absent)?;
+    let entry = cx.api.store.peek(&resource.shelf, &key(&resource, namespace, name));
+    let entry = entry.ok_or_else(absent)?;
+    let role: Role = serde_json::from_slice(entry.json()).map_err(StatusError::internal)?;
+    Ok(role.rules.unwrap_or_default())
+}
+
+/// Refuses rules that the writer does not hold in the request's namespace.
+fn confirm(cx: &Context<'_>, rules: &[Rule]) -> Result<(), StatusError> {
+    let held = cx.api.rules.rules_for(&cx.api.store, cx.user, cx.namespace);
+    escalation::confirm(cx.user, &held, rules)
+        .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Whether an update changes nothing but what the garbage collector changes. Who may update an object may always let it go.
+///
+/// Upstream: `IsOnlyMutatingGCFields`
+fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+            set(&mut object, &format!("metadata.{field}"), Value::Null);
+        }
+        object
+    };
+    same_meaning(&bare(new), &bare(old))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_garbage_collector_changes_owners_and_finalizers_only() {
+        let old = json!({"metadata": {"name": "r", "labels": {"a": "b"}, "ownerReferences": [{"name": "o"}]}, "rules": []});
+        let changed = |path: &str, to: Value| {
+            let mut new = old.clone();
+            set(&mut new, path, to);
+            mutates_only_gc_fields(&new, &old)
+        };
+        for (path, to, expected) in [
+            ("metadata.ownerReferences", json!([]), true),
+            ("metadata.finalizers", json!(["f"]), true),
+            ("metadata.managedFields", json!([{"manager": "m"}]), true),
+            ("metadata.annotations", json!({}), true),
+            ("rules", Value::Null, true),
+            ("metadata.labels", json!({"a": "c"}), false),
+            ("metadata.annotations", json!({"a": "c"}), false),
+            ("rules", json!([{"verbs": ["get"]}]), false),
+            ("aggregationRule", json!({"clusterRoleSelectors": [{}]}), false),
+            ("subjects", json!([{"name": "u"}]), false),
+        ] {
+            assert_eq!(changed(path, to.clone()), expected, "{path} {to}");
+        }
+    }
+}
