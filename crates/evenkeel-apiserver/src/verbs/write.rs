@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
+use crate::auth::Attributes;
 use crate::kinds::admission::{self, Charge};
 use crate::kinds::policybased;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{Ask, answer, warn};
+use crate::pipeline::{Ask, answer, permit, warn};
 use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
 use crate::schema;
@@ -128,12 +129,32 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// An update, a patch and an apply that make an object need the right to create it, too.
+    ///
+    /// Upstream: `withAuthorization`
+    fn permit_create(&self) -> Result<(), StatusError> {
+        let (resource, target) = (self.ask.resource(), &self.ask.target);
+        if *self.ask.method == Method::POST {
+            return Ok(());
+        }
+        let what = Attributes {
+            verb: "create",
+            group: resource.group(),
+            resource: resource.plural(),
+            namespace: target.namespace,
+            name: target.name,
+            ..Attributes::default()
+        };
+        permit(self.ask.api, self.ask.user, &what)
+    }
+
     /// Makes an object. `tracked`: its managedFields are right already (as after a server-side apply).
     pub(super) async fn create(
         &mut self,
         mut object: Value,
         tracked: bool,
     ) -> Result<Written, StatusError> {
+        self.permit_create()?;
         self.convert_in(&mut object);
         if !meta::text(&object, "resourceVersion").is_empty() {
             return Err(StatusError::plain_internal(

@@ -331,6 +331,28 @@ async fn controllers_keep_writing_roles() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_that_makes_an_object_needs_the_right_to_create_it() {
+    let world = World::start().await;
+    let rules = json!([rule("", &["configmaps", "endpoints"], &["get", "update", "patch"])]);
+    let patcher = world.granted("patcher", rules).await;
+    let path = "/api/v1/namespaces/default/configmaps/new";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "1"}});
+    let endpoints = json!({"metadata": {"name": "new"}});
+    for (code, answer) in [
+        patcher.apply(path, map.clone()).await,
+        patcher.ask("PUT", "/api/v1/namespaces/default/endpoints/new", endpoints).await,
+    ] {
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(
+            code == StatusCode::FORBIDDEN && message.contains("cannot create resource"),
+            "{answer}"
+        );
+    }
+    world.admin.make("/api/v1/namespaces/default/configmaps", map.clone()).await;
+    assert_eq!(patcher.apply(path, map).await.0, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_within_another_value_opens_no_list() {
     let world = World::start().await;
     for name in ["a", "b"] {
