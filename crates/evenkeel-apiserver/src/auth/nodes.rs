@@ -1,9 +1,9 @@
 //! What a kubelet may: the rules of the role `system:node`, where those would open everybody's objects only what the
 //! node's own pods refer to (upstream: the Node authorizer).
 //!
-//! Requests of nodes are rare here, so that the pods are read anew for each instead of kept as a graph. Lists of pods and of
-//! ResourceSlices are not cut by their selectors.
+//! Requests of nodes are rare here, so that the pods are read anew for each instead of kept as a graph.
 
+use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
 
 use super::User;
@@ -11,41 +11,115 @@ use super::rbac::{Attributes, Rule};
 use crate::kinds::value::{list, object, text};
 use crate::store::{Entry, Store};
 
-const MIRRORS: &str = "kubernetes.io/config.mirror";
+pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
-/// The node that a user is.
-pub(super) fn node_of(user: &User) -> Option<&str> {
+/// The node that a user is; empty where the user is a node and does not say which.
+///
+/// Upstream: `NodeIdentity`
+pub(crate) fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix("system:node:")?;
-    (user.is_in("system:nodes") && !name.is_empty()).then_some(name)
+    user.is_in("system:nodes").then_some(name)
 }
 
-/// Whether the node may; `rules` are those of its role.
+/// Whether the node may; `rules` are those of its role. Creations are let through where only the object tells whether it is
+/// the node's: the NodeRestriction admission plugin looks at it.
+///
+/// Upstream: `NodeAuthorizer.Authorize`
 pub(super) fn allow(store: &Store, node: &str, rules: &[Rule], what: &Attributes<'_>) -> bool {
-    let ruled = || rules.iter().any(|rule| rule.covers(what));
     let whole = what.subresource.is_empty();
     let is = |verbs: &[&str]| verbs.contains(&what.verb);
+    let reads = is(&["get", "list", "watch"]);
+    let writes = is(&["create", "update", "patch", "delete"]);
     let own = || what.verb == "create" || what.name == node;
     match (what.group, what.resource) {
-        ("", "secrets" | "configmaps") => whole && ruled() && used(store, node, what),
+        _ if what.path.is_some() => ruled(rules, what),
+        ("", "secrets" | "configmaps") => whole && reads && used(store, node, what),
+        ("", "persistentvolumeclaims") if what.subresource == "status" => {
+            is(&["update", "patch"]) && used(store, node, what)
+        }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            ruled() && used(store, node, what)
+            whole && is(&["get"]) && used(store, node, what)
         }
-        ("", "serviceaccounts") => ruled() && used(store, node, what),
-        ("", "persistentvolumes") => ruled() && holds(store, node, what.name),
+        ("", "serviceaccounts") => match what.subresource {
+            "" => is(&["get"]) && used(store, node, what),
+            "token" => is(&["create"]) && used(store, node, what),
+            _ => false,
+        },
+        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, what.name),
         ("storage.k8s.io", "volumeattachments") => {
-            let entry = store.peek("storage.k8s.io/volumeattachments", what.name);
-            ruled() && entry.is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
+            let shelf = "storage.k8s.io/volumeattachments";
+            whole && is(&["get"]) && runs(store, node, shelf, what.name)
         }
-        ("storage.k8s.io", "csinodes") => ruled() && own(),
-        ("coordination.k8s.io", "leases") => what.namespace == LEASES && ruled() && own(),
-        ("", "nodes") if whole && is(&["get", "list", "watch"]) => what.name == node,
-        ("", "pods") if whole && what.verb == "get" => {
-            let entry = store.peek("/pods", &format!("{}/{}", what.namespace, what.name));
-            entry.is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
+        ("storage.k8s.io", "csinodes") => whole && (is(&["get"]) || writes) && own(),
+        ("coordination.k8s.io", "leases") => {
+            what.namespace == LEASES && (is(&["get"]) || writes) && own()
         }
-        _ => ruled(),
+        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, what),
+        ("certificates.k8s.io", "podcertificaterequests") => whole && requests(store, node, what),
+        ("", "nodes") => match what.subresource {
+            "" => is(&["create", "update", "patch"]) || reads && what.name == node,
+            "status" => is(&["update", "patch"]),
+            _ => false,
+        },
+        ("", "pods") => match what.subresource {
+            "" => is(&["create", "delete"]) || reads && pods(store, node, what),
+            "status" => is(&["update", "patch"]),
+            "eviction" => is(&["create"]),
+            _ => false,
+        },
+        _ => ruled(rules, what),
     }
+}
+
+fn ruled(rules: &[Rule], what: &Attributes<'_>) -> bool {
+    rules.iter().any(|rule| rule.covers(what))
+}
+
+/// Whether the node may read pods: its own, and lists that are selected by the node's name.
+fn pods(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
+    match what.verb {
+        "get" => runs(store, node, "/pods", &format!("{}/{}", what.namespace, what.name)),
+        _ => selects(what, node),
+    }
+}
+
+/// Whether the node may read or write ResourceSlices: its own, and lists that are selected by the node's name.
+fn slices(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
+    match what.verb {
+        "create" => true,
+        "get" | "update" | "patch" | "delete" => {
+            runs(store, node, "resource.k8s.io/resourceslices", what.name)
+        }
+        "list" | "watch" | "deletecollection" => selects(what, node),
+        _ => false,
+    }
+}
+
+/// Whether the node may make or read PodCertificateRequests: its own, and lists that are selected by the node's name.
+fn requests(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
+    let key = || format!("{}/{}", what.namespace, what.name);
+    match what.verb {
+        "create" => true,
+        "get" => runs(store, node, "certificates.k8s.io/podcertificaterequests", &key()),
+        "list" | "watch" => selects(what, node),
+        _ => false,
+    }
+}
+
+/// Whether the field selector takes nothing but objects of the node.
+fn selects(what: &Attributes<'_>, node: &str) -> bool {
+    FieldSelector::parse(what.field_selector).is_ok_and(|selector| {
+        selector
+            .terms()
+            .iter()
+            .any(|term| term.equal && &*term.field == "spec.nodeName" && &*term.value == node)
+    })
+}
+
+/// Whether the stored object names the node in `spec.nodeName`.
+fn runs(store: &Store, node: &str, shelf: &str, key: &str) -> bool {
+    store.peek(shelf, key).is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
 }
 
 fn read(entry: &Entry) -> Value {
@@ -76,63 +150,73 @@ fn holds(store: &Store, node: &str, name: &str) -> bool {
 
 /// Whether a pod names the object. One that only shows what a node runs by itself opens nothing.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
-    if object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS)) {
-        return false;
-    }
+    let mirror = object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS));
+    !mirror && names(pod, resource, &|named| named == name)
+}
+
+/// Whether a pod, mirror or not, names any object of a resource.
+///
+/// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`
+pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
+    names(pod, resource, &|named| !named.is_empty())
+}
+
+/// Whether one of the names that a pod has for objects of a resource is the one that is looked for.
+fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
         "secrets" => {
             let pulled = list(pod, "spec.imagePullSecrets");
-            pulled.iter().any(|secret| text(secret, "name") == name)
-                || in_environment(pod, ("secretKeyRef", "secretRef"), name)
-                || volumes.iter().any(|volume| is_secret(volume, name))
+            pulled.iter().any(|secret| is(text(secret, "name")))
+                || in_environment(pod, ("secretKeyRef", "secretRef"), is)
+                || volumes.iter().any(|volume| is_secret(volume, is))
         }
         "configmaps" => {
-            in_environment(pod, ("configMapKeyRef", "configMapRef"), name)
+            in_environment(pod, ("configMapKeyRef", "configMapRef"), is)
                 || volumes.iter().any(|volume| {
-                    text(volume, "configMap.name") == name || projected(volume, "configMap", name)
+                    is(text(volume, "configMap.name")) || projected(volume, "configMap", is)
                 })
         }
         "persistentvolumeclaims" => volumes.iter().any(|volume| {
             let made = || format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"));
-            text(volume, "persistentVolumeClaim.claimName") == name
-                || volume.get("ephemeral").is_some() && made() == name
+            is(text(volume, "persistentVolumeClaim.claimName"))
+                || volume.get("ephemeral").is_some() && is(&made())
         }),
-        "serviceaccounts" => text(pod, "spec.serviceAccountName") == name,
+        "serviceaccounts" => is(text(pod, "spec.serviceAccountName")),
         "resourceclaims" => {
             let made = list(pod, "status.resourceClaimStatuses");
             let named = list(pod, "spec.resourceClaims");
-            made.iter().chain(named).any(|claim| text(claim, "resourceClaimName") == name)
-                || text(pod, "status.extendedResourceClaimStatus.resourceClaimName") == name
+            made.iter().chain(named).any(|claim| is(text(claim, "resourceClaimName")))
+                || is(text(pod, "status.extendedResourceClaimStatus.resourceClaimName"))
         }
         _ => false,
     }
 }
 
 /// Whether a variable, or all of them, come from the object; `kinds` is how the two are called.
-fn in_environment(pod: &Value, kinds: (&str, &str), name: &str) -> bool {
+fn in_environment(pod: &Value, kinds: (&str, &str), is: &dyn Fn(&str) -> bool) -> bool {
     let (one, all) = (format!("valueFrom.{}.name", kinds.0), format!("{}.name", kinds.1));
     let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
     let mut containers = lists.into_iter().flat_map(|field| list(pod, field));
     containers.any(|container| {
-        list(container, "env").iter().any(|variable| text(variable, &one) == name)
-            || list(container, "envFrom").iter().any(|source| text(source, &all) == name)
+        list(container, "env").iter().any(|variable| is(text(variable, &one)))
+            || list(container, "envFrom").iter().any(|source| is(text(source, &all)))
     })
 }
 
-fn projected(volume: &Value, kind: &str, name: &str) -> bool {
+fn projected(volume: &Value, kind: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let path = format!("{kind}.name");
-    list(volume, "projected.sources").iter().any(|source| text(source, &path) == name)
+    list(volume, "projected.sources").iter().any(|source| is(text(source, &path)))
 }
 
 /// Sources call their secret by one of three names.
-fn is_secret(volume: &Value, name: &str) -> bool {
+fn is_secret(volume: &Value, is: &dyn Fn(&str) -> bool) -> bool {
     let mut sources = volume.as_object().into_iter().flat_map(|volume| volume.values());
-    projected(volume, "secret", name)
+    projected(volume, "secret", is)
         || sources.any(|source| {
             ["secretName", "secretRef.name", "nodePublishSecretRef.name"]
                 .into_iter()
-                .any(|field| text(source, field) == name)
+                .any(|field| is(text(source, field)))
         })
 }
 
@@ -186,7 +270,7 @@ mod tests {
         };
         assert_eq!(node("system:node:n", "system:nodes").as_deref(), Some("n"));
         assert_eq!(node("system:node:n", "others"), None);
-        assert_eq!(node("system:node:", "system:nodes"), None);
+        assert_eq!(node("system:node:", "system:nodes").as_deref(), Some(""));
         assert_eq!(node("n", "system:nodes"), None);
     }
 }

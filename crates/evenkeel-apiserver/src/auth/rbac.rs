@@ -33,6 +33,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// The path, of a request that is for no resource.
     pub(crate) path: Option<&'a str>,
+    /// The field selector of a list, watch or deletecollection, as the query has it.
+    pub(crate) field_selector: &'a str,
 }
 
 /// Decides by the stored roles.
@@ -196,7 +198,7 @@ impl Compiled {
     /// Whether the user is a node that may.
     fn is_its_nodes(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
         let (Some(node), Some(rules)) = (nodes::node_of(user), &self.node) else { return false };
-        nodes::allow(store, node, rules, what)
+        !node.is_empty() && nodes::allow(store, node, rules, what)
     }
 
     /// What a user has in a namespace, each with the name by which he has it.

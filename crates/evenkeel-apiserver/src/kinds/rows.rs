@@ -305,7 +305,14 @@ pub(crate) const ROWS: &[(&str, Row)] = &[
         "resourceclaimtemplates",
         Row { answers_deleted: true, ..of(RESOURCE, "ResourceClaimTemplate") },
     ),
-    ("resourceslices", Row { answers_deleted: true, ..counted(RESOURCE, "ResourceSlice", "") }),
+    (
+        "resourceslices",
+        Row {
+            answers_deleted: true,
+            fields: &[("spec.nodeName", "spec.nodeName", ""), ("spec.driver", "spec.driver", "")],
+            ..counted(RESOURCE, "ResourceSlice", "")
+        },
+    ),
     ("deviceclasses", Row { answers_deleted: true, ..counted(RESOURCE, "DeviceClass", "") }),
     (
         "apiservices",

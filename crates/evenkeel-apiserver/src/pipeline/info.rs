@@ -25,6 +25,8 @@ pub(crate) struct Info<'a> {
     pub(crate) subresource: &'a str,
     /// Name.
     pub(crate) name: &'a str,
+    /// The field selector of a list, watch or deletecollection, as the query has it.
+    pub(crate) field_selector: &'a str,
 }
 
 impl<'a> Info<'a> {
@@ -73,6 +75,9 @@ impl<'a> Info<'a> {
             info.name = named(query.get("fieldSelector"));
         } else if info.name.is_empty() && info.verb == "delete" {
             info.verb = "deletecollection";
+        }
+        if matches!(info.verb, "list" | "watch" | "deletecollection") {
+            info.field_selector = query.get("fieldSelector");
         }
         info
     }

@@ -203,6 +203,7 @@ fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), 
             namespace: info.namespace,
             name: info.name,
             path: None,
+            field_selector: info.field_selector,
         }
     } else {
         if matches!(path, "/healthz" | "/livez" | "/readyz") {

@@ -176,6 +176,10 @@ fn access(ask: &Ask<'_>, review: &Value, user: &User) -> Result<Value, StatusErr
         namespace: text("namespace"),
         name: text("name"),
         path: path.is_some().then(|| text("path")),
+        field_selector: from
+            .pointer("/fieldSelector/rawSelector")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
     };
     Ok(match ask.api.rules.reason(&ask.api.store, user, &what) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),

@@ -1,6 +1,7 @@
 //! ServiceAccount: every pod runs as an account, and gets a token of it unless it (or the account) says no.
 
 use crate::api::Context;
+use crate::auth::{MIRRORS, refers_to_any};
 use crate::kinds::value::{self, at, list, set, text};
 use crate::status::StatusError;
 use rand::Rng as _;
@@ -8,15 +9,14 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Letters of generated names: no vowels, nothing that looks like something else.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     if value::object(pod, "metadata.annotations")
-        .is_some_and(|annotations| annotations.contains_key(MIRROR))
+        .is_some_and(|annotations| annotations.contains_key(MIRRORS))
     {
-        return Ok(());
+        return mirror(pod).map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why));
     }
     if text(pod, "spec.serviceAccountName").is_empty() {
         set(pod, "spec.serviceAccountName", "default");
@@ -42,6 +42,24 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
             at(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
     {
         set(pod, "spec.imagePullSecrets", secrets.clone());
+    }
+    Ok(())
+}
+
+/// What a mirror pod refers to is not looked up, so that it may refer to nothing that an account opens.
+///
+/// Upstream: `serviceaccount.Plugin.Validate`
+fn mirror(pod: &Value) -> Result<(), &'static str> {
+    if !text(pod, "spec.serviceAccountName").is_empty() {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if refers_to_any(pod, "secrets") {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let mut sources =
+        list(pod, "spec.volumes").iter().flat_map(|volume| list(volume, "projected.sources"));
+    if sources.any(|source| at(source, "serviceAccountToken").is_some()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
     Ok(())
 }

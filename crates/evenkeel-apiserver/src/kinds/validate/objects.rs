@@ -102,6 +102,7 @@ pub(super) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         "CSIDriver" => &["spec.attachRequired", "spec.fsGroupPolicy", "spec.volumeLifecycleModes"],
         "VolumeAttachment" => &["spec"],
         "ResourceClaim" | "ResourceClaimTemplate" => &["spec"],
+        "ResourceSlice" => &["spec.pool.name", "spec.driver", "spec.nodeName"],
         _ => &[],
     };
     for field in frozen {
