@@ -8,7 +8,7 @@ mod rbac;
 
 pub(crate) use accounts::{Accounts, Grant, ISSUER};
 pub(crate) use authn::Authenticator;
-pub(crate) use nodes::{MIRRORS, refers_to_any};
+pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
 pub(crate) use rbac::{Attributes, Role, RoleRef, Rule, Rules};
 
 /// Who sends a request.

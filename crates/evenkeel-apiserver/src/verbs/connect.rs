@@ -9,8 +9,10 @@ use super::write::Write;
 use super::{answer_value, meta, reviews, token, update};
 use crate::api::{Answer, Call};
 use crate::decode;
+use crate::kinds::admission::noderestriction;
 use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, answer, warn};
+use crate::policy::Operation;
 use crate::serve::Body;
 use crate::status::StatusError;
 
@@ -45,6 +47,10 @@ pub(super) async fn serve(
         (decoded.object, decoded.warnings)
     };
     let write = Write::new(ask, options);
+    if posted && !passed_on {
+        let cx = write.context(ask.target.name);
+        noderestriction::admit(&cx, Operation::Create, &body, &Value::Null)?;
+    }
     let answered = if token {
         token::serve(ask, &body, &write)?
     } else if review {

@@ -11,6 +11,7 @@ use super::write::{TRIES, facets, removed, stored_type};
 use super::{answer_status, answer_value, current, list, meta, namespace};
 use crate::api::{Api, key, seconds};
 use crate::auth::User;
+use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
 use crate::pipeline::Ask;
 use crate::policy::{self, Operation, Request};
@@ -197,6 +198,7 @@ async fn admitted(
         has_status: stored.subresource("status").is_some(),
     };
     let request = Request { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
+    noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
     // Warnings of deletions are nobody's: a collection has many.
     policy::validate(&request, &mut Vec::new())?;
     webhook::validate(&request, &mut Vec::new()).await

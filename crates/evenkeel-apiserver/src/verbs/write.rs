@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
 use crate::auth::Attributes;
-use crate::kinds::admission::{self, Charge};
+use crate::kinds::admission::{self, Charge, noderestriction};
 use crate::kinds::policybased;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
@@ -231,6 +231,7 @@ impl<'a> Write<'a> {
         let mut told = Vec::new();
         let (warnings, mut charge) = {
             let cx = self.context(name);
+            noderestriction::admit(&cx, Operation::Create, &object, &Value::Null)?;
             hooks.prepare_create(&cx, &mut object)?;
             let mut admitted = hooks
                 .admit(&cx, &mut object, None)
@@ -317,6 +318,9 @@ impl<'a> Write<'a> {
         for field in kept {
             meta::keep(&mut new, old, field);
         }
+        // Sees what the client asked for, whether or not this path may change it.
+        let cx = self.context(self.ask.target.name);
+        noderestriction::admit(&cx, Operation::Update, &new, old)?;
         let status = self.ask.target.subresource == "status";
         if status && self.stored.custom.is_some() {
             crate::kinds::keep_all_but_status(&mut new, old);

@@ -4,6 +4,7 @@ mod conversion;
 mod custom;
 mod durability;
 mod escalation;
+mod noderestriction;
 mod nodes;
 mod server;
 mod store;

@@ -8,6 +8,7 @@ use crate::status::StatusError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -60,6 +61,17 @@ fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
 
 /// The organizations of a request's subject, which a client certificate makes groups; `None` when it cannot be read.
 fn groups(request: &str) -> Option<Vec<String>> {
+    values(request, &OID_X509_ORGANIZATION_NAME)
+}
+
+/// The common names of a request's subject, of which a client certificate makes the last one the user; `None` when it cannot
+/// be read.
+pub(super) fn common_names(request: &str) -> Option<Vec<String>> {
+    values(request, &OID_X509_COMMON_NAME)
+}
+
+/// What a request's subject has of one attribute.
+fn values(request: &str, attribute: &Oid<'static>) -> Option<Vec<String>> {
     let pem = STANDARD.decode(request).ok()?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
     if pem.label != "CERTIFICATE REQUEST" {
@@ -67,7 +79,7 @@ fn groups(request: &str) -> Option<Vec<String>> {
     }
     let (_, request) = X509CertificationRequest::from_der(&pem.contents).ok()?;
     let subject = &request.certification_request_info.subject;
-    subject.iter_organization().map(|name| name.as_str().ok().map(str::to_owned)).collect()
+    subject.iter_by_oid(attribute).map(|name| name.as_str().ok().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

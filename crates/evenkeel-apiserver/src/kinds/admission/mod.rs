@@ -2,6 +2,7 @@
 
 mod certificates;
 mod limit_range;
+pub(crate) mod noderestriction;
 pub(in crate::kinds) mod pod_security;
 mod pods;
 mod quota;
