@@ -372,3 +372,32 @@ async fn a_name_within_another_value_opens_no_list() {
     assert_eq!(list(r"type!%3Dx%5C,metadata.name%3Da").await, (403, 0));
     assert_eq!(list(r"type!%3Dx%5C,metadata.name%5C%3Da").await, (403, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn signers_are_spoken_for_by_who_may() {
+    let world = World::start().await;
+    let certificates = "certificates.k8s.io";
+    let resources = ["clustertrustbundles", "podcertificaterequests/status"];
+    let writes = rule(certificates, &resources, &["create", "update", "patch"]);
+    let mut signs = rule(certificates, &["signers"], &["attest", "sign"]);
+    signs["resourceNames"] = json!(["a.x/*"]);
+    let signer = world.granted("signer", json!([writes, signs])).await;
+    let path = format!("/apis/{certificates}/v1/clustertrustbundles");
+    let bundle = |signer: &str, name: &str| json!({"metadata": {"name": name}, "spec": {"signerName": signer, "trustBundle": "x"}});
+    signer.make(&path, bundle("a.x/y", "a.x:y:1")).await;
+    let (code, answer) = signer.ask("POST", &path, bundle("b.x/y", "b.x:y:1")).await;
+    let message = answer["message"].as_str().unwrap_or_default();
+    let words = "user not permitted to attest for signerName \"b.x/y\"";
+    assert!(code == StatusCode::FORBIDDEN && message.ends_with(words), "{answer}");
+    let path = format!("/apis/{certificates}/v1/namespaces/default/podcertificaterequests");
+    for (name, signed, expected) in [("a", "a.x/y", 200), ("b", "b.x/y", 403)] {
+        let spec = json!({"signerName": signed, "podName": "p", "podUID": "u", "serviceAccountName": "s", "serviceAccountUID": "u",
+            "nodeName": "n", "nodeUID": "u", "maxExpirationSeconds": 86400, "stubPKCS10Request": "eA=="});
+        world.admin.make(&path, json!({"metadata": {"name": name}, "spec": spec})).await;
+        let status = json!({"status": {"conditions": [{"type": "Denied", "status": "True", "reason": "No", "message": "no",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let path = format!("{path}/{name}/status");
+        let (code, answer) = signer.patch(&path, "merge-patch+json", status).await;
+        assert_eq!(code.as_u16(), expected, "{answer}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Who gets a certificate by whom: CertificateSubjectRestriction (nobody becomes an administrator by asking for a client
-//! certificate), CertificateApproval and CertificateSigning (one may decide in a signer's name, or not).
+//! certificate), CertificateApproval and CertificateSigning (one may decide in a signer's name, or not), and
+//! ClusterTrustBundleAttest (one may say whom to trust in a signer's name, or not).
 
 use crate::api::Context;
 use crate::auth::Attributes;
@@ -41,6 +42,35 @@ pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(
         return Ok(());
     }
     let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+    Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Refuses a trust bundle of a signer by who may not speak for the signer.
+///
+/// Upstream: `ClusterTrustBundleAttest`
+pub(super) fn may_attest(
+    cx: &Context<'_>,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    let refuse = |why: String| Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    let signer = text(new, "spec.signerName");
+    if old.is_some_and(|old| text(old, "spec.signerName") != signer) {
+        return refuse("changing signerName is forbidden".to_owned());
+    }
+    if signer.is_empty() || may(cx, "attest", signer) {
+        return Ok(());
+    }
+    refuse(format!("user not permitted to attest for signerName {signer:?}"))
+}
+
+/// Refuses a pod's certificate by who may not sign in the signer's name.
+pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
+    let signer = text(old, "spec.signerName");
+    if at(new, "status") == at(old, "status") || may(cx, "sign", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to sign requests with signerName {signer:?}");
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 

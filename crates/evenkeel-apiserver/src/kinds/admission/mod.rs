@@ -70,6 +70,12 @@ pub(super) fn admit(
         ("certificates.k8s.io", "CertificateSigningRequest", "approval" | "status") => {
             old.map_or(Ok(()), |old| certificates::may_decide(cx, object, old))
         }
+        ("certificates.k8s.io", "PodCertificateRequest", "status") => {
+            old.map_or(Ok(()), |old| certificates::may_issue(cx, object, old))
+        }
+        ("certificates.k8s.io", "ClusterTrustBundle", "") => {
+            certificates::may_attest(cx, object, old)
+        }
         _ => Ok(()),
     }
 }
