@@ -159,6 +159,10 @@ impl Accounts {
             there("/secrets", &format!("{namespace}/{}", secret.name), &secret.uid)?;
         }
         if let Some(node) = &node {
+            // A token of a pod only tells the node; one of a node goes with it.
+            if pod.is_none() {
+                there("/nodes", &node.name, &node.uid)?;
+            }
             say("authentication.kubernetes.io/node-name", &node.name);
             say("authentication.kubernetes.io/node-uid", &node.uid);
         }

@@ -9,7 +9,7 @@ use crate::api::{Answer, key, seconds};
 use crate::auth::{Grant, ISSUER};
 use crate::pipeline::Ask;
 use crate::resource::GroupKind;
-use crate::status::{FieldError, StatusError};
+use crate::status::{FieldError, StatusError, quote};
 
 /// Shortest and longest life of a token, and what it is when nobody says.
 const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
@@ -100,6 +100,13 @@ fn bound(ask: &Ask<'_>, request: &Value) -> Result<Option<(String, String, Strin
     };
     let object = ask.api.read(&resource, namespace, text("name"))?;
     let object = object.ok_or_else(|| StatusError::not_found(&resource.name, text("name")))?;
+    let account = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+    if plural == "pods" && account.unwrap_or_default() != ask.target.name {
+        return Err(StatusError::bad_request(format!(
+            "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+            quote(ask.target.name)
+        )));
+    }
     let uid = meta::text(&object, "uid").to_owned();
     let wanted = text("uid");
     if !wanted.is_empty() && wanted != uid {

@@ -433,6 +433,22 @@ async fn a_node_asks_for_tokens_of_its_pods() {
     let other =
         world.kubelet.ask("POST", &format!("{accounts}/other/token"), request(mine(), &[])).await;
     assert_eq!(other.0, StatusCode::FORBIDDEN);
+    let path = format!("{accounts}/other/token");
+    let (code, answer) = world.admin.ask("POST", &path, request(mine(), &[])).await;
+    let words = "cannot bind token for serviceaccount \"other\" to pod running with different serviceaccount name.";
+    assert_eq!((code.as_u16(), &answer["message"]), (400, &json!(words)));
+    // A token of a node goes with the node.
+    let path = format!("{accounts}/default/token");
+    let (_, made) =
+        world.admin.ask("POST", &path, request(bound("Node", "n2", &Value::Null), &[])).await;
+    let review = json!({"spec": {"token": made["status"]["token"]}});
+    let is_known = async || {
+        let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+        world.admin.make(reviews, review.clone()).await["status"]["authenticated"] == true
+    };
+    assert!(is_known().await);
+    world.admin.ask("DELETE", "/api/v1/nodes/n2", Value::Null).await;
+    assert!(!is_known().await);
 }
 
 #[tokio::test(start_paused = true)]
