@@ -153,7 +153,8 @@ where
 fn user_of(certificate: &[u8]) -> Option<User> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    // As Go reads a subject, and so as who signed the certificate read the request for it.
+    let name = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
     let groups: Vec<&str> = subject.iter_organization().filter_map(|o| o.as_str().ok()).collect();
     Some(User::authenticated(&name, groups))
 }
