@@ -8,10 +8,11 @@ use std::{
 };
 
 /// Each crate, and what it may depend on besides libraries; as in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("evenkeel-api", &[]),
     ("evenkeel-cel", &["evenkeel-api"]),
-    ("evenkeel-runtime", &["evenkeel-api"]),
+    ("evenkeel-x509", &[]),
+    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
     (
@@ -23,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
         "evenkeel-scheduler",
         &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
     ),
-    ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel"]),
+    ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel", "evenkeel-x509"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-sim",

@@ -1,0 +1,84 @@
+//! The rules for the certificate of a peer that is itself in the pool of roots.
+
+use rustls::{
+    CertificateError, Error, ExtendedKeyPurpose,
+    pki_types::{CertificateDer, UnixTime},
+    server::ParsedCertificate,
+};
+use x509_parser::{certificate::X509Certificate, extensions::ExtendedKeyUsage};
+
+/// What the peer's certificate is shown for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// By a server.
+    ServerAuth,
+    /// By a client.
+    ClientAuth,
+}
+
+impl Usage {
+    fn named_by(self, usages: &ExtendedKeyUsage<'_>) -> bool {
+        match self {
+            Self::ServerAuth => usages.server_auth,
+            Self::ClientAuth => usages.client_auth,
+        }
+    }
+
+    fn purpose(self) -> ExtendedKeyPurpose {
+        match self {
+            Self::ServerAuth => ExtendedKeyPurpose::ServerAuth,
+            Self::ClientAuth => ExtendedKeyPurpose::ClientAuth,
+        }
+    }
+}
+
+/// Verifies a certificate that is in the pool of roots as a peer's own, but for its name. It need not be marked as that of a
+/// CA, nor as that of none, and nobody's signature on it counts.
+///
+/// Upstream: `Certificate.Verify` of Go's `crypto/x509`, where `opts.Roots.contains(c)`.
+pub(crate) fn verify_root<'a>(
+    certificate: &'a CertificateDer<'a>,
+    usage: Usage,
+    now: UnixTime,
+) -> Result<ParsedCertificate<'a>, Error> {
+    // Refuses critical extensions that nobody here handles, and those of version 1, whose key webpki does not take.
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    let read = read(certificate).ok_or(CertificateError::BadEncoding)?;
+    verify_validity(&read, now)?;
+    verify_usage(&read, usage)?;
+    Ok(parsed)
+}
+
+/// The certificate; none when there is anything that X.509 does not have.
+pub(crate) fn read<'a>(certificate: &'a CertificateDer<'a>) -> Option<X509Certificate<'a>> {
+    let (rest, read) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    rest.is_empty().then_some(read)
+}
+
+fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error> {
+    let validity = certificate.validity();
+    // A time before 1970 has passed.
+    let seconds = |at: i64| {
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(at.max(0).unsigned_abs()))
+    };
+    let not_before = seconds(validity.not_before.timestamp());
+    let not_after = seconds(validity.not_after.timestamp());
+    if now.as_secs() < not_before.as_secs() {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now.as_secs() > not_after.as_secs() {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    Ok(())
+}
+
+/// Upstream: `checkChainForKeyUsage` of Go's `crypto/x509`: no extended key usage at all is any.
+fn verify_usage(certificate: &X509Certificate<'_>, usage: Usage) -> Result<(), Error> {
+    let usages = certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
+    let allowed = usages.is_none_or(|usages| usages.value.any || usage.named_by(usages.value));
+    if allowed {
+        return Ok(());
+    }
+    let required = usage.purpose();
+    Err(CertificateError::InvalidPurposeContext { required, presented: Vec::new() }.into())
+}

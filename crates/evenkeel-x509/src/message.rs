@@ -1,0 +1,85 @@
+//! Errors in Go's words, which people search for.
+
+use jiff::Timestamp;
+use rustls::{
+    CertificateError, Error,
+    pki_types::{ServerName, UnixTime},
+};
+
+/// A server's certificate has its name where nobody looks any more.
+#[derive(thiserror::Error)]
+#[error("x509: certificate relies on legacy Common Name field, use SANs instead")]
+pub(crate) struct LegacyCommonName;
+
+impl std::fmt::Debug for LegacyCommonName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // rustls shows a verifier's own errors in this form.
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns what Go's TLS client says of an error of a handshake; none where Go has no such error.
+///
+/// Upstream: the `Error` methods in `verify.go` of Go's `crypto/x509`, and `CertificateVerificationError` of `crypto/tls`.
+pub fn message(error: &Error) -> Option<String> {
+    let Error::InvalidCertificate(refused) = error else { return None };
+    Some(format!("tls: failed to verify certificate: {}", refusal(refused)?))
+}
+
+fn refusal(error: &CertificateError) -> Option<String> {
+    Some(match error {
+        // webpki refuses the certificate of a CA before it looks for who signed it, which mostly is that CA.
+        CertificateError::Other(other)
+            if matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) =>
+        {
+            "x509: certificate signed by unknown authority".into()
+        }
+        CertificateError::UnknownIssuer => "x509: certificate signed by unknown authority".into(),
+        CertificateError::ExpiredContext { time, not_after } => expired(*time, "after", *not_after),
+        CertificateError::NotValidYetContext { time, not_before } => {
+            expired(*time, "before", *not_before)
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "x509: certificate specifies an incompatible key usage".into()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            hostname(expected, presented)
+        }
+        CertificateError::Other(other) if other.0.is::<LegacyCommonName>() => other.to_string(),
+        _ => return None,
+    })
+}
+
+fn expired(now: UnixTime, side: &str, bound: UnixTime) -> String {
+    let shown = |time: UnixTime| {
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |at| at.to_string())
+    };
+    let (now, bound) = (shown(now), shown(bound));
+    format!(
+        "x509: certificate has expired or is not yet valid: current time {now} is {side} {bound}"
+    )
+}
+
+fn hostname(expected: &ServerName<'_>, presented: &[String]) -> String {
+    let host = expected.to_str();
+    let is_address = matches!(expected, ServerName::IpAddress(_));
+    let names: Vec<&str> =
+        presented.iter().filter_map(|name| unwrapped(name, is_address)).collect();
+    match (names.as_slice(), is_address) {
+        ([], true) => format!(
+            "x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
+        ),
+        ([], false) => {
+            format!("x509: certificate is not valid for any names, but wanted to match {host}")
+        }
+        (names, _) => format!("x509: certificate is valid for {}, not {host}", names.join(", ")),
+    }
+}
+
+/// The name in webpki's `DnsName("a")` or `IpAddress(10.0.0.1)`; none when it is of the other kind.
+fn unwrapped(presented: &str, address: bool) -> Option<&str> {
+    let kind = if address { "IpAddress(" } else { "DnsName(" };
+    let name = presented.strip_prefix(kind)?.strip_suffix(')')?;
+    Some(name.trim_matches('"'))
+}

@@ -1,0 +1,96 @@
+//! Verification of servers.
+
+use crate::{
+    CertPool,
+    leaf::{self, Usage},
+    message::LegacyCommonName,
+};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
+    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use std::sync::Arc;
+
+/// Verifies the certificate of a server as Go's clients do.
+#[derive(Debug)]
+pub(crate) struct ServerVerifier {
+    pub(crate) pool: CertPool,
+    /// Verifies chains to the pool; none when the pool is empty.
+    pub(crate) chains: Option<Arc<WebPkiServerVerifier>>,
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = if self.pool.contains(certificate) {
+            leaf::verify_root(certificate, Usage::ServerAuth, now)
+                .and_then(|parsed| verify_server_name(&parsed, name))
+                .map(|()| ServerCertVerified::assertion())
+        } else if let Some(chains) = &self.chains {
+            chains.verify_server_cert(certificate, intermediates, name, ocsp, now)
+        } else {
+            Err(CertificateError::UnknownIssuer.into())
+        };
+        verified.map_err(|error| {
+            if relies_on_common_name(certificate, name) {
+                CertificateError::Other(OtherError(Arc::new(LegacyCommonName))).into()
+            } else {
+                error
+            }
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Whether a certificate that is refused has this name as its common name only, which its maker has to be told.
+///
+/// Upstream: `HostnameError.Error` of Go's `crypto/x509`.
+fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    let Some(read) = leaf::read(certificate) else { return false };
+    if !matches!(read.subject_alternative_name(), Ok(None)) {
+        return false;
+    }
+    let name = name.to_str();
+    let mut common = read.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    common.any(|common| common.eq_ignore_ascii_case(&name) || wildcard(common, &name))
+}
+
+/// Whether `*.example.com` is the pattern of `a.example.com`.
+fn wildcard(pattern: &str, name: &str) -> bool {
+    let Some(domain) = pattern.strip_prefix("*.") else { return false };
+    name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))
+}
