@@ -4,6 +4,7 @@ use super::{
     Client,
     lanes::Lanes,
     proxy::{Connector, Environment, Proxy},
+    roots,
     transport::{Current, Stack, Transport},
 };
 use crate::clock::Clock;
@@ -22,7 +23,8 @@ use kube::{
     },
 };
 use prometheus::Registry;
-use std::{borrow::Cow, path::PathBuf, time::Duration};
+use rustls::ClientConfig;
+use std::{path::PathBuf, time::Duration};
 use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 
 /// How to reach the API server. The default infers everything: `$KUBECONFIG`, `~/.kube/config`, then the service account
@@ -93,6 +95,14 @@ pub enum ConnectError {
         server: String,
         /// What is wrong with them.
         source: Box<kube::Error>,
+    },
+    /// The certificates of the authority that signs the server's cannot be used.
+    #[error("certificates of the authority for {server}: {source}")]
+    Authority {
+        /// The server's URL.
+        server: String,
+        /// What is wrong with them.
+        source: rustls::Error,
     },
     /// The name to check the server's certificate against is none.
     #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
@@ -288,9 +298,8 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(config.connect_timeout);
-    let mut tls = HttpsConnectorBuilder::new()
-        .with_tls_config(believing(config).rustls_client_config().map_err(failed)?)
-        .https_or_http();
+    let mut tls =
+        HttpsConnectorBuilder::new().with_tls_config(client_config(config)?).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
@@ -315,16 +324,27 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     Ok(Stack::new(service))
 }
 
-/// Where nobody's certificate is checked, the system's authorities are not asked for: there may be none, as in small images.
-fn believing(config: &Config) -> Cow<'_, Config> {
-    let checks = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
+/// The certificates that a client of this configuration shows and believes.
+fn client_config(config: &Config) -> Result<ClientConfig, ConnectError> {
+    let failed = |source| ConnectError::Credentials {
+        server: config.cluster_url.to_string(),
+        source: Box::new(source),
+    };
+    // kube's own verifier is replaced below. It is made without the system's authorities: there may be none, as in small
+    // images.
+    let mut believing = config.clone();
+    believing.root_cert.get_or_insert_default();
+    let mut tls = believing.rustls_client_config().map_err(failed)?;
+    let is_checked = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
         && !config.accept_invalid_certs;
-    if checks || config.root_cert.is_some() {
-        return Cow::Borrowed(config);
+    if is_checked {
+        let verifier = roots::verifier(config).map_err(|source| ConnectError::Authority {
+            server: config.cluster_url.to_string(),
+            source,
+        })?;
+        tls.dangerous().set_certificate_verifier(verifier);
     }
-    let mut config = config.clone();
-    config.root_cert = Some(Vec::new());
-    Cow::Owned(config)
+    Ok(tls)
 }
 
 #[cfg(test)]

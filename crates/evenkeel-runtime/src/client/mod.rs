@@ -14,6 +14,7 @@ mod metrics;
 mod options;
 mod proxy;
 mod reload;
+mod roots;
 mod send;
 #[cfg(test)]
 mod tests;

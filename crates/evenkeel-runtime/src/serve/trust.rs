@@ -2,10 +2,11 @@
 //! Both may come from files or from the cluster, and change while connections are open.
 
 use super::TlsError;
+use evenkeel_x509::{CertPool, PoolError};
 use rustls::{
-    DistinguishedName, RootCertStore,
-    pki_types::{CertificateDer, UnixTime, pem::PemObject},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    DistinguishedName,
+    pki_types::{CertificateDer, UnixTime},
+    server::danger::ClientCertVerifier,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -24,20 +25,15 @@ impl Authority {
     /// # Errors
     /// When there is none, or one cannot be used.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(pem) {
-            let authority = authority.map_err(|error| TlsError::Pem(error.to_string()))?;
-            roots.add(authority).map_err(TlsError::Use)?;
-        }
-        let subjects = roots.subjects();
+        let pool = CertPool::from_pem(pem).map_err(unusable)?;
+        let subjects = pool.subjects();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(TlsError::ClientCa)?;
+        let verifier = pool.client_verifier(true, provider).map_err(unusable)?;
         Ok(Self { verifier, subjects, pem: pem.to_vec() })
     }
 
-    /// Whether this CA has signed the first certificate, by way of the others, for a client, and it holds at this time.
+    /// Whether this CA has signed the first certificate, by way of the others, for a client, and it holds at this time. A
+    /// certificate that is itself one of the CAs' counts as well.
     pub(super) fn vouches(
         &self,
         chain: &[CertificateDer<'_>],
@@ -48,6 +44,14 @@ impl Authority {
         };
         let verified = self.verifier.verify_client_cert(first, others, now);
         verified.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+fn unusable(error: PoolError) -> TlsError {
+    match error {
+        PoolError::Pem(text) => TlsError::Pem(text),
+        PoolError::Certificate(error) => TlsError::Use(error),
+        PoolError::Verifier(error) => TlsError::ClientCa(error),
     }
 }
 

@@ -1,0 +1,167 @@
+//! Whose certificates a client believes: those of the kubeconfig, of the pod's file, or of the system.
+
+use evenkeel_x509::CertPool;
+use kube::Config;
+use rustls::{
+    DigitallySignedStruct, Error, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Verifies servers as a configuration says.
+pub(super) fn verifier(config: &Config) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    if let Some(path) = &config.root_cert_file {
+        return Ok(Arc::new(FileVerifier::new(path)?));
+    }
+    let Some(roots) = &config.root_cert else { return Ok(believing(CertPool::system())) };
+    let mut pool = CertPool::empty();
+    for der in roots {
+        pool.add(CertificateDer::from_slice(der))?;
+    }
+    Ok(believing(pool))
+}
+
+fn believing(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
+    pool.server_verifier(Arc::new(rustls::crypto::ring::default_provider()))
+}
+
+/// Verifies servers by the certificates in a file, which is read again for each connection: a pod's are rotated.
+#[derive(Debug)]
+struct FileVerifier {
+    path: PathBuf,
+    /// What the file said when it could last be used.
+    read: Mutex<(Vec<u8>, Arc<dyn ServerCertVerifier>)>,
+}
+
+impl FileVerifier {
+    fn new(path: &Path) -> Result<Self, Error> {
+        let pem = read(path)?;
+        let verifier = from_pem(&pem)?;
+        Ok(Self { path: path.to_owned(), read: Mutex::new((pem, verifier)) })
+    }
+
+    /// The verifier by what the file said when it was last read: signatures of handshakes do not depend on it.
+    fn last(&self) -> Arc<dyn ServerCertVerifier> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    fn current(&self) -> Arc<dyn ServerCertVerifier> {
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match read(&self.path) {
+            Ok(pem) if pem == last.0 => {}
+            Ok(pem) => match from_pem(&pem) {
+                Ok(verifier) => *last = (pem, verifier),
+                Err(error) => self.warn(&error),
+            },
+            Err(error) => self.warn(&error),
+        }
+        last.1.clone()
+    }
+
+    fn warn(&self, error: &Error) {
+        let path = self.path.display();
+        tracing::warn!(%path, %error, "The changed CA file cannot be used (yet)");
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|error| Error::General(format!("{}: {error}", path.display())))
+}
+
+fn from_pem(pem: &[u8]) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    match CertPool::from_pem(pem) {
+        Ok(pool) if pool.is_empty() => Err(Error::General("there is no certificate".to_owned())),
+        Ok(pool) => Ok(believing(pool)),
+        Err(error) => Err(Error::General(error.to_string())),
+    }
+}
+
+impl ServerCertVerifier for FileVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.current().verify_server_cert(certificate, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.last().verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.last().verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.last().supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    use std::time::Duration;
+
+    /// A certificate for `localhost` by its own authority.
+    fn self_signed() -> rcgen::Certificate {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap()
+    }
+
+    fn believed(verifier: &dyn ServerCertVerifier, certificate: &rcgen::Certificate) -> bool {
+        let name = ServerName::try_from("localhost").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
+        verifier.verify_server_cert(certificate.der(), &[], &name, &[], now).is_ok()
+    }
+
+    #[test]
+    fn a_rotated_file_counts_for_the_next_connection_and_a_broken_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        let (old, new) = (self_signed(), self_signed());
+        fs::write(&path, old.pem()).unwrap();
+        let mut config = Config::new("https://localhost".parse().unwrap());
+        config.root_cert_file = Some(path.clone());
+        let verifier = verifier(&config).unwrap();
+        assert!(believed(&*verifier, &old) && !believed(&*verifier, &new));
+        fs::write(&path, "half written").unwrap();
+        assert!(believed(&*verifier, &old));
+        fs::write(&path, new.pem()).unwrap();
+        assert!(believed(&*verifier, &new) && !believed(&*verifier, &old));
+        fs::remove_file(&path).unwrap();
+        assert!(believed(&*verifier, &new));
+    }
+
+    #[test]
+    fn only_roots_of_the_configuration_count_where_it_has_any() {
+        let (own, other) = (self_signed(), self_signed());
+        let mut config = Config::new("https://localhost".parse().unwrap());
+        config.root_cert = Some(vec![own.der().to_vec()]);
+        let verifier = verifier(&config).unwrap();
+        assert!(believed(&*verifier, &own) && !believed(&*verifier, &other));
+        config.root_cert = Some(Vec::new());
+        assert!(!believed(&*super::verifier(&config).unwrap(), &own), "an empty list is nobody");
+    }
+}
