@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_x509::CertPool;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -44,14 +44,9 @@ pub(super) fn acceptor(pki: &Pki) -> Result<TlsAcceptor, ServeError> {
     };
     let (chain, key) = pki.serving();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(pki.ca_pem())? {
-        roots.add(certificate).map_err(|e| bad(&e))?;
-    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .allow_unauthenticated()
-        .build()
+    let verifier = CertPool::from_pem(pki.ca_pem().as_bytes())
+        .and_then(|pool| pool.client_verifier(false, provider.clone()))
         .map_err(|e| bad(&e))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

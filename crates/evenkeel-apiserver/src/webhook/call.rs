@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use bytes::Bytes;
+use evenkeel_x509::CertPool;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -119,26 +119,25 @@ async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<(StatusCode, 
 
 /// Why no connection came about; what is common is told in Go's words, which people search for.
 fn untrusted(error: &std::io::Error) -> String {
-    let error = error.to_string();
-    if error.contains("UnknownIssuer") {
-        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-            .to_owned();
-    }
-    error
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())
 }
 
+/// A client that believes the certificates of a `caBundle`, or the system's when there is none.
 fn tls(ca: &str) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
     let pem = base64::prelude::BASE64_STANDARD.decode(ca).map_err(|error| error.to_string())?;
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| format!("caBundle: {error}"))?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
+    let pool = if pem.is_empty() {
+        CertPool::system()
+    } else {
+        CertPool::from_pem(&pem).map_err(|error| format!("caBundle: {error}"))?
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(pool.server_verifier(provider));
+    Ok(config.with_no_client_auth())
 }
 
 fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {

@@ -148,9 +148,11 @@ fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
     Ok(Answer { patch, warnings: warnings.collect() })
 }
 
+/// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`: a rejection has a code of 400 at least, and no reason but
+/// that which the webhook gives.
 fn denied(name: &str, status: &Value) -> StatusError {
     let code = int(status, "code").and_then(|c| u16::try_from(c).ok()).filter(|c| *c >= 400);
-    let code = code.and_then(|c| StatusCode::from_u16(c).ok()).unwrap_or(StatusCode::FORBIDDEN);
+    let code = code.and_then(|c| StatusCode::from_u16(c).ok()).unwrap_or(StatusCode::BAD_REQUEST);
     let (message, reason) = (text(status, "message"), text(status, "reason"));
     let why = match (message, reason) {
         ("", "") => " without explanation".to_owned(),
@@ -158,8 +160,6 @@ fn denied(name: &str, status: &Value) -> StatusError {
         (message, _) => format!(": {message}"),
     };
     let words = format!("admission webhook \"{name}\" denied the request{why}");
-    let reason =
-        if reason.is_empty() && code == StatusCode::FORBIDDEN { "Forbidden" } else { reason };
     StatusError::new(code, reason.to_owned(), words)
 }
 

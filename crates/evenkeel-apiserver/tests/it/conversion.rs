@@ -1,17 +1,11 @@
 //! Custom resources whose versions a webhook converts.
 
-use std::sync::{Arc, Mutex};
-
-use base64::Engine as _;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use http::StatusCode;
+use rcgen::IsCa;
 use serde_json::{Value, json};
-use tokio_rustls::TlsAcceptor;
 
+use crate::webhook::{self, Answer, Identity};
 use crate::{Client, events};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -20,77 +14,23 @@ const GAUGES: [&str; 2] = [
     "/apis/example.com/v2/namespaces/default/gauges",
 ];
 
-/// Makes an answer of a review.
-type Answer = fn(&Value) -> (StatusCode, Value);
-
-/// A webhook on this machine.
-#[derive(Clone)]
-struct Webhook {
-    url: String,
-    ca: String,
-    /// What it was asked, in order.
-    asked: Arc<Mutex<Vec<Value>>>,
-}
+/// A webhook that converts.
+struct Webhook(webhook::Webhook);
 
 impl Webhook {
     async fn start(answer: Answer) -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
-        let rcgen::CertifiedKey { cert, signing_key } = made.expect("a certificate");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions of TLS")
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("a certificate");
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let hook = Self {
-            url: format!("https://localhost:{port}/convert"),
-            ca: base64::prelude::BASE64_STANDARD.encode(cert.pem()),
-            asked: Arc::default(),
-        };
-        let (acceptor, served) = (TlsAcceptor::from(Arc::new(config)), hook.clone());
-        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let Ok(stream) = acceptor.accept(stream).await else { continue };
-                let hook = served.clone();
-                let service = hyper::service::service_fn(move |request| {
-                    let hook = hook.clone();
-                    async move { hook.serve(request, answer).await }
-                });
-                let connection = hyper::server::conn::http1::Builder::new();
-                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-            }
-        });
-        hook
-    }
-
-    async fn serve(
-        &self,
-        request: Request<Incoming>,
-        answer: Answer,
-    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
-        assert_eq!(request.uri().to_string(), "/convert?timeout=30s");
-        let body = request.into_body().collect().await?.to_bytes();
-        let review: Value = serde_json::from_slice(&body).expect("a review");
-        let (code, answer) = answer(&review);
-        self.asked.lock().expect("no panic before").push(review);
-        let mut response = Response::new(Full::from(answer.to_string()));
-        *response.status_mut() = code;
-        Ok(response)
+        let own = Identity::own(|params| params.is_ca = IsCa::NoCa);
+        Self(webhook::Webhook::start(&own, "/convert", answer).await)
     }
 
     /// As a definition has it.
     fn conversion(&self) -> Value {
-        conversion(&json!({"url": self.url, "caBundle": self.ca}))
+        conversion(&self.0.config)
     }
 
     /// What it was asked since the last call.
     fn take(&self) -> Vec<Value> {
-        std::mem::take(&mut *self.asked.lock().expect("no panic before"))
+        self.0.take()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The server through its service, in process.
 
+mod admission;
 mod conversion;
 mod custom;
 mod durability;
@@ -9,6 +10,7 @@ mod nodes;
 mod server;
 mod store;
 mod verbs;
+mod webhook;
 mod wire;
 
 use bytes::Bytes;

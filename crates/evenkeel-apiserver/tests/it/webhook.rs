@@ -1,0 +1,108 @@
+//! Webhooks on this machine, for the tests of admission and conversion.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
+
+/// Makes an answer of a review.
+pub(crate) type Answer = fn(&Value) -> (StatusCode, Value);
+
+/// A self-signed certificate with its key.
+pub(crate) struct Identity {
+    der: CertificateDer<'static>,
+    pem: String,
+    key: KeyPair,
+}
+
+impl Identity {
+    /// For `localhost`, and that of a CA, as `openssl req -x509` makes it; changed as told.
+    pub(crate) fn own(change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        let made = params.self_signed(&key).expect("a certificate");
+        Self { der: made.der().clone(), pem: made.pem(), key }
+    }
+
+    /// The certificate as a `caBundle` has it.
+    pub(crate) fn bundle(&self) -> String {
+        base64::prelude::BASE64_STANDARD.encode(&self.pem)
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![self.der.clone()], key)
+            .expect("a certificate");
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// A webhook.
+#[derive(Clone)]
+pub(crate) struct Webhook {
+    /// The `clientConfig` that leads to it.
+    pub(crate) config: Value,
+    path: &'static str,
+    /// What it was asked, in order.
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Webhook {
+    pub(crate) async fn start(identity: &Identity, path: &'static str, answer: Answer) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let url = format!("https://localhost:{port}{path}");
+        let config = json!({"url": url, "caBundle": identity.bundle()});
+        let hook = Self { config, path, asked: Arc::default() };
+        let (acceptor, served) = (identity.acceptor(), hook.clone());
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let hook = served.clone();
+                let service = hyper::service::service_fn(move |request| {
+                    let hook = hook.clone();
+                    async move { hook.serve(request, answer).await }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+            }
+        });
+        hook
+    }
+
+    async fn serve(
+        &self,
+        request: Request<Incoming>,
+        answer: Answer,
+    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        assert_eq!(request.uri().to_string(), format!("{}?timeout=30s", self.path));
+        let body = request.into_body().collect().await?.to_bytes();
+        let review: Value = serde_json::from_slice(&body).expect("a review");
+        let (code, answer) = answer(&review);
+        self.asked.lock().expect("no panic before").push(review);
+        let mut response = Response::new(Full::from(answer.to_string()));
+        *response.status_mut() = code;
+        Ok(response)
+    }
+
+    /// What it was asked since the last call.
+    pub(crate) fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.asked.lock().expect("no panic before"))
+    }
+}
