@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::meta;
-use super::write::Write;
+use super::write::{Creates, Write};
 use crate::decode;
 use crate::pipeline::Ask;
 use crate::pipeline::query::WriteOptions;
@@ -29,7 +29,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     place(ask, &mut object)?;
     let mut write = Write::new(ask, options);
     write.warnings = decoded.warnings;
-    let written = write.create(object, false).await?;
+    let written = write.create(object, Creates::Post).await?;
     write.respond(&written)
 }
 

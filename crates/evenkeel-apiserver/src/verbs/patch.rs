@@ -7,7 +7,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Lost, TRIES, Write, Written};
+use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{create, current, meta, scale, update};
 use crate::api::key;
 use crate::patch::{self, PatchType, Patched, Writer};
@@ -194,5 +194,5 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
     }
     create::place(ask, &mut object)?;
     checked(ask, &object)?;
-    write.create(object, true).await
+    write.create(object, Creates::Apply).await
 }

@@ -5,7 +5,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Lost, TRIES, Write, Written};
+use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{answer_value, create, current, meta, scale};
 use crate::api::key;
 use crate::decode;
@@ -87,9 +87,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
     let key = key(&write.stored, ask.target.namespace, ask.target.name);
     let Some(entry) = ask.api.store.peek(&write.stored.shelf, &key) else {
         if ask.target.subresource.is_empty() && write.stored.hooks.allow_create_on_update() {
-            let mut object = object.clone();
-            meta::set(&mut object, "resourceVersion", "");
-            return Ok(write.create(object, false).await?);
+            return Ok(write.create(object.clone(), Creates::Put).await?);
         }
         return Err(StatusError::not_found(&write.stored.name, ask.target.name).into());
     };

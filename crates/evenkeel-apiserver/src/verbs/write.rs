@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::{current, encode_value, get, meta};
@@ -45,6 +45,17 @@ pub(super) struct Written {
     pub(super) entry: Option<Arc<Entry>>,
     /// Whether it is new.
     pub(super) created: bool,
+}
+
+/// Which request creates an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Creates {
+    /// A POST on the collection.
+    Post,
+    /// A PUT of an object that does not exist.
+    Put,
+    /// A server-side apply of an object that does not exist; its managedFields are right already.
+    Apply,
 }
 
 /// Why a write did not happen.
@@ -132,11 +143,11 @@ impl<'a> Write<'a> {
     /// An update, a patch and an apply that make an object need the right to create it, too.
     ///
     /// Upstream: `withAuthorization`
-    fn permit_create(&self) -> Result<(), StatusError> {
-        let (resource, target) = (self.ask.resource(), &self.ask.target);
-        if *self.ask.method == Method::POST {
+    fn permit_create(&self, how: Creates) -> Result<(), StatusError> {
+        if how == Creates::Post {
             return Ok(());
         }
+        let (resource, target) = (self.ask.resource(), &self.ask.target);
         let what = Attributes {
             verb: "create",
             group: resource.group(),
@@ -148,19 +159,15 @@ impl<'a> Write<'a> {
         permit(self.ask.api, self.ask.user, &what)
     }
 
-    /// Makes an object. `tracked`: its managedFields are right already (as after a server-side apply).
+    /// Makes an object.
     pub(super) async fn create(
         &mut self,
         mut object: Value,
-        tracked: bool,
+        how: Creates,
     ) -> Result<Written, StatusError> {
-        self.permit_create()?;
+        self.permit_create(how)?;
         self.convert_in(&mut object);
-        if !meta::text(&object, "resourceVersion").is_empty() {
-            return Err(StatusError::plain_internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
+        self.absent_preconditions(&object, how)?;
         super::namespace::admit_create(self.ask, meta::text(&object, "name"))?;
         for field in [
             "selfLink",
@@ -174,7 +181,7 @@ impl<'a> Write<'a> {
         if self.has_status() {
             schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
-        if !tracked {
+        if how != Creates::Apply {
             patch::track(self.schema().as_ref(), None, &mut object, &self.writer());
         }
         let metadata = meta::metadata(&mut object);
@@ -187,10 +194,10 @@ impl<'a> Write<'a> {
         let prefix = meta::text(&object, "generateName").to_owned();
         let generate = meta::text(&object, "name").is_empty() && !prefix.is_empty();
         if generate {
-            return self.create_named_by_chance(&object, &prefix).await;
+            return self.create_named_by_chance(&object, &prefix, how).await;
         }
         let taken = meta::text(&object, "name").to_owned();
-        match self.insert(object, &taken).await {
+        match self.insert(object, &taken, how).await {
             Ok(written) => return Ok(written),
             Err(Lost::Refused(error)) => return Err(error),
             Err(Lost::Race) => {}
@@ -209,13 +216,14 @@ impl<'a> Write<'a> {
         &mut self,
         object: &Value,
         prefix: &str,
+        how: Creates,
     ) -> Result<Written, StatusError> {
         let mut taken = String::new();
         for _ in 0..NAMES {
             let mut object = object.clone();
             let name = self.ask.api.random(|rng| meta::generate_name(prefix, rng));
             meta::set(&mut object, "name", &name);
-            match self.insert(object, &name).await {
+            match self.insert(object, &name, how).await {
                 Ok(written) => return Ok(written),
                 Err(Lost::Refused(error)) => return Err(error),
                 Err(Lost::Race) => taken = name,
@@ -224,7 +232,12 @@ impl<'a> Write<'a> {
         Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
-    async fn insert(&mut self, mut object: Value, name: &str) -> Result<Written, Lost> {
+    async fn insert(
+        &mut self,
+        mut object: Value,
+        name: &str,
+        how: Creates,
+    ) -> Result<Written, Lost> {
         let stored = self.stored.clone();
         let hooks = &*stored.hooks;
         let key = key(&stored, self.ask.target.namespace, name);
@@ -265,7 +278,14 @@ impl<'a> Write<'a> {
         };
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
-        let kept = match current::to_storage(self.ask.api, &stored, &object).await {
+        // A dry run answers with the version that the client sent.
+        let prepared =
+            if self.options.dry_run { Ok(()) } else { prepare_for_storage(&mut object, how) };
+        let kept = match prepared {
+            Ok(()) => current::to_storage(self.ask.api, &stored, &object).await,
+            Err(error) => Err(error),
+        };
+        let kept = match kept {
             Ok(kept) => kept,
             Err(error) => {
                 hooks.aborted(self.ask.api, &object, None);
@@ -295,7 +315,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked` as in [`create`](Self::create).
+    /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked`: its managedFields are
+    /// right already (as after a server-side apply).
     pub(super) async fn replace(
         &mut self,
         entry: &Arc<Entry>,
@@ -427,18 +448,31 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// What the object that is created says of the one that it replaces, of which there is none. A POST ignores that.
+    ///
+    /// Upstream: `Store.Update` in `registry/generic/registry/store.go` and `patcher.applyPatch` in `endpoints/handlers`.
+    fn absent_preconditions(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
+        if how == Creates::Post {
+            return Ok(());
+        }
+        let (name, uid) = (self.ask.target.name, meta::text(object, "uid"));
+        if !uid.is_empty() {
+            let why = if how == Creates::Apply {
+                format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                )
+            } else {
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+            };
+            return Err(StatusError::conflict(&self.stored.name, name, why));
+        }
+        object_version(object).map(drop).map_err(StatusError::plain_internal)
+    }
+
     /// The version and the uid that the new object says it replaces.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
         let name = self.ask.target.name;
-        let version = match meta::text(new, "resourceVersion") {
-            "" => 0,
-            text => text.parse::<u64>().map_err(|_| {
-                let quoted = crate::status::quote(text);
-                StatusError::plain_internal(format!(
-                    "strconv.ParseUint: parsing {quoted}: invalid syntax"
-                ))
-            })?,
-        };
+        let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
             if !self.stored.hooks.allow_unconditional_update() {
                 let error = FieldError::invalid(
@@ -479,6 +513,34 @@ impl<'a> Write<'a> {
         warn(&mut response, &self.warnings);
         Ok(response)
     }
+}
+
+/// The version that an object says it has; 0 when it says none. Otherwise Go's error.
+///
+/// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
+fn object_version(object: &Value) -> Result<u64, String> {
+    let text = meta::text(object, "resourceVersion");
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let why = match text.parse() {
+        Ok(version) if is_number => return Ok(version),
+        Err(_) if text.is_empty() => return Ok(0),
+        Err(_) if is_number => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(format!("strconv.ParseUint: parsing {}: {why}", crate::status::quote(text)))
+}
+
+/// Takes the version from an object that is about to be created. Only a POST refuses one, and what is no version is none.
+///
+/// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
+fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
+    if how == Creates::Post && object_version(object).is_ok_and(|version| version != 0) {
+        return Err(StatusError::plain_internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    meta::metadata(object).remove("resourceVersion");
+    Ok(())
 }
 
 /// The admission of what was found valid, in upstream's order: policies, webhooks, then what only refuses or counts.

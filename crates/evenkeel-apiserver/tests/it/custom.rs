@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{Client, events};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 fn definition() -> Value {
     let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 3, "minimum": 1},
@@ -25,7 +25,7 @@ fn definition() -> Value {
 }
 
 /// Makes the definition and waits until it is served.
-async fn define(client: &Client) {
+pub(crate) async fn define(client: &Client) {
     let (code, made) = client.ask("POST", DEFINITIONS, definition()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
     served(client, true).await;

@@ -2,6 +2,7 @@
 
 mod admission;
 mod conversion;
+mod creation;
 mod custom;
 mod durability;
 mod escalation;
