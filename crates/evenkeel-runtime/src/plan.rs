@@ -187,6 +187,9 @@ pub struct Rewrite {
     pub done: Option<Note>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<Note>,
+    /// Whether a conflict records no event: upstream does such writes under `retry.RetryOnConflict`, here the key is planned
+    /// again.
+    pub retries_on_conflict: bool,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }

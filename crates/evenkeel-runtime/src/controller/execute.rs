@@ -216,7 +216,9 @@ impl Executor {
 
     async fn rewrite(&self, key: &Key, change: &Rewrite, report: &mut Report) {
         let answer = rewrite(&self.client, change).await;
-        if let (Err(failure), Some(note)) = (&answer, &change.failed) {
+        if let (Err(failure), Some(note)) = (&answer, &change.failed)
+            && !(change.retries_on_conflict && failure.is_conflict())
+        {
             self.tell(Some(note), "{error}", &failure.message);
         }
         let outcome = self.changed(key, &change.target, change.done.as_ref(), answer);

@@ -25,15 +25,12 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
         object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
     let is = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
     if !uid.is_empty() && is != &**uid {
-        let message = format!("{} {namespace}/{name} is another one by now", kind.plural);
-        return Err(local(409, "Conflict", message));
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {is}");
+        return Err(conflict(&rewrite.target, &why));
     }
     if !rewrite.resource_version.is_empty() && live != &*rewrite.resource_version {
-        let message = format!(
-            "{} {namespace}/{name} is at version {live}, not {}",
-            kind.plural, rewrite.resource_version
-        );
-        return Err(local(409, "Conflict", message));
+        return Err(conflict(&rewrite.target, MODIFIED));
     }
     apply(&mut object, rewrite.form, &rewrite.body)
         .map_err(|error| local(422, "Invalid", error))?;
@@ -61,6 +58,19 @@ fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), Strin
 
 fn refused(error: ApiError) -> Failure {
     Failure::from(error)
+}
+
+/// What upstream's server says of an object that is at another version than the one that was written.
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// A conflict that was found before the PUT, in the words in which the server would have refused it.
+fn conflict(target: &Target, why: &str) -> Failure {
+    let Target { kind, name, .. } = target;
+    let dot = if kind.group.is_empty() { "" } else { "." };
+    let resource = format!("{}{dot}{}", kind.plural, kind.group);
+    let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+    local(409, "Conflict", message)
 }
 
 /// A failure that no server told.

@@ -140,6 +140,7 @@ impl Rewrite {
             body: body.into(),
             done: None,
             failed: None,
+            retries_on_conflict: false,
             on_error: OnError::Continue,
         }
     }

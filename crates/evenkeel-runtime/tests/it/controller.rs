@@ -8,8 +8,8 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome},
     introspect::Subject,
     plan::{
-        Create, Delete, Key, Note, OnError, Outcomes, Patch, PatchForm, Plan, Planner, Target,
-        Update,
+        Create, Delete, Key, Note, OnError, Outcomes, Patch, PatchForm, Plan, Planner, Rewrite,
+        Target, Update,
     },
     tasks::Tasks,
 };
@@ -427,6 +427,40 @@ async fn creates_start_slowly_and_stop_at_the_first_failing_batch() {
     assert!(combined, "twenty creates are too many to tell one by one");
     let made = world.server.get(MAPS, "ns/web").unwrap()["data"]["made"].clone();
     assert_eq!(made, "20", "status was computed in the same pass");
+}
+
+/// A write of a version that the cache lags behind.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_records_an_event_unless_upstream_retries_it() {
+    let world = World::new();
+    world.want("a", 0);
+    let conflicts: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&conflicts);
+    let controller = world.builder().reconcile(move |request, context| {
+        let log = Arc::clone(&log);
+        async move {
+            for (reason, retries_on_conflict) in [("Retried", true), ("Told", false)] {
+                let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "a", "");
+                let change = Rewrite {
+                    failed: Some(Note::warning(target.clone(), reason, "{error}")),
+                    retries_on_conflict,
+                    ..Rewrite::new(target, "stale", PatchForm::Merge, "{}")
+                };
+                let plan = Plan { actions: vec![change.into()], requeue: None };
+                let lost = context.act(&request.key, &plan).await.unwrap_err();
+                assert!(lost.is_conflict());
+                log.lock().unwrap().push(lost.message);
+            }
+            Ok(Outcome::Settled)
+        }
+    });
+    world.tasks.spawn("saver", controller.run(world.tasks.token()));
+    settle().await;
+    let message = "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; \
+         please apply your changes to the latest version and try again";
+    assert_eq!(*conflicts.lock().unwrap(), [message, message]);
+    assert_eq!(world.reasons(), ["Told"]);
+    assert_eq!(world.server.all("v1/events")[0]["message"], message);
 }
 
 #[tokio::test(start_paused = true)]

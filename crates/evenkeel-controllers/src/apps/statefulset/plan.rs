@@ -76,6 +76,17 @@ enum Next {
     Blocked,
 }
 
+/// On which occasion claims get the owners that the policy asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// Their pod was made, or is pending.
+    Made,
+    /// Their pod is mended.
+    Mended,
+    /// Their pod is condemned: a failure records no event.
+    Condemned,
+}
+
 /// One pass over a set, as far as it is decided.
 pub(crate) struct Pass<'a> {
     /// What is looked at.
@@ -200,7 +211,7 @@ impl<'a> Pass<'a> {
         }
         for at in 0..self.condemned.len() {
             let (ordinal, pod) = self.condemned[at];
-            self.settle_claims(ordinal, Some(pod), false);
+            self.settle_claims(ordinal, Some(pod), Settling::Condemned);
         }
         // All others are available; those beyond the set's size go one by one, and each waits to be available unless it is
         // the first that is not. One that has ended never will be (upstream waits for two such for ever).
@@ -244,7 +255,7 @@ impl<'a> Pass<'a> {
         }
         for at in 0..self.condemned.len() {
             let (ordinal, pod) = self.condemned[at];
-            self.settle_claims(ordinal, Some(pod), false);
+            self.settle_claims(ordinal, Some(pod), Settling::Condemned);
         }
         if next == Next::Blocked {
             return Next::Blocked;
@@ -289,7 +300,7 @@ impl<'a> Pass<'a> {
             if self.make_claims(ordinal) == Next::Blocked {
                 return Next::Blocked;
             }
-            self.settle_claims(ordinal, Some(pod), false);
+            self.settle_claims(ordinal, Some(pod), Settling::Made);
         }
         let holds_up = pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
         if ordered && holds_up {
@@ -333,7 +344,7 @@ impl<'a> Pass<'a> {
         }
         for (n, ordinal) in ready.into_iter().enumerate() {
             self.make_pod(ordinal, n == 0);
-            self.settle_claims(ordinal, None, false);
+            self.settle_claims(ordinal, None, Settling::Made);
         }
         next
     }
@@ -428,8 +439,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Gives claims the owners that the policy asks for. When a pod is mended, that counts as an update of it.
-    fn settle_claims(&mut self, ordinal: i32, pod: Option<&Pod>, mending: bool) {
+    /// Gives claims the owners that the policy asks for, once in a pass. When a pod is mended, that counts as an update of it.
+    ///
+    /// Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
+    fn settle_claims(&mut self, ordinal: i32, pod: Option<&Pod>, when: Settling) {
+        let mending = when == Settling::Mended;
         let set = &*self.seen.set;
         let owners = Owners::new(set, ordinal, pod);
         let name = identity::pod_name(set, ordinal);
@@ -444,15 +458,22 @@ impl<'a> Pass<'a> {
                 let note = Note::warning(self.target.clone(), "ConflictingController", text);
                 self.actions.push(note.into());
             }
+            let target = wire::target(&**claim);
+            let again = |action: &Action| matches!(action, Action::Rewrite(change) if change.target == target);
+            // A second write of the version that was seen could only be a conflict.
+            if self.actions.iter().any(again) {
+                continue;
+            }
             if let Some(corrected) = corrected {
                 let error = format!(
                     "could not update claim {claim_name} for delete policy ownerRefs: {{error}}"
                 );
+                let failed = failed(&self.target, "Update", &name, &error);
                 changes.push(Rewrite {
-                    failed: Some(failed(&self.target, "Update", &name, &error)),
+                    failed: Some(failed).filter(|_| when != Settling::Condemned),
                     on_error: OnError::SkipRest,
                     ..Rewrite::new(
-                        wire::target(&**claim),
+                        target,
                         &claim.meta.resource_version,
                         PatchForm::Merge,
                         wire::owners_patch(&corrected),
@@ -475,7 +496,7 @@ impl<'a> Pass<'a> {
             self.tell_of_claims(ordinal, "Update");
             return Next::Blocked;
         }
-        self.settle_claims(ordinal, Some(pod), true);
+        self.settle_claims(ordinal, Some(pod), Settling::Mended);
         if changes.is_empty() {
             return Next::Go;
         }
@@ -483,6 +504,8 @@ impl<'a> Pass<'a> {
         self.actions.push(Action::Rewrite(Rewrite {
             done: Some(done(&self.target, "Update", name)),
             failed: Some(failed(&self.target, "Update", name, "{error}")),
+            // Upstream: `UpdateStatefulPod`.
+            retries_on_conflict: true,
             on_error: OnError::SkipRest,
             ..Rewrite::new(
                 wire::target(pod),

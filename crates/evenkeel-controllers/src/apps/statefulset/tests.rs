@@ -786,6 +786,64 @@ fn somebody_elses_claim_is_left_alone() {
     );
 }
 
+/// The claims that the next pass gives owners, each with the event of a failure.
+fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
+    let plan = plan(&world.seen(), world.now);
+    let rewrites = plan.actions.iter().filter_map(|action| match action {
+        Action::Rewrite(rewrite) => Some(rewrite),
+        _ => None,
+    });
+    rewrites
+        .map(|rewrite| {
+            assert!(!rewrite.retries_on_conflict, "only pods' own updates are retried");
+            let failed = rewrite.failed.as_ref().map(|note| note.reason.to_string());
+            (rewrite.target.name.to_string(), failed)
+        })
+        .collect()
+}
+
+/// Upstream: the callers of `UpdatePodClaimForRetentionPolicy`; only those for condemned pods record nothing.
+#[test]
+fn a_claim_that_cannot_be_saved_is_told_of_but_for_condemned_pods() {
+    let policy = |deleted: &str, scaled: &str| {
+        with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
+    };
+    let told = |name: &str| (name.to_owned(), Some("FailedUpdate".to_owned()));
+    for change in [parallel(), json!({})] {
+        let with = |policy: Value| {
+            let mut all = change.clone();
+            json_patch_merge(&mut all, &policy);
+            all
+        };
+        let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
+        world.set.spec = set(2, &with(policy("Delete", "Retain"))).spec;
+        // A pending pod's claim is looked at twice, and written once.
+        world.pod("db-0").status =
+            object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
+        let settled = settled_claims(&world);
+        assert_eq!(settled[0], told("data-db-0"));
+        assert_eq!(settled.iter().filter(|(name, _)| name == "data-db-0").count(), 1);
+
+        let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
+        world.set.spec = set(1, &with(policy("Retain", "Delete"))).spec;
+        assert_eq!(settled_claims(&world), [("data-db-1".to_owned(), None)]);
+    }
+}
+
+/// Upstream: `UpdateStatefulPod` retries conflicts.
+#[test]
+fn a_pod_that_another_changed_meanwhile_is_mended_without_a_warning() {
+    let mut world = World::settled(set(1, &json!({})));
+    let pod = world.pod("db-0");
+    pod.meta.labels = pod.meta.labels.with("statefulset.kubernetes.io/pod-name", "another");
+    let plan = plan(&world.seen(), world.now);
+    let mended = plan.actions.iter().any(|action| {
+        matches!(action, Action::Rewrite(change)
+            if change.target.kind.kind == "Pod" && change.failed.is_some() && change.retries_on_conflict)
+    });
+    assert!(mended, "{plan:?}");
+}
+
 #[test]
 fn what_another_program_wrote_is_found_by_its_meaning() {
     let mut world = World::settled(set(2, &json!({})));

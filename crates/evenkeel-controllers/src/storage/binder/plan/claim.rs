@@ -218,12 +218,16 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Off => {}
         Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The shell makes the folder; see `host_path`.
+        // The shell makes the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
+        // cannot be saved, `provisionClaimOperationExternal` does.
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
         }
         Provisioner::External(name) => {
-            plan.actions.extend(set_provisioner(claim, name).map(Into::into));
+            let message = "Error saving claim: {error}".to_owned();
+            let failed = Some(warning(claim, "ProvisioningFailed", message));
+            let change = set_provisioner(claim, name).map(|change| Rewrite { failed, ..change });
+            plan.actions.extend(change.map(Into::into));
             plan.push(normal(claim, "ExternalProvisioning", format!(
                 "Waiting for a volume to be created either by the external provisioner '{name}' or manually by \
                  the system administrator. If volume creation is delayed, please verify that the provisioner is running \
@@ -248,13 +252,8 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
     if annotations.contains(storage::MIGRATED_TO) {
         notes[storage::MIGRATED_TO] = Value::Null;
     }
-    let failed = warning(claim, "ProvisioningFailed", "Error saving claim: {error}".to_owned());
     let change = change(claim, &json!({"metadata": {"annotations": notes}}));
-    Some(Rewrite {
-        failed: Some(failed),
-        on_error: evenkeel_runtime::plan::OnError::SkipRest,
-        ..change
-    })
+    Some(Rewrite { on_error: evenkeel_runtime::plan::OnError::SkipRest, ..change })
 }
 
 /// A certain volume is asked for.

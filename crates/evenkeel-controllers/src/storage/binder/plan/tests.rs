@@ -221,6 +221,25 @@ fn who_makes_volumes() {
     check("kubernetes.io/host-path", Provisioner::HostPath);
 }
 
+/// Upstream: `provisionClaimOperation` logs that the claim cannot be saved, `provisionClaimOperationExternal` records it.
+#[test]
+fn only_an_external_provisioner_is_told_of_when_the_claim_cannot_be_saved() {
+    for (provisioner, want) in [
+        ("csi.example.com", Some("ProvisioningFailed: Error saving claim: {error}")),
+        ("kubernetes.io/host-path", None),
+    ] {
+        let seen = claim::Seen {
+            class: Some(class(provisioner, "Immediate")),
+            ..seen(&json!({"spec": {"storageClassName": "fast"}}), vec![])
+        };
+        let plan = claim_plan(&seen, &Options::default());
+        let Action::Rewrite(change) = &plan.actions[0] else { panic!("{plan:?}") };
+        let failed =
+            change.failed.as_ref().map(|note| format!("{}: {}", note.reason, note.message));
+        assert_eq!(failed.as_deref(), want, "{provisioner}");
+    }
+}
+
 #[test]
 fn a_claim_without_a_class_gets_the_default_one() {
     let nameless = json!({"spec": {"storageClassName": null}});
