@@ -53,7 +53,7 @@ impl Options {
     pub(super) fn check(given: Given) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) =
-            FeatureGates::resolve(&[], &[], &read.map("feature-gates")).settle(&read);
+            FeatureGates::resolve_generic(&read.map("feature-gates")).settle(&read);
         let provider = read.text("cloud-provider");
         if provider.is_empty() {
             read.refuse("cloud-provider", "--cloud-provider cannot be empty");

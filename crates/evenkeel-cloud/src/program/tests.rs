@@ -93,3 +93,13 @@ fn providers_are_made_by_name() {
     assert!(made("ip-pool", Some("here")).is_err_and(|e| e.contains("\"here\"")));
     assert!(made("gce", None).is_err_and(|e| e.contains("known are ip-pool")));
 }
+
+#[test]
+fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+    for gates in
+        ["AllAlpha=true", "AllBeta=true", "AllBeta=false", "AllAlpha=true,ComponentFlagz=false"]
+    {
+        let given = format!("--feature-gates={gates}");
+        assert!(options(&["--cloud-provider=ip-pool", &given]).is_ok(), "{gates}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::{
     FeatureGates, Stage, Versions,
+    generic::is_generic,
     table::{GATES, Gate},
 };
 use crate::flags::Reader;
@@ -46,7 +47,18 @@ impl FeatureGates {
         }
         resolved.problems = resolved.gates.versions.problems();
         match pairs(gates) {
-            Ok(asked) => resolved.set(&asked),
+            Ok(asked) => resolved.set(&asked, |_| true),
+            Err(problem) => resolved.problems.push(problem),
+        }
+        resolved
+    }
+
+    /// As [`resolve`](Self::resolve) for a program on the generic server library: `AllAlpha` and `AllBeta` are about the
+    /// gates that such a program has. Others may be named.
+    pub fn resolve_generic(gates: &[(String, String)]) -> Resolved {
+        let mut resolved = Resolved::default();
+        match pairs(gates) {
+            Ok(asked) => resolved.set(&asked, is_generic),
             Err(problem) => resolved.problems.push(problem),
         }
         resolved
@@ -86,7 +98,10 @@ fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
 }
 
 impl Resolved {
-    fn set(&mut self, asked: &BTreeMap<&str, bool>) {
+    /// Sets what is asked for. `AllAlpha` and `AllBeta` are about the gates that are `known`.
+    ///
+    /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
+    fn set(&mut self, asked: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
         let before = self.problems.len();
         for (asked_name, on) in asked {
             let Some((name, gate)) = GATES.get_key_value(*asked_name) else {
@@ -94,8 +109,8 @@ impl Resolved {
                 return;
             };
             match *name {
-                "AllAlpha" => self.set_all(Stage::Alpha, *on, asked),
-                "AllBeta" => self.set_all(Stage::Beta, *on, asked),
+                "AllAlpha" => self.set_all(Stage::Alpha, *on, asked, known),
+                "AllBeta" => self.set_all(Stage::Beta, *on, asked, known),
                 _ => self.set_one(name, gate, *on),
             }
             if matches!(*name, "AllAlpha" | "AllBeta") {
@@ -143,8 +158,14 @@ impl Resolved {
     }
 
     /// Sets all gates of a stage that are not set by name.
-    fn set_all(&mut self, stage: Stage, on: bool, asked: &BTreeMap<&str, bool>) {
-        for (name, gate) in GATES.iter() {
+    fn set_all(
+        &mut self,
+        stage: Stage,
+        on: bool,
+        asked: &BTreeMap<&str, bool>,
+        known: fn(&str) -> bool,
+    ) {
+        for (name, gate) in GATES.iter().filter(|(name, _)| known(name)) {
             let of_stage = gate.at(self.gates.versions).is_some_and(|spec| spec.stage == stage);
             if of_stage && !asked.contains_key(name) {
                 self.gates.set.insert(name, on);

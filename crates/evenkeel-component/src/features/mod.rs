@@ -1,6 +1,7 @@
 //! Feature gates and the versions that they depend on: `--feature-gates`, `--emulated-version` and
 //! `--min-compatibility-version` (KEP-4330), checked in upstream's words.
 
+mod generic;
 mod given;
 mod table;
 mod version;

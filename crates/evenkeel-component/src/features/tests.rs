@@ -141,3 +141,79 @@ fn the_options_are_those_of_the_recorded_help() {
         assert!(line.starts_with(&want), "{line}, recorded as {recorded}");
     }
 }
+
+/// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
+#[test]
+fn stages_switch_their_own_gates_and_what_is_said_by_name_wins() {
+    let of_stage = |gates: &FeatureGates, wanted: Stage| -> Vec<(&str, bool)> {
+        let all = gates.iter().filter(|(_, stage, _)| *stage == wanted);
+        all.map(|(name, _, on)| (name, on)).collect()
+    };
+    let none = FeatureGates::default();
+    for (asked, stage, other, on) in [
+        ("AllBeta=true", Stage::Beta, Stage::Alpha, true),
+        ("AllBeta=false", Stage::Beta, Stage::Alpha, false),
+        ("AllAlpha=false", Stage::Alpha, Stage::Beta, false),
+    ] {
+        let special = asked.split('=').next().unwrap_or_default();
+        let resolved = resolve(&[], &[], &[asked]);
+        assert_eq!(resolved.problems, [""; 0], "{asked}");
+        for (name, is) in of_stage(&resolved.gates, stage) {
+            assert!(is == on || name.starts_with("All"), "{asked}: {name}");
+        }
+        let others = |gates: &FeatureGates| {
+            let mut all = of_stage(gates, other);
+            all.retain(|(name, _)| *name != special);
+            all
+        };
+        assert_eq!(others(&resolved.gates), others(&none), "{asked}");
+        for stage in [Stage::Stable, Stage::Deprecated] {
+            assert_eq!(of_stage(&resolved.gates, stage), of_stage(&none, stage), "{asked}");
+        }
+    }
+    // All alpha gates without their beta ones: four depend on GenericWorkload.
+    let problems = resolve(&[], &[], &["AllAlpha=true"]).problems;
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert!(problems.iter().all(|why| why.ends_with("that are disabled: [GenericWorkload]")));
+    let names = ["AllAlpha=true", "WorkloadWithJob=false", "GenericWorkload=true"];
+    for order in [names, [names[2], names[0], names[1]], [names[1], names[2], names[0]]] {
+        on(&order, &[("WorkloadWithJob", false), ("CompositePodGroup", true)]);
+    }
+}
+
+#[test]
+fn each_gate_can_be_set_but_what_is_locked_or_lacks_what_it_depends_on() {
+    let gates = FeatureGates::default();
+    for (name, stage, is_on) in gates.iter() {
+        for on in [true, false] {
+            let resolved = resolve(&[], &[], &[&format!("{name}={on}")]);
+            if resolved.problems.is_empty() {
+                continue;
+            }
+            let said = resolved.problems.concat();
+            let locked = matches!(stage, Stage::Stable | Stage::Deprecated)
+                && on != is_on
+                && said
+                    == format!(
+                        "cannot set feature gate {name} to {on}, feature is locked to {is_on}"
+                    );
+            let too_new = stage == Stage::PreAlpha && said.contains("feature is PreAlpha at");
+            let depends = said.contains("is enabled, but depends on features that are disabled: [");
+            assert!(locked || too_new || depends, "{name}={on}: {said}");
+        }
+    }
+}
+
+/// A cloud-controller-manager has none of the gates of `pkg/features`.
+#[test]
+fn stages_are_about_the_gates_that_a_program_has() {
+    let pair = |pair: &str| (String::new(), pair.to_owned());
+    let resolved = FeatureGates::resolve_generic(&[pair("AllAlpha=true")]);
+    assert_eq!(resolved.problems, [""; 0]);
+    assert!(resolved.gates.enabled("CloudControllerManagerWebhook"));
+    assert!(!resolved.gates.enabled("WorkloadWithJob"));
+    for (name, stage, _) in resolved.gates.iter() {
+        let is_open = matches!(stage, Stage::Alpha | Stage::Beta);
+        assert!(is_open || !super::generic::is_generic(name), "{name} is of another stage by now");
+    }
+}

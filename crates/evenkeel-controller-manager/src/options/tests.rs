@@ -307,3 +307,17 @@ fn values_are_printed_as_upstream_was_recorded_to() {
         assert_eq!(values.get(name).map(String::as_str), Some(printed), "{given}");
     }
 }
+
+#[test]
+fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+    let names: Vec<&str> = FeatureGates::default().iter().map(|(name, ..)| name).collect();
+    let each = names.iter().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]);
+    let several =
+        ["AllAlpha=true,AllBeta=true", "AllAlpha=true,GenericWorkload=true,WorkloadWithJob=false"];
+    for gates in each.chain(several.map(str::to_owned)) {
+        let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
+        let problems = FeatureGates::resolve(&[], &[], &pairs).problems;
+        let started = options(&[&format!("--feature-gates={gates}")]);
+        assert_eq!(started.is_ok(), problems.is_empty(), "{gates}: {problems:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! What the program's flags mean to it.
 
 use super::config::{Configuration, LeaderElection, Span};
+use crate::plugins::inert::INERT;
 use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
@@ -50,6 +51,7 @@ impl Options {
             &read.map("feature-gates"),
         )
         .settle(&read);
+        warnings.extend(inert(&gates));
         let serving = ServingOptions::check(&read, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
@@ -141,6 +143,14 @@ const DEPRECATED: [&str; 6] = [
 ];
 
 /// The configuration without a file. All of these flags are asked for, so that all count as having something behind them.
+/// What to tell of plugins that gates have on and that do nothing here.
+fn inert(gates: &FeatureGates) -> impl Iterator<Item = String> {
+    let on = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
+    on.map(|(plugin, gate)| {
+        format!("feature gate {gate} is accepted, but the plugin {plugin} has no effect here")
+    })
+}
+
 fn standard(read: &Reader, gates: &FeatureGates) -> Configuration {
     let mut config = Configuration::standard(gates);
     config.enable_profiling = Some(read.bool("profiling"));

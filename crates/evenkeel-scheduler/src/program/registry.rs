@@ -3,6 +3,7 @@
 use super::config::{Wire, typed};
 use super::plugins;
 use crate::framework::Plugin;
+use crate::plugins::inert::{INERT, Inert};
 use evenkeel_component::features::FeatureGates;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -50,8 +51,10 @@ impl Default for Registry {
 impl Registry {
     /// Those that come with Evenkeel.
     pub fn builtin() -> Self {
-        let none = Self(BTreeMap::new());
-        plugins::ALL.iter().fold(none, |registry, (name, make)| registry.with(name, make))
+        let inert = INERT.iter().fold(Self(BTreeMap::new()), |registry, (name, _)| {
+            registry.with(name, |_| Ok(Arc::new(Inert(name))))
+        });
+        plugins::ALL.iter().fold(inert, |registry, (name, make)| registry.with(name, make))
     }
 
     /// These, and one more, or another in the place of one.

@@ -1,7 +1,7 @@
 //! What the program takes and refuses, and what it makes of it.
 
 use super::{NAME, Options, Registry, config::Configuration, flags, profiles};
-use evenkeel_component::flags::Asked;
+use evenkeel_component::{features::FeatureGates, flags::Asked};
 use serde_json::Value;
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
@@ -73,4 +73,61 @@ fn what_is_wrong_is_refused_in_upstreams_words() {
             });
         assert_eq!(found.err().as_deref().unwrap_or("nothing"), wanted, "{text}");
     }
+}
+
+/// Makes the profiles that the program would start with.
+fn started(arguments: &[&str]) -> Result<Options, String> {
+    let options = options(arguments)?;
+    let config = options.configuration().map_err(|error| format!("{error:#}"))?;
+    let built = profiles::build(&config, &Registry::builtin(), &options.gates);
+    built.map_err(|error| format!("{error:#}"))?;
+    Ok(options)
+}
+
+#[test]
+fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+    let names: Vec<&str> = FeatureGates::default().iter().map(|(name, ..)| name).collect();
+    assert!(names.len() > 200, "{}", names.len());
+    let each = names.iter().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]);
+    let several = [
+        "AllAlpha=true,AllBeta=true",
+        "AllBeta=true,AllAlpha=false",
+        "AllAlpha=true,GenericWorkload=true,CompositePodGroup=false",
+        "AllBeta=true,SchedulerAsyncPreemption=false",
+    ];
+    let mut refused = Vec::new();
+    for gates in each.chain(several.map(str::to_owned)) {
+        let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
+        let allowed = FeatureGates::resolve(&[], &[], &pairs).problems;
+        match started(&[&format!("--feature-gates={gates}")]) {
+            Ok(_) => assert_eq!(allowed, [""; 0], "{gates}"),
+            Err(error) => {
+                let same = allowed.iter().all(|why| error.contains(why));
+                assert!(same && !allowed.is_empty(), "{gates}: {error}");
+                refused.push(gates);
+            }
+        }
+    }
+    for fine in ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"] {
+        assert!(!refused.iter().any(|gates| gates == fine), "{fine}");
+    }
+}
+
+#[test]
+fn plugins_that_do_nothing_here_are_told_of() {
+    let gates = "--feature-gates=AllAlpha=true,AllBeta=true";
+    let mut told = started(&[gates]).unwrap().warnings;
+    told.retain(|warning| warning.contains("plugin"));
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(
+        told[1],
+        "feature gate GenericWorkload is accepted, but the plugin GangScheduling has no effect here"
+    );
+    assert_eq!(started(&[]).unwrap().warnings, Vec::<String>::new());
+    // A configuration may name them whatever gates there are, as upstream's registry has them.
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+        profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
+    let gates = FeatureGates::default();
+    let config = Configuration::parse(text, &gates).unwrap();
+    assert_eq!(profiles::build(&config, &Registry::builtin(), &gates).unwrap().len(), 1);
 }
