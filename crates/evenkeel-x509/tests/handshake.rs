@@ -1,5 +1,7 @@
 //! Which certificates are believed, found out by handshakes over sockets, with both versions of TLS.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use evenkeel_x509::{CertPool, message};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer,

@@ -16,7 +16,9 @@ const REFUSED: &str = "resourceVersion should not be set on objects to be create
 const NO_VERSIONS: [&str; 6] = ["abc", "+5", "-5", " 5", "5.0", "18446744073709551616"];
 
 fn object(group: &str, kind: &str, metadata: Value) -> Value {
-    json!({"apiVersion": group, "kind": kind, "metadata": metadata})
+    let mut made = json!({"apiVersion": group, "kind": kind});
+    made["metadata"] = metadata;
+    made
 }
 
 fn named(collection: &str, metadata: Value) -> Value {
