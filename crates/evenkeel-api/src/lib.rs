@@ -12,6 +12,7 @@ pub mod duration;
 pub mod forms;
 pub mod hash;
 pub mod int_or_string;
+pub mod json;
 pub mod kind;
 pub mod list;
 pub mod map;

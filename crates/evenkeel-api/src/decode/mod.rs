@@ -112,22 +112,23 @@ pub(crate) fn decode_message<T: Field>(
 
 /// Decodes JSON; when that fails, decodes again keeping track of the path, which good input need not pay for.
 fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
-    let mut fast = serde_json::Deserializer::from_slice(bytes);
+    let failed = |field: &str, error: &serde_json::Error| DecodeError {
+        kind: kind.into(),
+        field: field.into(),
+        reason: error.to_string().into(),
+    };
+    let mut fast = crate::json::deserializer(bytes).map_err(|error| failed(".", &error))?;
     if let Ok(value) = Seed::<T>::NEW.deserialize(&mut fast)
         && fast.end().is_ok()
     {
         return Ok(value);
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let mut deserializer = crate::json::deserializer(bytes).map_err(|error| failed(".", &error))?;
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
     let read = Seed::<T>::NEW.deserialize(tracked);
     match read.and_then(|value| deserializer.end().map(|()| value)) {
         Ok(value) => Ok(value),
-        Err(error) => Err(DecodeError {
-            kind: kind.into(),
-            field: track.path().to_string().into(),
-            reason: error.to_string().into(),
-        }),
+        Err(error) => Err(failed(&track.path().to_string(), &error)),
     }
 }

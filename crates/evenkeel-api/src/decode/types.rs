@@ -309,8 +309,9 @@ impl Field for RawJson {
         while let Some((number, wire)) = body.tag()? {
             match number {
                 1 => {
-                    let value: serde_json::Value = serde_json::from_slice(body.expect_bytes(wire)?)
-                        .map_err(|error| WireError::new(error.to_string()))?;
+                    let value: serde_json::Value =
+                        crate::json::from_slice(body.expect_bytes(wire)?)
+                            .map_err(|error| WireError::new(error.to_string()))?;
                     // As it is read from JSON, so that both are the same.
                     *partial = Self(value.to_string().into());
                 }

@@ -5,21 +5,40 @@ use serde_json::{Map, Value};
 
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::decode::{Reader, Wire, WireError};
+use crate::json;
 use crate::time::{self, Timestamp};
 
-/// Messages within messages that are followed.
-const MAX_DEPTH: usize = 200;
-
-/// The JSON of a message.
-pub(super) fn decode(descriptor: &'static Descriptor, bytes: &[u8]) -> Result<Value, WireError> {
-    Decoder { depth: 0 }.message(descriptor, None, bytes)
+/// The JSON of a message that stands within `depth` arrays and objects of JSON. An envelope in a message goes on with the
+/// depth of that message, so that the bound of [`json::MAX_DEPTH`] is one for all of them.
+pub(super) fn decode(
+    descriptor: &'static Descriptor,
+    bytes: &[u8],
+    depth: usize,
+) -> Result<Value, WireError> {
+    Decoder { depth }.message(descriptor, None, bytes)
 }
 
 struct Decoder {
+    /// Arrays and objects of JSON around what is read.
     depth: usize,
 }
 
 impl Decoder {
+    /// Reads one level deeper. What recurses is cut into small functions: in debug builds each level takes the stack of all
+    /// variables of the functions that it passes through.
+    fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
+    ) -> Result<T, WireError> {
+        if self.depth >= json::MAX_DEPTH {
+            return Err(WireError::new(json::TOO_DEEP));
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
     /// A message; an earlier piece of it, if any, is gone on with.
     fn message(
         &mut self,
@@ -27,50 +46,20 @@ impl Decoder {
         earlier: Option<Value>,
         bytes: &[u8],
     ) -> Result<Value, WireError> {
-        if self.depth == MAX_DEPTH {
-            return Err(WireError::new("messages are nested too deep"));
-        }
-        self.depth += 1;
-        let read = self.form(descriptor, earlier, bytes);
-        self.depth -= 1;
-        read
-    }
-
-    fn form(
-        &mut self,
-        descriptor: &'static Descriptor,
-        earlier: Option<Value>,
-        bytes: &[u8],
-    ) -> Result<Value, WireError> {
-        let reader = Reader::new(bytes);
         match descriptor.form {
             Form::Object => {
                 let mut object = match earlier {
                     Some(Value::Object(object)) => object,
                     _ => Map::new(),
                 };
-                self.fields(descriptor, &mut object, reader)?;
+                self.nested(|decoder| decoder.fields(descriptor, &mut object, bytes))?;
                 Ok(Value::Object(object))
             }
-            Form::Time | Form::MicroTime => read_time(descriptor.form, reader),
-            Form::Quantity => read_quantity(reader),
-            Form::IntOrString => {
-                let (mut type_, mut int, mut text) = (0, 0, String::new());
-                each(reader, |number, wire, reader| {
-                    match number {
-                        1 => type_ = reader.expect_varint(wire)?,
-                        2 => int = reader.expect_varint(wire)? as i32,
-                        3 => text = string(reader.expect_bytes(wire)?),
-                        _ => reader.skip(number, wire)?,
-                    }
-                    Ok(())
-                })?;
-                Ok(if type_ == 1 { text.into() } else { int.into() })
-            }
-            Form::Raw => read_raw(reader),
             Form::List | Form::SchemaOrArray | Form::SchemaOrBool | Form::SchemaOrStrings => {
-                self.variant(descriptor, reader)
+                self.variant(descriptor, bytes)
             }
+            Form::Raw => read_raw(Reader::new(bytes), self.depth),
+            _ => scalar(descriptor.form, Reader::new(bytes)),
         }
     }
 
@@ -78,31 +67,20 @@ impl Decoder {
     fn variant(
         &mut self,
         descriptor: &'static Descriptor,
-        reader: Reader<'_>,
+        bytes: &[u8],
     ) -> Result<Value, WireError> {
         let mut object = Map::new();
-        self.fields(descriptor, &mut object, reader)?;
-        let mut take = |at: usize| {
-            descriptor
-                .fields
-                .get(at)
-                .and_then(|field| object.remove(&*field.json))
-                .filter(|value| !value.is_null())
-        };
-        Ok(match descriptor.form {
-            Form::List => take(0).unwrap_or_else(|| Value::Array(Vec::new())),
-            Form::SchemaOrBool => take(1).or_else(|| take(0)).unwrap_or(Value::Bool(false)),
-            Form::SchemaOrStrings => take(1).or_else(|| take(0)).unwrap_or(Value::Null),
-            _ => take(1).or_else(|| take(0)).unwrap_or(Value::Null),
-        })
+        self.fields(descriptor, &mut object, bytes)?;
+        Ok(shown(descriptor, object))
     }
 
     fn fields(
         &mut self,
         descriptor: &'static Descriptor,
         object: &mut Map<String, Value>,
-        mut reader: Reader<'_>,
+        bytes: &[u8],
     ) -> Result<(), WireError> {
+        let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
             let Ok(at) = descriptor.fields.binary_search_by_key(&number, |field| field.number)
             else {
@@ -126,34 +104,17 @@ impl Decoder {
     ) -> Result<(), WireError> {
         if field.json.is_empty() {
             let Kind::Message(index) = field.kind else { return reader.skip(field.number, wire) };
-            let bytes = reader.expect_bytes(wire)?;
-            return self.fields(Schema::get().message(index), object, Reader::new(bytes));
+            return self.fields(Schema::get().message(index), object, reader.expect_bytes(wire)?);
         }
         match field.label {
-            Label::One => {
-                let earlier = object.remove(&*field.json);
-                let value = self.value(field.kind, earlier, wire, reader)?;
-                if field.pointer || !omitted(field, &value) {
-                    object.insert(field.json.to_string(), value);
-                }
-            }
+            Label::One => self.one(field, object, wire, reader),
             Label::List => {
                 let list = object.entry(&*field.json).or_insert_with(|| Value::Array(Vec::new()));
                 if list.is_null() {
                     *list = Value::Array(Vec::new());
                 }
                 let Value::Array(items) = list else { return reader.skip(field.number, wire) };
-                let packed = wire == Wire::Len
-                    && matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64);
-                if packed {
-                    let mut numbers = Reader::new(reader.bytes()?);
-                    while !numbers.rest().is_empty() {
-                        items.push(self.value(field.kind, None, Wire::Varint, &mut numbers)?);
-                    }
-                } else {
-                    let item = self.value(field.kind, None, wire, reader);
-                    items.push(item.map_err(|error| error.index(items.len()))?);
-                }
+                self.nested(|decoder| decoder.items(field, items, wire, reader))
             }
             Label::Map => {
                 let map = object.entry(&*field.json).or_insert_with(|| Value::Object(Map::new()));
@@ -161,18 +122,63 @@ impl Decoder {
                     *map = Value::Object(Map::new());
                 }
                 let Value::Object(entries) = map else { return reader.skip(field.number, wire) };
-                let (mut key, mut value) = (String::new(), None);
-                each(Reader::new(reader.expect_bytes(wire)?), |number, wire, reader| {
-                    match number {
-                        1 => key = string(reader.expect_bytes(wire)?),
-                        2 => value = Some(self.value(field.kind, value.take(), wire, reader)?),
-                        _ => reader.skip(number, wire)?,
-                    }
-                    Ok(())
-                })?;
-                entries.insert(key, value.unwrap_or_else(|| zero(field.kind)));
+                let bytes = reader.expect_bytes(wire)?;
+                self.nested(|decoder| decoder.entry(field, entries, bytes))
             }
         }
+    }
+
+    fn one(
+        &mut self,
+        field: &'static FieldDescriptor,
+        object: &mut Map<String, Value>,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        let earlier = object.remove(&*field.json);
+        let value = self.value(field.kind, earlier, wire, reader)?;
+        if field.pointer || !omitted(field, &value) {
+            object.insert(field.json.to_string(), value);
+        }
+        Ok(())
+    }
+
+    /// An item of a list, or several numbers of one.
+    fn items(
+        &mut self,
+        field: &'static FieldDescriptor,
+        items: &mut Vec<Value>,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
+        if wire != Wire::Len || !matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64) {
+            let item = self.value(field.kind, None, wire, reader);
+            items.push(item.map_err(|error| error.index(items.len()))?);
+            return Ok(());
+        }
+        let mut numbers = Reader::new(reader.bytes()?);
+        while !numbers.rest().is_empty() {
+            items.push(number(field.kind, Wire::Varint, &mut numbers)?);
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        field: &'static FieldDescriptor,
+        entries: &mut Map<String, Value>,
+        bytes: &[u8],
+    ) -> Result<(), WireError> {
+        let (mut key, mut value) = (String::new(), None);
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.tag()? {
+            match number {
+                1 => key = string(reader.expect_bytes(wire)?),
+                2 => value = Some(self.value(field.kind, value.take(), wire, &mut reader)?),
+                _ => reader.skip(number, wire)?,
+            }
+        }
+        entries.insert(key, value.unwrap_or_else(|| zero(field.kind)));
         Ok(())
     }
 
@@ -183,20 +189,63 @@ impl Decoder {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<Value, WireError> {
-        Ok(match kind {
-            Kind::String => string(reader.expect_bytes(wire)?).into(),
-            Kind::Bytes => {
-                base64::engine::general_purpose::STANDARD.encode(reader.expect_bytes(wire)?).into()
-            }
-            Kind::Bool => (reader.expect_varint(wire)? != 0).into(),
-            Kind::Int32 => (reader.expect_varint(wire)? as i32).into(),
-            Kind::Int64 => (reader.expect_varint(wire)? as i64).into(),
-            Kind::Double => double(reader.expect_fixed64(wire)?),
-            Kind::Message(index) => {
-                self.message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)?
-            }
-        })
+        let Kind::Message(index) = kind else { return number(kind, wire, reader) };
+        self.message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)
     }
+}
+
+/// A value that is no message.
+fn number(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, WireError> {
+    Ok(match kind {
+        Kind::String => string(reader.expect_bytes(wire)?).into(),
+        Kind::Bytes => {
+            base64::engine::general_purpose::STANDARD.encode(reader.expect_bytes(wire)?).into()
+        }
+        Kind::Bool => (reader.expect_varint(wire)? != 0).into(),
+        Kind::Int32 => (reader.expect_varint(wire)? as i32).into(),
+        Kind::Int64 => (reader.expect_varint(wire)? as i64).into(),
+        Kind::Double => double(reader.expect_fixed64(wire)?),
+        Kind::Message(_) => return Err(WireError::new("a message where a single value should be")),
+    })
+}
+
+/// The one field that JSON shows of a message with several.
+fn shown(descriptor: &Descriptor, mut object: Map<String, Value>) -> Value {
+    let mut take = |at: usize| {
+        descriptor
+            .fields
+            .get(at)
+            .and_then(|field| object.remove(&*field.json))
+            .filter(|value| !value.is_null())
+    };
+    match descriptor.form {
+        Form::List => take(0).unwrap_or_else(|| Value::Array(Vec::new())),
+        Form::SchemaOrBool => take(1).or_else(|| take(0)).unwrap_or(Value::Bool(false)),
+        _ => take(1).or_else(|| take(0)).unwrap_or(Value::Null),
+    }
+}
+
+/// A message that JSON shows as a single value.
+fn scalar(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
+    match form {
+        Form::Time | Form::MicroTime => read_time(form, reader),
+        Form::Quantity => read_quantity(reader),
+        _ => read_int_or_string(reader),
+    }
+}
+
+fn read_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
+    let (mut type_, mut int, mut text) = (0, 0, String::new());
+    each(reader, |number, wire, reader| {
+        match number {
+            1 => type_ = reader.expect_varint(wire)?,
+            2 => int = reader.expect_varint(wire)? as i32,
+            3 => text = string(reader.expect_bytes(wire)?),
+            _ => reader.skip(number, wire)?,
+        }
+        Ok(())
+    })?;
+    Ok(if type_ == 1 { text.into() } else { int.into() })
 }
 
 /// Adds what Go's structs hold by value and its encoder does not leave out.
@@ -337,22 +386,24 @@ fn read_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// The text of any JSON, or an object that is encoded within.
-fn read_raw(reader: Reader<'_>) -> Result<Value, WireError> {
-    let mut raw = Vec::new();
-    each(reader, |number, wire, reader| {
+/// The text of any JSON, or an object that is encoded within, inside of `depth` arrays and objects.
+fn read_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
+    let mut raw: &[u8] = &[];
+    while let Some((number, wire)) = reader.tag()? {
         match number {
-            1 => raw = reader.expect_bytes(wire)?.to_vec(),
+            1 => raw = reader.expect_bytes(wire)?,
             _ => reader.skip(number, wire)?,
         }
-        Ok(())
-    })?;
+    }
     if raw.is_empty() {
         return Ok(Value::Null);
     }
     if raw.starts_with(super::MAGIC) {
-        return super::Transcoder::decode_envelope(&raw)
+        return super::decode_envelope(raw, depth)
             .map_err(|error| WireError::new(error.to_string()));
     }
-    serde_json::from_slice(&raw).map_err(|error| WireError::new(error.to_string()))
+    if json::text_is_deeper(raw, json::MAX_DEPTH.saturating_sub(depth)) {
+        return Err(WireError::new(json::TOO_DEEP));
+    }
+    json::from_slice(raw).map_err(|error| WireError::new(error.to_string()))
 }

@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::decode::WireError;
+use crate::json;
 use crate::time;
 
-/// Values within values that are followed.
-const MAX_DEPTH: usize = 200;
+/// Messages within messages that are written. A level of JSON is at most two of them: a schema's variant, and the schema.
+const MAX_DEPTH: usize = 2 * json::MAX_DEPTH + 16;
 
 /// The bytes of a message.
 pub(super) fn encode(descriptor: &'static Descriptor, value: &Value) -> Result<Vec<u8>, WireError> {
@@ -71,7 +72,7 @@ impl Backward {
     /// The contents of a message; null is its zero value.
     fn message(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         if self.depth == MAX_DEPTH {
-            return Err(WireError::new("values are nested too deep"));
+            return Err(WireError::new(json::TOO_DEEP));
         }
         self.depth += 1;
         let written = self.form(descriptor, value);
@@ -83,32 +84,8 @@ impl Backward {
         match descriptor.form {
             Form::Object => self.object(descriptor, value),
             Form::Time | Form::MicroTime => self.time(descriptor.form, value),
-            Form::Quantity => {
-                let text = match value {
-                    Value::Null => "0".into(),
-                    Value::String(text) => text.as_str().into(),
-                    Value::Number(number) => std::borrow::Cow::Owned(number.to_string()),
-                    other => return Err(expected("a quantity", other)),
-                };
-                let quantity = crate::quantity::Quantity::parse(&text)
-                    .map_err(|error| WireError::new(error.to_string()))?;
-                self.bytes_field(1, quantity.to_string().as_bytes());
-                Ok(())
-            }
-            Form::IntOrString => {
-                let (type_, int, text) = match value {
-                    Value::Null => (0, 0, ""),
-                    Value::Number(_) => {
-                        (0, integer(value, i64::from(i32::MIN), i64::from(i32::MAX))?, "")
-                    }
-                    Value::String(text) => (1, 0, text.as_str()),
-                    other => return Err(expected("a number or a string", other)),
-                };
-                self.bytes_field(3, text.as_bytes());
-                self.varint_field(2, int as u64);
-                self.varint_field(1, type_);
-                Ok(())
-            }
+            Form::Quantity => self.quantity(value),
+            Form::IntOrString => self.int_or_string(value),
             Form::Raw => {
                 if !value.is_null() {
                     self.bytes_field(1, value.to_string().as_bytes());
@@ -123,6 +100,32 @@ impl Backward {
                 self.schema(descriptor, value)
             }
         }
+    }
+
+    fn quantity(&mut self, value: &Value) -> Result<(), WireError> {
+        let text = match value {
+            Value::Null => "0".into(),
+            Value::String(text) => text.as_str().into(),
+            Value::Number(number) => std::borrow::Cow::Owned(number.to_string()),
+            other => return Err(expected("a quantity", other)),
+        };
+        let quantity = crate::quantity::Quantity::parse(&text)
+            .map_err(|error| WireError::new(error.to_string()))?;
+        self.bytes_field(1, quantity.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn int_or_string(&mut self, value: &Value) -> Result<(), WireError> {
+        let (type_, int, text) = match value {
+            Value::Null => (0, 0, ""),
+            Value::Number(_) => (0, integer(value, i64::from(i32::MIN), i64::from(i32::MAX))?, ""),
+            Value::String(text) => (1, 0, text.as_str()),
+            other => return Err(expected("a number or a string", other)),
+        };
+        self.bytes_field(3, text.as_bytes());
+        self.varint_field(2, int as u64);
+        self.varint_field(1, type_);
+        Ok(())
     }
 
     fn schema(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {

@@ -41,13 +41,7 @@ impl Transcoder {
     /// # Errors
     /// When the kind has no protobuf form, or the bytes are no such message.
     pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
-        let descriptor = descriptor(api_version, kind)?;
-        let mut object = decode::decode(descriptor, bytes).map_err(|error| error.of(kind))?;
-        if let Value::Object(fields) = &mut object {
-            fields.insert("apiVersion".into(), api_version.into());
-            fields.insert("kind".into(), kind.into());
-        }
-        Ok(object)
+        decode_object(api_version, kind, bytes, 0)
     }
 
     /// An object in its envelope, of the `apiVersion` and `kind` that it names.
@@ -65,9 +59,30 @@ impl Transcoder {
     /// # Errors
     /// As [`Transcoder::decode`], and when there is no envelope.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
-        let envelope = Envelope::open(bytes)?;
-        Self::decode(&envelope.api_version, &envelope.kind, envelope.raw)
+        decode_envelope(bytes, 0)
     }
+}
+
+/// [`Transcoder::decode`] inside of `depth` arrays and objects.
+fn decode_object(
+    api_version: &str,
+    kind: &str,
+    bytes: &[u8],
+    depth: usize,
+) -> Result<Value, DecodeError> {
+    let descriptor = descriptor(api_version, kind)?;
+    let mut object = decode::decode(descriptor, bytes, depth).map_err(|error| error.of(kind))?;
+    if let Value::Object(fields) = &mut object {
+        fields.insert("apiVersion".into(), api_version.into());
+        fields.insert("kind".into(), kind.into());
+    }
+    Ok(object)
+}
+
+/// [`Transcoder::decode_envelope`] inside of `depth` arrays and objects.
+fn decode_envelope(bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
+    let envelope = Envelope::open(bytes)?;
+    decode_object(&envelope.api_version, &envelope.kind, envelope.raw, depth)
 }
 
 fn descriptor(api_version: &str, kind: &str) -> Result<&'static schema::Descriptor, DecodeError> {
@@ -81,7 +96,7 @@ pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
     let descriptor = schema::Schema::get()
         .named(message)
         .ok_or_else(|| WireError::new(format!("{message} is not known in protobuf")))?;
-    decode::decode(descriptor, bytes)
+    decode::decode(descriptor, bytes, 0)
 }
 
 /// Translates the JSON of a message of a package and name to protobuf.

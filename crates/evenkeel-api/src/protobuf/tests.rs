@@ -149,7 +149,7 @@ fn any_object_of_any_kind_goes_to_protobuf_and_back() {
             let object = arbitrary::Random(number as u64 * 3 + round).message(descriptor, 4);
             let bytes = encode::encode(descriptor, &object)
                 .unwrap_or_else(|error| panic!("{name}: {error:?} in {object}"));
-            let decoded = decode::decode(descriptor, &bytes)
+            let decoded = decode::decode(descriptor, &bytes, 0)
                 .unwrap_or_else(|error| panic!("{name}: {error:?} in {object}"));
             let again = encode::encode(descriptor, &decoded).unwrap();
             assert_eq!(bytes, again, "{name}: {object} became {decoded}");

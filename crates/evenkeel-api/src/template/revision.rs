@@ -94,7 +94,7 @@ impl Field for Restored {
             return Ok(earlier);
         }
         // Anything may stand in a revision; what is no JSON restores nothing.
-        Ok(serde_json::from_slice(&raw).map_or_else(|_| Self::default(), |patch| Self::of(&patch)))
+        Ok(crate::json::from_slice(&raw).map_or_else(|_| Self::default(), |patch| Self::of(&patch)))
     }
 }
 

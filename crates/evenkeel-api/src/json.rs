@@ -1,0 +1,146 @@
+//! JSON from outside, with one bound on its nesting that readers and writers of the whole project share.
+//!
+//! Code that walks a value recurses, in debug builds with large frames, on stacks of 2 MiB. So nesting is bounded where
+//! bytes come in and where objects are stored, and every later walk may rely on it.
+
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::{Deserializer, Error, Value};
+
+/// The deepest nesting of arrays and objects in an object of the API. Go's decoder takes 10,000 levels, since its stacks
+/// grow; the deepest CustomResourceDefinitions in use have about 60.
+pub const MAX_DEPTH: usize = 256;
+
+/// What lists, watch events and reviews put around an object.
+const AROUND: usize = 8;
+
+/// Why a document was refused that is nested too deep, in the words of Go's decoder.
+pub const TOO_DEEP: &str = "exceeded max depth";
+
+/// Reads JSON that holds objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own bound, 128, would refuse what the
+/// server stores.
+///
+/// # Errors
+/// When the bytes are no JSON of the type, or nested deeper.
+pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
+    let mut reader = deserializer(bytes)?;
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// A reader of bytes that are not nested deeper than [`from_slice`] takes.
+///
+/// # Errors
+/// When they are.
+pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRead<'_>>, Error> {
+    if text_is_deeper(bytes, MAX_DEPTH + AROUND) {
+        return Err(Error::custom(TOO_DEEP));
+    }
+    let mut reader = Deserializer::from_slice(bytes);
+    reader.disable_recursion_limit();
+    Ok(reader)
+}
+
+/// Whether JSON text nests more than `limit` arrays and objects, found without recursion. Text that is no JSON is
+/// measured by its brackets.
+pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
+    let (mut depth, mut at) = (0usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > limit {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => at = end_of_string(text, at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Where the string ends that begins before `at`.
+fn end_of_string(text: &[u8], mut at: usize) -> usize {
+    loop {
+        match text.get(at) {
+            None | Some(b'"') => return at,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Whether a value nests more than `limit` arrays and objects. Looks no deeper than that.
+pub fn is_deeper(value: &Value, limit: usize) -> bool {
+    match (value, limit.checked_sub(1)) {
+        (Value::Array(_) | Value::Object(_), None) => true,
+        (Value::Array(items), Some(below)) => items.iter().any(|item| is_deeper(item, below)),
+        (Value::Object(entries), Some(below)) => {
+            entries.values().any(|entry| is_deeper(entry, below))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn nested(depth: usize) -> String {
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn reads_what_the_bound_allows_and_no_more() {
+        let deepest = MAX_DEPTH + AROUND;
+        assert!(from_slice::<Value>(nested(deepest).as_bytes()).is_ok());
+        let error = from_slice::<Value>(nested(deepest + 1).as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), TOO_DEEP);
+        assert!(from_slice::<Value>(nested(1_000_000).as_bytes()).is_err());
+        assert!(from_slice::<Value>(b"[1] 2").is_err(), "nothing may follow");
+    }
+
+    #[test]
+    fn brackets_in_strings_do_not_nest() {
+        for (text, depth) in [
+            (r#""[[[""#, 0),
+            (r#"["\"[[",{"[":"\\"},[]]"#, 2),
+            (r#"{"a":[{"b":1}],"c":{}}"#, 3),
+            ("1", 0),
+            ("]]][", 1),
+        ] {
+            assert!(!text_is_deeper(text.as_bytes(), depth), "{text}");
+            assert!(depth == 0 || text_is_deeper(text.as_bytes(), depth - 1), "{text}");
+        }
+        assert!(!text_is_deeper(br#""\"#, 0) && !text_is_deeper(b"\"", 0));
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            Just(json!(1)),
+            "[\\[\\]{}\"\\\\]{0,4}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(6, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[\\[{\"]{0,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn values_and_their_text_are_as_deep(value in any_value(), limit in 0usize..8) {
+            prop_assert_eq!(is_deeper(&value, limit), text_is_deeper(value.to_string().as_bytes(), limit));
+        }
+    }
+}
