@@ -1,6 +1,6 @@
 //! Any `kube::Resource` as a view.
 
-use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View};
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View, json};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -73,9 +73,9 @@ where
             reason: reason.into(),
         };
         match encoding {
-            Encoding::Json => serde_json::from_slice(bytes)
-                .map(Self::new)
-                .map_err(|error| failed(error.to_string())),
+            Encoding::Json => {
+                json::from_slice(bytes).map(Self::new).map_err(|error| failed(error.to_string()))
+            }
             Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
         }
     }

@@ -183,7 +183,7 @@ impl Dry {
         };
         let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let by = agent.and_then(|agent| agent.rsplit('/').next()).unwrap_or_default().to_owned();
-        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let object: Value = evenkeel_api::json::from_slice(&body).unwrap_or_default();
         let shown = |object: &Value| {
             let mut shown = object.clone();
             if place.resource() == "secrets" {
@@ -258,7 +258,7 @@ impl Dry {
             return Ok(Value::Null);
         }
         let body = answer.into_body().collect().await.map_err(BoxError::from)?.to_bytes();
-        Ok(serde_json::from_slice(&body).unwrap_or_default())
+        Ok(evenkeel_api::json::from_slice(&body).unwrap_or_default())
     }
 }
 

@@ -18,7 +18,7 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
     let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
     let request = request.map_err(|error| local(400, "BadRequest", error.to_string()))?;
     let answer = client.raw(request).await.map_err(refused)?;
-    let mut object: Value = serde_json::from_slice(answer.body()).map_err(|error| {
+    let mut object: Value = evenkeel_api::json::from_slice(answer.body()).map_err(|error| {
         local(0, "", format!("{} {namespace}/{name} cannot be read: {error}", kind.plural))
     })?;
     let live =

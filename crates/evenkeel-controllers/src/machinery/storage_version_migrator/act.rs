@@ -205,7 +205,7 @@ async fn live(client: &Client, kind: &Kind, name: &str) -> Result<Option<Value>,
     let path = format!("{}/{name}", kind.path(""));
     let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new())?;
     match client.raw(request).await {
-        Ok(answer) => Ok(Some(serde_json::from_slice(answer.body())?)),
+        Ok(answer) => Ok(Some(evenkeel_api::json::from_slice(answer.body())?)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
