@@ -12,6 +12,7 @@
 //! assert!(matches!(program.run(&scope, &mut 1000), Ok(Val::Bool(true))));
 //! ```
 
+mod bounds;
 mod call;
 mod eval;
 pub mod formats;
@@ -44,12 +45,17 @@ impl Program {
     /// # Errors
     /// What is wrong with its syntax.
     pub fn parse(source: &str) -> Result<Self, String> {
-        Parser::new()
-            .enable_optional_syntax(true)
-            .enable_ident_escape_syntax(true)
-            .parse(source)
+        bounds::check(source).map_err(|error| format!("compilation failed: {error}"))?;
+        // The parser looks ahead by recursion: in debug builds, some brackets take all of a worker's stack.
+        let parsed = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+            let parsing = thread.spawn_scoped(scope, || read(source))?;
+            parsing.join().map_err(|_| std::io::Error::other("the parser failed"))
+        });
+        parsed
+            .unwrap_or_else(|error| Err(error.to_string()))
             .map(|expression| Self { expression })
-            .map_err(|errors| format!("compilation failed: {errors}"))
+            .map_err(|error| format!("compilation failed: {error}"))
     }
 
     /// What was read.
@@ -69,6 +75,17 @@ impl Program {
     pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
         eval::run(&self.expression, scope, budget)
     }
+}
+
+/// The stack that the parser gets, of which only what is used takes memory.
+const PARSER_STACK: usize = 64 * 1024 * 1024;
+
+fn read(source: &str) -> Result<Expression, String> {
+    let parser = Parser::new()
+        .max_recursion_depth(bounds::MAX_NESTED)
+        .enable_optional_syntax(true)
+        .enable_ident_escape_syntax(true);
+    parser.parse(source).map_err(|errors| errors.to_string())
 }
 
 #[cfg(test)]

@@ -1,0 +1,194 @@
+//! What an expression may be before anybody parses it: how long, and how deep.
+//!
+//! Parser, checker and evaluation recurse once or more for each operator of a chain such as `a.b.c` or `1 + 1 + 1`, and the
+//! parser's own bound counts brackets only.
+
+/// The longest expression, in characters (upstream: cel-go's `expressionSizeCodePointLimit`).
+const MAX_SIZE: usize = 100_000;
+
+/// The deepest expression (upstream: cel-go's `maxRecursionDepth`, which counts much the same).
+const MAX_DEPTH: usize = 250;
+
+/// Expressions within expressions, such as in brackets, that are parsed. Each has several nodes, and macros have more.
+pub(super) const MAX_NESTED: u16 = 48;
+
+/// Refuses an expression that is too long or too deep, in cel-go's words.
+pub(super) fn check(source: &str) -> Result<(), String> {
+    let size = source.chars().count();
+    if size > MAX_SIZE {
+        return Err(format!(
+            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}"
+        ));
+    }
+    if Scan::new(source).is_deeper(MAX_DEPTH) {
+        return Err(format!(
+            "ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
+        ));
+    }
+    Ok(())
+}
+
+/// Goes over an expression sign by sign and adds up the chains that are open: one for each bracket around the sign.
+/// Operands of `&&` and `||` are beside each other, since the parser balances those; so are what commas separate.
+struct Scan<'a> {
+    rest: &'a [u8],
+    /// Operators since the chain began, for each open bracket.
+    chains: Vec<usize>,
+    depth: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn new(source: &'a str) -> Self {
+        Self { rest: source.as_bytes(), chains: vec![0], depth: 0 }
+    }
+
+    fn is_deeper(mut self, limit: usize) -> bool {
+        while let [sign, after @ ..] = self.rest {
+            let raw = matches!(sign, b'r' | b'R');
+            match sign {
+                b'"' | b'\'' => self.rest = after_string(self.rest, false),
+                b'r' | b'R' | b'b' | b'B' if matches!(after, [b'"' | b'\'', ..]) => {
+                    self.rest = after_string(after, raw);
+                }
+                b'/' if after.starts_with(b"/") => self.rest = after_line(after),
+                b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.word(),
+                _ => {
+                    self.sign(*sign, after.first().copied());
+                    self.rest = &self.rest[1..];
+                }
+            }
+            if self.depth > limit {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn sign(&mut self, sign: u8, next: Option<u8>) {
+        match (sign, next) {
+            (b'(' | b'[' | b'{', _) => {
+                self.grow();
+                self.chains.push(0);
+            }
+            (b')' | b']' | b'}', _) if self.chains.len() > 1 => {
+                self.depth -= self.chains.pop().unwrap_or_default();
+            }
+            (b',', _) | (b'&', Some(b'&')) | (b'|', Some(b'|')) => self.begin(),
+            (b'.' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'!' | b'?', _) => {
+                self.grow();
+            }
+            _ => {}
+        }
+    }
+
+    /// An identifier; `in` is an operator.
+    fn word(&mut self) {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let length = self.rest.iter().take_while(|byte| is_part(byte)).count();
+        if &self.rest[..length] == b"in" {
+            self.grow();
+        }
+        self.rest = &self.rest[length..];
+    }
+
+    fn grow(&mut self) {
+        self.depth += 1;
+        if let Some(chain) = self.chains.last_mut() {
+            *chain += 1;
+        }
+    }
+
+    fn begin(&mut self) {
+        if let Some(chain) = self.chains.last_mut() {
+            self.depth -= std::mem::take(chain);
+        }
+    }
+}
+
+/// What comes after the string that `text` begins with.
+fn after_string(text: &[u8], raw: bool) -> &[u8] {
+    let Some(quote) = text.first() else { return text };
+    let triple = [*quote; 3];
+    let end: &[u8] = if text.starts_with(&triple) { &triple } else { &triple[..1] };
+    let mut rest = &text[end.len()..];
+    while !rest.is_empty() && !rest.starts_with(end) {
+        let step = if rest[0] == b'\\' && !raw { 2 } else { 1 };
+        rest = rest.get(step..).unwrap_or_default();
+    }
+    rest.get(end.len()..).unwrap_or_default()
+}
+
+fn after_line(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+    &text[end..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Program, Scope};
+
+    const NESTED: usize = MAX_NESTED as usize;
+
+    #[test]
+    fn hostile_expressions_are_refused() {
+        for source in [
+            "a".to_owned() + &".b".repeat(40_000),
+            "1".to_owned() + &" + 1".repeat(20_000),
+            "1".to_owned() + &" in [1]".repeat(10_000),
+            "a".to_owned() + &"[0]".repeat(30_000),
+            "a".to_owned() + &" == a".repeat(15_000),
+            "!".repeat(50_000) + "a",
+            "-".repeat(50_000) + "1",
+            "(".repeat(40_000) + "1" + &")".repeat(40_000),
+            "[".repeat(40_000) + &"]".repeat(40_000),
+            "{1:".repeat(20_000) + "1" + &"}".repeat(20_000),
+            "a ? b : ".repeat(10_000) + "c",
+            "a".to_owned() + &".map(x, x".repeat(5_000) + &")".repeat(5_000),
+            "f(".repeat(20_000) + &")".repeat(20_000),
+            "a".repeat(100_001),
+            "'\\'' + \"".to_owned() + &".b".repeat(300) + "\" + a" + &".b".repeat(300),
+        ] {
+            let error = Program::parse(&source).expect_err("too much");
+            assert!(error.contains("exceed"), "{}: {error}", &source[..20]);
+        }
+    }
+
+    #[test]
+    fn long_expressions_that_are_not_deep_are_read() {
+        for source in [
+            "a.b == 'x'".to_owned() + &" || a.b == 'x'".repeat(1_000),
+            "a.b == 'x'".to_owned() + &" && a.b in ['x', 'y']".repeat(1_000),
+            "[".to_owned() + &"a.b.c, ".repeat(2_000) + "1]",
+            format!("'{}' == \"{}\"", "((((".repeat(1_000), "....".repeat(1_000)),
+            format!("r'\\' + '''{}'''", "'(.".repeat(1_000)),
+            "a".to_owned() + &" + a".repeat(200),
+        ] {
+            assert_eq!(check(&source), Ok(()), "{}", &source[..20]);
+        }
+    }
+
+    /// What is let through must be parsed, evaluated and dropped on the stack of a worker.
+    #[test]
+    fn the_deepest_expressions_are_read() {
+        let run = || {
+            for source in [
+                "a".to_owned() + &".b".repeat(250),
+                "1".to_owned() + &" + 1".repeat(250),
+                "a".to_owned() + &"[0]".repeat(250),
+                "(".repeat(NESTED) + "1" + &")".repeat(NESTED),
+                "[".repeat(NESTED) + &"]".repeat(NESTED),
+                "[[1]]".to_owned() + &".map(x, x".repeat(NESTED) + &")".repeat(NESTED),
+                "[1]".to_owned() + &".map(x, [x])".repeat(100),
+                "true ? 1 : ".repeat(NESTED) + "2",
+            ] {
+                let program = Program::parse(&source).expect(&source);
+                let _ = program.run(&Scope::default(), &mut { crate::PER_CALL });
+                assert!(!program.uses("z"));
+            }
+            assert!(Program::parse(&("(".repeat(200) + "1" + &")".repeat(200))).is_err());
+        };
+        let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+        thread.spawn(run).expect("a thread").join().expect("parsed");
+    }
+}
