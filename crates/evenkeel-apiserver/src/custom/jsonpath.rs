@@ -2,6 +2,13 @@
 
 use serde_json::Value;
 
+/// Brackets within brackets that are read; deeper ones find nothing.
+const MAX_NESTED: usize = 16;
+
+/// How many values one search may look at. Steps such as `..` multiply what they find, so that a short path could search an
+/// object without end; a search that is not done by then finds nothing.
+const MAX_VISITS: usize = 1_000_000;
+
 /// A path, taken apart. What cannot be read finds nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JsonPath(Vec<Step>);
@@ -40,6 +47,11 @@ enum Operand {
 impl JsonPath {
     /// Reads a path such as `.spec.items[0].name` or `.status.conditions[?(@.type=="Ready")].status`.
     pub(crate) fn parse(text: &str) -> Self {
+        Self::nested(text, MAX_NESTED)
+    }
+
+    /// [`JsonPath::parse`] with brackets in it nested no deeper than this.
+    fn nested(text: &str, left: usize) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').or_else(|| rest.strip_prefix('@')).unwrap_or(rest);
@@ -61,9 +73,9 @@ impl JsonPath {
                         more
                     }
                 }
-                b'[' => match closing(rest) {
-                    Some(end) => {
-                        steps.push(bracket(rest[1..end].trim()));
+                b'[' => match closing(rest).zip(left.checked_sub(1)) {
+                    Some((end, left)) => {
+                        steps.push(bracket(rest[1..end].trim(), left));
                         &rest[end + 1..]
                     }
                     None => {
@@ -83,12 +95,27 @@ impl JsonPath {
 
     /// All that the path leads to.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+        self.search(value, &mut { MAX_VISITS }).unwrap_or_default()
+    }
+
+    /// `None` when `visits` are used up.
+    fn search<'a>(&self, value: &'a Value, visits: &mut usize) -> Option<Vec<&'a Value>> {
         let mut found = vec![value];
         for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.apply(value)).collect();
+            let mut next = Vec::new();
+            for value in found {
+                step.apply(value, &mut next, visits)?;
+            }
+            found = next;
         }
-        found
+        Some(found)
     }
+}
+
+/// Takes this many of the visits that are left.
+fn visit(visits: &mut usize, count: usize) -> Option<()> {
+    *visits = visits.checked_sub(count)?;
+    Some(())
 }
 
 /// A field's name up to the next dot or bracket; a backslash keeps a dot.
@@ -130,18 +157,18 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(text: &str) -> Step {
+fn bracket(text: &str, left: usize) -> Step {
     if text == "*" {
         return Step::All;
     }
     if let Some(filter) = text.strip_prefix("?(").and_then(|t| t.strip_suffix(')')) {
-        return filter_step(filter);
+        return filter_step(filter, left);
     }
     if let Some(name) = unquoted(text) {
         return Step::Field(name.into());
     }
     if text.contains(',') {
-        return Step::Union(text.split(',').map(|part| bracket(part.trim())).collect());
+        return Step::Union(text.split(',').map(|part| bracket(part.trim(), left)).collect());
     }
     if let Some((from, to)) = text.split_once(':') {
         let number = |t: &str| t.trim().parse().ok();
@@ -154,7 +181,7 @@ fn unquoted(text: &str) -> Option<&str> {
     ['\'', '"'].into_iter().find_map(|q| text.strip_prefix(q)?.strip_suffix(q))
 }
 
-fn filter_step(text: &str) -> Step {
+fn filter_step(text: &str, left: usize) -> Step {
     const OPERATORS: [(&str, Operator); 6] = [
         ("==", Operator::Equal),
         ("!=", Operator::NotEqual),
@@ -164,51 +191,67 @@ fn filter_step(text: &str) -> Step {
         (">", Operator::Greater),
     ];
     for (sign, operator) in OPERATORS {
-        if let Some((left, right)) = text.split_once(sign) {
+        if let Some((path, right)) = text.split_once(sign) {
             let right = right.trim();
             let operand = match unquoted(right) {
                 Some(text) => Operand::Value(Value::from(text)),
-                None if right.starts_with('@') => Operand::Path(JsonPath::parse(right)),
+                None if right.starts_with('@') => Operand::Path(JsonPath::nested(right, left)),
                 None => Operand::Value(serde_json::from_str(right).unwrap_or_default()),
             };
-            return Step::Filter(JsonPath::parse(left.trim()), operator, operand);
+            return Step::Filter(JsonPath::nested(path.trim(), left), operator, operand);
         }
     }
-    Step::Filter(JsonPath::parse(text.trim()), Operator::Exists, Operand::Value(Value::Null))
+    Step::Filter(JsonPath::nested(text.trim(), left), Operator::Exists, Operand::Value(Value::Null))
 }
 
 impl Step {
-    fn apply<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+    /// Adds what the step finds in a value to `found`.
+    fn apply<'a>(
+        &self,
+        value: &'a Value,
+        found: &mut Vec<&'a Value>,
+        visits: &mut usize,
+    ) -> Option<()> {
+        visit(visits, 1)?;
+        let before = found.len();
         match self {
-            Self::Field(name) => value.get(&**name).into_iter().collect(),
+            Self::Field(name) => found.extend(value.get(&**name)),
             Self::Index(at) => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let at = if *at < 0 { items.len() as i64 + at } else { *at };
-                usize::try_from(at).ok().and_then(|at| items.get(at)).into_iter().collect()
+                found.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
             }
             Self::Slice(from, to) => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let length = items.len() as i64;
                 let place = |at: i64| (if at < 0 { length + at } else { at }).clamp(0, length);
                 let (from, to) = (place(from.unwrap_or(0)), place(to.unwrap_or(length)));
-                items.iter().skip(from as usize).take((to - from).max(0) as usize).collect()
+                found.extend(items.iter().skip(from as usize).take((to - from).max(0) as usize));
             }
-            Self::All => children(value).collect(),
+            Self::All => found.extend(children(value)),
             Self::Deep => {
-                let mut all = vec![value];
-                let mut at = 0;
-                while let Some(value) = all.get(at).copied() {
-                    all.extend(children(value));
+                found.push(value);
+                let mut at = before;
+                while let Some(value) = found.get(at).copied() {
+                    found.extend(children(value));
                     at += 1;
                 }
-                all
             }
             Self::Filter(path, operator, operand) => {
-                children(value).filter(|item| keeps(item, path, *operator, operand)).collect()
+                for item in children(value) {
+                    if keeps(item, path, *operator, operand, visits)? {
+                        found.push(item);
+                    }
+                }
             }
-            Self::Union(steps) => steps.iter().flat_map(|step| step.apply(value)).collect(),
-            Self::Nothing => Vec::new(),
+            Self::Union(steps) => {
+                for step in steps {
+                    step.apply(value, found, visits)?;
+                }
+            }
+            Self::Nothing => {}
         }
+        visit(visits, found.len() - before)
     }
 }
 
@@ -217,18 +260,29 @@ fn children(value: &Value) -> impl Iterator<Item = &Value> {
     items.iter().chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
 }
 
-fn keeps(item: &Value, path: &JsonPath, operator: Operator, operand: &Operand) -> bool {
-    let Some(left) = path.find(item).first().copied() else { return false };
+/// Whether a filter keeps an item; `None` when `visits` are used up.
+fn keeps(
+    item: &Value,
+    path: &JsonPath,
+    operator: Operator,
+    operand: &Operand,
+    visits: &mut usize,
+) -> Option<bool> {
+    let Some(left) = path.search(item, visits)?.first().copied() else { return Some(false) };
     if operator == Operator::Exists {
-        return true;
+        return Some(true);
     }
     let right = match operand {
         Operand::Value(value) => value,
-        Operand::Path(path) => match path.find(item).first() {
+        Operand::Path(path) => match path.search(item, visits)?.first() {
             Some(value) => value,
-            None => return false,
+            None => return Some(false),
         },
     };
+    Some(compare(left, operator, right))
+}
+
+fn compare(left: &Value, operator: Operator, right: &Value) -> bool {
     let order = match (left, right) {
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Number(a), Value::Number(b)) => {
@@ -273,6 +327,23 @@ mod tests {
             (".spec.l[", json!([])),
         ] {
             assert_eq!(json!(JsonPath::parse(path).find(&object)), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn hostile_paths_find_nothing() {
+        let mut nest = json!({});
+        for _ in 0..200 {
+            nest = json!([nest, 1]);
+        }
+        for path in [
+            "..".repeat(20) + "x",
+            "..*".repeat(20),
+            "[0,0]".repeat(200),
+            format!("{}{}", "[?(@".repeat(100_000), ")]".repeat(100_000)),
+            format!("{}x{}", "[?(@..".repeat(10), ")]".repeat(10)),
+        ] {
+            assert!(JsonPath::parse(&path).find(&nest).is_empty(), "{}", &path[..20]);
         }
     }
 }
