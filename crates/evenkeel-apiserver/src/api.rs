@@ -175,6 +175,9 @@ pub(crate) fn seconds(time: Timestamp) -> String {
 
 impl From<WriteError> for StatusError {
     fn from(error: WriteError) -> Self {
+        if matches!(error, WriteError::TooDeep) {
+            return Self::bad_request(error.to_string());
+        }
         Self::internal(error)
     }
 }

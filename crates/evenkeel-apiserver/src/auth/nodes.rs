@@ -123,7 +123,7 @@ fn runs(store: &Store, node: &str, shelf: &str, key: &str) -> bool {
 }
 
 fn read(entry: &Entry) -> Value {
-    serde_json::from_slice(entry.json()).unwrap_or_default()
+    entry.decode().unwrap_or_default()
 }
 
 /// Whether a pod of the node refers to the object.

@@ -9,76 +9,94 @@ use crate::schema::node::{At, Rest, Shape};
 /// Reads a custom resource: metadata as Go reads it, the rest as it is without unknown fields. Wrong types are for validation.
 pub(super) fn decode(body: &Json<'_>, at: At<'_>) -> (Value, Findings) {
     let mut findings = Findings { strict: json::repeated(body), error: None };
-    let mut value = body.to_value();
-    if let Some(number) = settle(&mut value, body) {
-        findings.error =
-            Some(format!("json: cannot unmarshal number {number} into Go value of type float64"));
-    }
-    prune(&mut value, at, "", &mut findings);
+    let mut value = read(body, &mut findings);
+    prune(&mut value, at, &mut String::new(), &mut findings);
     (value, findings)
 }
 
-/// Numbers as they read once they are stored: whole ones without a fraction, those too large for an integer as floats.
-/// Gives back one that is too large for either.
-fn settle(value: &mut Value, body: &Json<'_>) -> Option<String> {
-    match (value, body) {
-        // What no float holds has been read as null.
-        (value @ (Value::Number(_) | Value::Null), Json::Number(text)) => {
-            let number = value.as_f64().filter(|n| n.is_finite());
-            let Some(number) = number.filter(|_| text.parse().is_ok_and(f64::is_finite)) else {
-                return Some(text.to_string());
-            };
-            // Beyond this whole floats are not all integers.
-            const WHOLE: f64 = 9.0e15;
-            if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
-                *value = Value::from(number as i64);
-            } else if value.is_u64() && !value.is_i64() {
-                *value = Value::from(number);
-            }
-            None
-        }
-        (Value::Array(items), Json::Array(bodies)) => {
-            items.iter_mut().zip(bodies).find_map(|(value, body)| settle(value, body))
-        }
-        (Value::Object(fields), body @ Json::Object(_)) => fields
-            .iter_mut()
-            .find_map(|(name, value)| body.get(name).and_then(|body| settle(value, body))),
-        _ => None,
+/// The value with its numbers as they read once they are stored; of repeated keys the last counts.
+fn read(body: &Json<'_>, findings: &mut Findings) -> Value {
+    match body {
+        Json::Number(text) => number(text).unwrap_or_else(|| {
+            findings.error.get_or_insert_with(|| {
+                format!("json: cannot unmarshal number {text} into Go value of type float64")
+            });
+            Value::Null
+        }),
+        Json::Array(items) => items.iter().map(|item| read(item, findings)).collect(),
+        Json::Object(entries) => Value::Object(
+            entries.iter().map(|(k, v)| (k.clone().into_owned(), read(v, findings))).collect(),
+        ),
+        other => other.to_value(),
     }
 }
 
-fn prune(value: &mut Value, at: At<'_>, path: &str, findings: &mut Findings) {
+/// A number as it reads once it is stored: a whole one without a fraction, one too large for an integer as a float. `None`
+/// where it is too large for either.
+fn number(text: &str) -> Option<Value> {
+    let value = json::number(text);
+    let number = value.as_f64().filter(|number| number.is_finite())?;
+    // Beyond this whole floats are not all integers.
+    const WHOLE: f64 = 9.0e15;
+    if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
+        return Some(Value::from(number as i64));
+    }
+    Some(value)
+}
+
+/// Drops the fields that the schema does not know. `path` is that of `value`, and is left as it was.
+fn prune(value: &mut Value, at: At<'_>, path: &mut String, findings: &mut Findings) {
+    let length = path.len();
     match (at.shape(), value) {
         (Shape::Struct(s), Value::Object(entries)) => {
-            for (key, mut value) in std::mem::take(entries) {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                match (s.field(&key), s.rest) {
+            entries.retain(|key, value| {
+                enter(path, key);
+                let kept = match (s.field(key), s.rest) {
                     (Some(field), _) if s.embedded && key == "metadata" => {
-                        value = metadata(&value, at.to(field.node), &path, findings);
+                        *value = metadata(value, at.to(field.node), path, findings);
+                        true
                     }
-                    (Some(field), _) => prune(&mut value, at.to(field.node), &path, findings),
-                    (None, Rest::Keep) => {}
-                    (None, Rest::Typed(id)) => prune(&mut value, at.to(id), &path, findings),
-                    (None, Rest::Drop) => {
-                        findings.strict.push(format!("unknown field {}", typed::quoted(&path)));
-                        continue;
+                    (Some(field), _) => {
+                        prune(value, at.to(field.node), path, findings);
+                        true
                     }
+                    (None, Rest::Keep) => true,
+                    (None, Rest::Typed(id)) => {
+                        prune(value, at.to(id), path, findings);
+                        true
+                    }
+                    (None, Rest::Drop) => false,
+                };
+                if !kept && findings.strict.len() < typed::MAX_PROBLEMS {
+                    findings.strict.push(format!("unknown field {}", typed::quoted(path)));
                 }
-                entries.insert(key, value);
-            }
+                path.truncate(length);
+                kept
+            });
         }
         (Shape::Map { value: of, .. }, Value::Object(entries)) => {
             for (key, value) in entries {
-                prune(value, at.to(*of), &format!("{path}.{key}"), findings);
+                enter(path, key);
+                prune(value, at.to(*of), path, findings);
+                path.truncate(length);
             }
         }
         (Shape::List { item, .. }, Value::Array(items)) => {
             for (i, value) in items.iter_mut().enumerate() {
-                prune(value, at.to(*item), &format!("{path}[{i}]"), findings);
+                path.push_str(&format!("[{i}]"));
+                prune(value, at.to(*item), path, findings);
+                path.truncate(length);
             }
         }
         _ => {}
     }
+}
+
+fn enter(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
 }
 
 fn metadata(value: &Value, at: At<'_>, path: &str, findings: &mut Findings) -> Value {

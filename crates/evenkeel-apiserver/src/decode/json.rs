@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
 use serde_json::Value;
-
-/// Nesting beyond this is refused, as Go's decoder does.
-const MAX_DEPTH: usize = 10_000;
 
 /// A JSON value as written.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,10 +176,9 @@ impl<'a> Reader<'a> {
         &mut self,
         read: fn(&mut Self) -> Result<Json<'a>, String>,
     ) -> Result<Json<'a>, String> {
-        // The reader recurses, so its own limit is far below Go's; no API object is nearly as deep.
         self.depth += 1;
-        if self.depth > MAX_DEPTH.min(2_000) {
-            return Err("exceeded max depth".to_owned());
+        if self.depth > MAX_DEPTH {
+            return Err(TOO_DEEP.to_owned());
         }
         self.at += 1;
         let value = read(self);

@@ -13,7 +13,7 @@ use super::scalars;
 use crate::schema::node::{At, Field, Rest, Shape, Struct};
 
 /// More problems than this are not reported.
-const MAX_PROBLEMS: usize = 100;
+pub(crate) const MAX_PROBLEMS: usize = 100;
 
 /// What reading a body found besides the value.
 #[derive(Debug, Default)]

@@ -1,17 +1,24 @@
 //! YAML bodies: events of the parser into JSON, read as YAML 1.1 is read upstream (`yes` is true, `0777` is octal).
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, Span, StrInput};
+use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, StrInput};
 
 use super::json::Json;
 use super::yaml_scalar;
 
-/// Aliases may blow a document up to this many values and no further.
-const MAX_VALUES: usize = 400_000;
-/// The reader recurses; no API object is nearly as deep.
-const MAX_DEPTH: usize = 1_000;
+/// Up to so many values nearly all of a document may come from aliases, and from the second number on a tenth of it
+/// (upstream: `alias_ratio_range_low` and `alias_ratio_range_high` of go-yaml).
+const ALIAS_RANGE: (f64, f64) = (400_000.0, 4_000_000.0);
+/// What texts that come from aliases may add up to: the size of the largest request. Upstream counts values only, so that a
+/// long text may be had as often as there is room for aliases.
+const MAX_ALIASED: usize = 3 * 1024 * 1024;
+/// More repeated keys than this are not reported.
+const MAX_REPEATED: usize = 100;
+
+const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
 
 /// A document that was read.
 #[derive(Debug)]
@@ -27,82 +34,172 @@ pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
     let text =
         std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader {
-        parser: Parser::new_from_str(text),
-        anchors: HashMap::new(),
-        repeated: Vec::new(),
-        values: 0,
-        depth: 0,
-    };
+    let mut reader = Reader::new(text);
     loop {
-        match reader.next()? {
-            (Event::StreamEnd, _) => {
-                return Ok(Document { json: Json::Null, repeated: Vec::new() });
-            }
-            (Event::StreamStart | Event::DocumentStart(..), _) => {}
-            (event, span) => {
-                let (json, _) = reader.value(event, span)?;
+        let token = reader.next()?;
+        match token.what {
+            What::Skipped => {}
+            What::End => return Ok(Document { json: Json::Null, repeated: Vec::new() }),
+            _ => {
+                let (json, _) = reader.value(token)?;
                 return Ok(Document { json, repeated: reader.repeated });
             }
         }
     }
 }
 
+/// An event of the parser, its scalar resolved.
+#[derive(Debug, Clone)]
+struct Token {
+    what: What,
+    line: usize,
+    /// The anchor it defines, 0 for none.
+    anchor: usize,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Scalar(Json<'static>),
+    /// `<<`
+    Merge,
+    Sequence,
+    Mapping,
+    /// The end of a sequence or a mapping.
+    Close,
+    Alias(usize),
+    /// The end of the stream.
+    End,
+    /// What stands around documents.
+    Skipped,
+}
+
+/// Reads values from tokens. What an anchor names is kept as tokens and read again for each alias, as upstream does: then
+/// an alias costs nothing before its values are counted.
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    anchors: HashMap<usize, Json<'static>>,
+    /// Tokens of the nodes with an anchor.
+    tape: Vec<Token>,
+    /// How many nodes with an anchor are being read from the parser.
+    taping: usize,
+    /// Where on the tape the node of an anchor begins, once it has ended.
+    anchors: HashMap<usize, usize>,
+    /// Where on the tape the next token is, for each alias that is being read.
+    aliases: Vec<usize>,
     repeated: Vec<String>,
+    /// Values read, and those of them that came from aliases.
     values: usize,
+    aliased: usize,
+    aliased_bytes: usize,
     depth: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Span), String> {
-        match self.parser.next_event() {
-            Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => {
-                Err(format!("yaml: line {}: {}", error.marker().line(), error.info()))
-            }
-            None => Ok((Event::StreamEnd, Span::default())),
+    fn new(text: &'a str) -> Self {
+        Self {
+            parser: Parser::new_from_str_with_options(text, options()),
+            tape: Vec::new(),
+            taping: 0,
+            anchors: HashMap::new(),
+            aliases: Vec::new(),
+            repeated: Vec::new(),
+            values: 0,
+            aliased: 0,
+            aliased_bytes: 0,
+            depth: 0,
         }
     }
 
-    /// The value that starts with `event`, and the line it starts on.
-    fn value(&mut self, event: Event<'a>, span: Span) -> Result<(Json<'static>, usize), String> {
-        let mut line = span.start.line();
-        self.count(1)?;
-        let (json, anchor) = match event {
+    /// The next token: from the innermost alias that is being read, or from the parser.
+    fn next(&mut self) -> Result<Token, String> {
+        if let Some(at) = self.aliases.last_mut() {
+            let token = self.tape.get(*at).ok_or("yaml: unexpected end of an anchor")?;
+            *at += 1;
+            return Ok(token.clone());
+        }
+        let token = self.parsed()?;
+        if self.taping > 0 || token.anchor != 0 {
+            self.tape.push(token.clone());
+        }
+        Ok(token)
+    }
+
+    fn parsed(&mut self) -> Result<Token, String> {
+        let (event, span) = match self.parser.next_event() {
+            Some(Ok(event)) => event,
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) => {
+                return Err(too_deep());
+            }
+            Some(Err(error)) => {
+                return Err(format!("yaml: line {}: {}", error.marker().line(), error.info()));
+            }
+            None => return Ok(Token { what: What::End, line: 0, anchor: 0 }),
+        };
+        let (what, anchor) = match event {
+            Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<" => (What::Merge, 0),
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.as_deref().and_then(granit_parser::Tag::core_suffix);
-                (yaml_scalar::resolve(&text, style, tag)?, anchor)
+                (What::Scalar(yaml_scalar::resolve(&text, style, tag)?), anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (self.nested(Self::sequence)?, anchor),
-            Event::MappingStart(_, anchor, _) => {
-                let mut first = None;
-                let json = self.nested(|reader| reader.mapping(&mut first))?;
-                line = first.unwrap_or(line);
-                (json, anchor)
-            }
-            Event::Alias(id) => {
-                let json =
-                    self.anchors.get(&id).cloned().ok_or("yaml: unknown anchor referenced")?;
-                self.count(size(&json))?;
-                (json, 0)
-            }
+            Event::SequenceStart(_, anchor, _) => (What::Sequence, anchor),
+            Event::MappingStart(_, anchor, _) => (What::Mapping, anchor),
+            Event::SequenceEnd | Event::MappingEnd => (What::Close, 0),
+            Event::Alias(id) => (What::Alias(id), 0),
+            Event::StreamEnd => (What::End, 0),
+            Event::StreamStart | Event::DocumentStart(..) => (What::Skipped, 0),
             other => return Err(format!("yaml: unexpected {other:?}")),
         };
-        if anchor != 0 {
-            self.anchors.insert(anchor, json.clone());
-        }
-        Ok((json, line))
+        Ok(Token { what, line: span.start.line(), anchor })
     }
 
-    fn count(&mut self, values: usize) -> Result<(), String> {
-        self.values += values;
-        if self.values > MAX_VALUES && !self.anchors.is_empty() {
-            return Err("yaml: document contains excessive aliasing".to_owned());
+    /// The value that starts with `token`, and the line it starts on.
+    fn value(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
+        // Of what comes from the tape, anchors are known already.
+        if token.anchor == 0 || !self.aliases.is_empty() {
+            return self.node(token);
         }
-        Ok(())
+        let (anchor, start) = (token.anchor, self.tape.len() - 1);
+        self.taping += 1;
+        let read = self.node(token)?;
+        self.taping -= 1;
+        self.anchors.insert(anchor, start);
+        Ok(read)
+    }
+
+    fn node(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
+        self.count(&token)?;
+        match token.what {
+            What::Scalar(json) => Ok((json, token.line)),
+            What::Merge => Ok((Json::String("<<".into()), token.line)),
+            What::Sequence => Ok((self.nested(Self::sequence)?, token.line)),
+            What::Mapping => {
+                let mut first = None;
+                let json = self.nested(|reader| reader.mapping(&mut first))?;
+                Ok((json, first.unwrap_or(token.line)))
+            }
+            What::Alias(id) => Ok((self.nested(|reader| reader.alias(id))?, token.line)),
+            other => Err(format!("yaml: unexpected {other:?}")),
+        }
+    }
+
+    /// Upstream: `(*decoder).unmarshal` and `allowedAliasRatio` of go-yaml.
+    fn count(&mut self, token: &Token) -> Result<(), String> {
+        self.values += 1;
+        if self.aliases.is_empty() {
+            return Ok(());
+        }
+        self.aliased += 1;
+        if let What::Scalar(Json::String(text) | Json::Number(text)) = &token.what {
+            self.aliased_bytes += text.len();
+        }
+        let (values, aliased) = (self.values as f64, self.aliased as f64);
+        let (low, high) = ALIAS_RANGE;
+        let allowed = 0.99 - 0.89 * ((values - low) / (high - low)).clamp(0.0, 1.0);
+        let excessive = self.aliased > 100 && self.values > 1000 && aliased / values > allowed;
+        if excessive || self.aliased_bytes > MAX_ALIASED {
+            Err(EXCESSIVE.to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn nested<T>(
@@ -111,63 +208,87 @@ impl<'a> Reader<'a> {
     ) -> Result<T, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("yaml: exceeded max depth of {MAX_DEPTH}"));
+            return Err(too_deep());
         }
         let value = read(self);
         self.depth -= 1;
         value
     }
 
+    fn alias(&mut self, id: usize) -> Result<Json<'static>, String> {
+        let start = *self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?;
+        self.aliases.push(start);
+        let token = self.next()?;
+        let (json, _) = self.value(token)?;
+        self.aliases.pop();
+        Ok(json)
+    }
+
     fn sequence(&mut self) -> Result<Json<'static>, String> {
         let mut items = Vec::new();
         loop {
-            match self.next()? {
-                (Event::SequenceEnd, _) => return Ok(Json::Array(items)),
-                (event, span) => items.push(self.value(event, span)?.0),
+            let token = self.next()?;
+            if matches!(token.what, What::Close) {
+                return Ok(Json::Array(items));
             }
+            items.push(self.value(token)?.0);
         }
     }
 
     fn mapping(&mut self, first: &mut Option<usize>) -> Result<Json<'static>, String> {
         let mut map = Entries::default();
         loop {
-            let (event, span) = self.next()?;
-            if matches!(event, Event::MappingEnd) {
-                return Ok(Json::Object(map.entries));
+            let token = self.next()?;
+            if matches!(token.what, What::Close) {
+                return Ok(Json::Object(map.entries.into_iter().flatten().collect()));
             }
-            first.get_or_insert(span.start.line());
-            let merge = matches!(&event, Event::Scalar(text, granit_parser::ScalarStyle::Plain, _, None) if text == "<<");
-            let (key, _) = self.value(event, span)?;
-            let (event, span) = self.next()?;
-            let (value, line) = self.value(event, span)?;
+            first.get_or_insert(token.line);
+            let merge = matches!(token.what, What::Merge);
+            let (key, _) = self.value(token)?;
+            let token = self.next()?;
+            let (value, line) = self.value(token)?;
             if merge {
                 map.merge(value)?;
                 continue;
             }
             let key = key_text(&key)?;
-            if map.set(key.clone(), value) {
+            let repeated = map.set(key.clone(), value);
+            if repeated && self.repeated.len() < MAX_REPEATED {
                 self.repeated.push(format!("line {line}: key \"{key}\" already set in map"));
             }
         }
     }
 }
 
+/// The parser's own bounds, which are there against its recursion, made those of all objects.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.flow_nesting_limit = MAX_DEPTH;
+    options.block_nesting_limit = MAX_DEPTH;
+    options
+}
+
+fn too_deep() -> String {
+    format!("yaml: {TOO_DEEP} of {MAX_DEPTH}")
+}
+
 /// A mapping being read.
 #[derive(Default)]
 struct Entries {
-    entries: Vec<(Cow<'static, str>, Json<'static>)>,
-    seen: HashSet<String>,
+    /// `None` where a later entry has the same key.
+    entries: Vec<Option<(Cow<'static, str>, Json<'static>)>>,
+    places: HashMap<String, usize>,
 }
 
 impl Entries {
     /// Sets a key, and says whether it was set before.
     fn set(&mut self, key: String, value: Json<'static>) -> bool {
-        let repeated = !self.seen.insert(key.clone());
-        if repeated {
-            self.entries.retain(|(k, _)| *k != key);
+        let before = self.places.insert(key.clone(), self.entries.len());
+        if let Some(entry) = before.and_then(|at| self.entries.get_mut(at)) {
+            *entry = None;
         }
-        self.entries.push((Cow::Owned(key), value));
-        repeated
+        self.entries.push(Some((Cow::Owned(key), value)));
+        before.is_some()
     }
 
     /// Takes over the entries of a `<<` value: a mapping or a list of mappings.
@@ -192,14 +313,6 @@ fn key_text(key: &Json<'_>) -> Result<String, String> {
         Json::String(text) | Json::Number(text) => Ok(text.clone().into_owned()),
         Json::Bool(b) => Ok(b.to_string()),
         other => Err(format!("unsupported map key of type: {}", other.form())),
-    }
-}
-
-fn size(json: &Json<'_>) -> usize {
-    match json {
-        Json::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Json::Object(entries) => 1 + entries.iter().map(|(_, v)| size(v)).sum::<usize>(),
-        _ => 1,
     }
 }
 
@@ -251,5 +364,57 @@ mod tests {
             parse(text.as_bytes()).err().as_deref(),
             Some("yaml: document contains excessive aliasing")
         );
+    }
+
+    fn refused(text: &str) -> Option<String> {
+        parse(text.as_bytes()).err()
+    }
+
+    #[test]
+    fn aliases_of_long_texts_are_bounded() {
+        let long = "x".repeat(10_000);
+        let aliases = |n: usize| format!("a: &a {long}\nb: [{}]\n", vec!["*a"; n].join(","));
+        assert_eq!(refused(&aliases(300)), None);
+        assert_eq!(refused(&aliases(320)).as_deref(), Some(EXCESSIVE));
+        let keys =
+            format!("a: &a {{{}: 1}}\nb: [{}]\n", "x".repeat(1_000), vec!["*a"; 3_200].join(","));
+        assert_eq!(refused(&keys).as_deref(), Some(EXCESSIVE));
+        // An anchor costs nothing before there is an alias to it.
+        let anchors: String = (0..200).map(|i| format!("&a{i} [")).collect();
+        assert_eq!(refused(&format!("{anchors}{long}{}", "]".repeat(200))), None);
+    }
+
+    #[test]
+    fn the_ratio_of_aliases_is_upstreams() {
+        let list = |values: usize| vec!["1"; values].join(",");
+        let document = |own: usize, each: usize, aliases: usize| {
+            format!(
+                "a: &a [{}]\no: [{}]\nb: [{}]\n",
+                list(each),
+                list(own),
+                vec!["*a"; aliases].join(",")
+            )
+        };
+        // 99 of 100 may come from aliases in small documents, and ever fewer in large ones.
+        assert_eq!(refused(&document(5_000, 100, 3_000)), None);
+        assert_eq!(refused(&document(10, 10_000, 45)).as_deref(), Some(EXCESSIVE));
+        assert_eq!(refused(&document(20_000, 1_000, 700)).as_deref(), Some(EXCESSIVE));
+    }
+
+    #[test]
+    fn nesting_is_bounded_through_aliases_too() {
+        let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(refused(&nest(MAX_DEPTH)), None);
+        assert_eq!(
+            refused(&nest(MAX_DEPTH + 1)),
+            Some(format!("yaml: exceeded max depth of {MAX_DEPTH}"))
+        );
+        assert!(refused(&"- ".repeat(100_000)).is_some());
+        let mut chain = "a0: &a0 []\n".to_owned();
+        for i in 1..=MAX_DEPTH {
+            chain.push_str(&format!("a{i}: &a{i} [*a{}]\n", i - 1));
+        }
+        assert!(refused(&chain).is_some());
+        assert!(refused("a: &a [*a]").is_some(), "an anchor that contains itself");
     }
 }

@@ -425,7 +425,7 @@ fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Resul
 }
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
-    serde_json::from_slice(bytes).map_err(StatusError::internal)
+    evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)
 }
 
 /// Writes a list's head and opens its items.

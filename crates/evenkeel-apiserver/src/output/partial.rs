@@ -59,6 +59,6 @@ pub(super) fn metadata_list(
 pub(super) fn version_of(object: &[u8]) -> Value {
     let value: Option<Value> = serde_json::from_slice::<Head<'_>>(object)
         .ok()
-        .and_then(|head| serde_json::from_str(head.metadata.get()).ok());
+        .and_then(|head| evenkeel_api::json::from_slice(head.metadata.get().as_bytes()).ok());
     value.and_then(|meta| meta.get("resourceVersion").cloned()).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_api::json;
 use serde_json::Value;
 
 /// What stands before the object in the frame of a watch event; all three have one length, so that an entry's bytes are
@@ -49,6 +50,8 @@ pub(crate) struct Encoded {
     buffer: Vec<u8>,
     hole: usize,
     facets: Facets,
+    /// Whether it nests deeper than an object may that is stored.
+    too_deep: bool,
 }
 
 impl Encoded {
@@ -78,7 +81,12 @@ impl Encoded {
         }
         buffer.pop();
         buffer.push(b'}');
-        Self { buffer, hole, facets }
+        Self { buffer, hole, facets, too_deep: json::is_deeper(object, json::MAX_DEPTH) }
+    }
+
+    /// Whether it cannot be stored, since no reader takes objects that nest this deep.
+    pub(super) fn is_too_deep(&self) -> bool {
+        self.too_deep
     }
 
     /// An object as compact JSON in the same order, with the version that it says.
@@ -187,7 +195,7 @@ impl Entry {
 
     /// The object as a tree.
     pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
-        serde_json::from_slice(self.json())
+        json::from_slice(self.json())
     }
 
     /// The same object at another revision: as it was when it went, or when it left a selector's sight.
@@ -196,7 +204,7 @@ impl Entry {
         let mut buffer = Vec::with_capacity(self.frame.len());
         buffer.extend_from_slice(&self.frame[..hole]);
         buffer.extend_from_slice(&self.frame[after..self.frame.len() - AFTER.len()]);
-        Encoded { buffer, hole, facets: self.facets.clone() }.into_entry(
+        Encoded { buffer, hole, facets: self.facets.clone(), too_deep: false }.into_entry(
             self.key.clone(),
             revision,
             change,
@@ -316,7 +324,7 @@ impl<'a> Iterator for Texts<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{Change, Encoded, Entry, Facets, Value};
 
     fn entry() -> Entry {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "é"},

@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Duration;
 
 use bytes::Bytes;
+use evenkeel_api::json;
+use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use cursor::Cursor;
@@ -86,9 +88,21 @@ pub(crate) enum WriteError {
     /// What is there is not what was supposed.
     #[error("the object is not at the expected revision")]
     Mismatch,
+    /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
+    #[error(
+        "the object nests more than {} arrays and objects: {}",
+        json::MAX_DEPTH,
+        json::TOO_DEEP
+    )]
+    TooDeep,
     /// The log cannot be written.
     #[error("the data folder cannot be written: {0}")]
     Disk(Arc<str>),
+}
+
+/// Whether an object may be stored, for a dry run that does not store it.
+pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
+    if json::is_deeper(object, json::MAX_DEPTH) { Err(WriteError::TooDeep) } else { Ok(()) }
 }
 
 /// That revision is no longer (or not yet) held.
@@ -353,6 +367,9 @@ impl Store {
         expect: Expect,
         object: Encoded,
     ) -> Result<Arc<Entry>, WriteError> {
+        if object.is_too_deep() {
+            return Err(WriteError::TooDeep);
+        }
         let mut state = self.shared.write();
         let state = &mut *state;
         let start = state.start;

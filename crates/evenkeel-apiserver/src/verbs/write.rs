@@ -19,7 +19,7 @@ use crate::resource::ResourceType;
 use crate::schema;
 use crate::serve::Body;
 use crate::status::{FieldError, StatusError};
-use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
+use crate::store::{self, Encoded, Entry, Expect, Facets, WriteError};
 use crate::webhook;
 
 /// How often a write that lost a race is tried again.
@@ -76,7 +76,7 @@ impl From<WriteError> for Lost {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Mismatch => Self::Race,
-            WriteError::Disk(_) => Self::Refused(error.into()),
+            WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
         }
     }
 }
@@ -298,6 +298,7 @@ impl<'a> Write<'a> {
             if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
                 return Err(Lost::Race);
             }
+            store::storable(&kept)?;
             let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
             return Ok(Written { object, entry: None, created: true });
         }
@@ -416,6 +417,7 @@ impl<'a> Write<'a> {
         };
         if self.options.dry_run {
             hooks.aborted(self.ask.api, &new, Some(old));
+            store::storable(&kept)?;
             let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
             return Ok(Written { object, entry: None, created: false });
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use bytes::Bytes;
+use evenkeel_api::json;
 use evenkeel_x509::CertPool;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -46,7 +47,7 @@ pub(crate) async fn post(
     let failed = |why: &str| format!("Post \"{}\": {why}", place.url);
     match tokio::time::timeout(Duration::from_secs(seconds), asked).await {
         Ok(Ok((code, bytes))) if code.is_success() => {
-            serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+            json::from_slice(&bytes).map_err(|error| error.to_string())
         }
         Ok(Ok((code, bytes))) => Err(refused(code, &bytes)),
         Ok(Err(why)) => Err(failed(&why)),
@@ -56,7 +57,7 @@ pub(crate) async fn post(
 
 /// What an answer that is no success comes to, in the words of upstream's client.
 fn refused(code: StatusCode, body: &[u8]) -> String {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let status: Value = json::from_slice(body).unwrap_or_default();
     if text(&status, "kind") == "Status" && text(&status, "status") == "Failure" {
         return text(&status, "message").to_owned();
     }
