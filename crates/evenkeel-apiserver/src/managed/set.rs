@@ -111,12 +111,16 @@ impl FieldSet {
     /// What is in either.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
-        for (key, theirs) in &other.nodes {
-            let ours = all.nodes.entry(key.clone()).or_default();
-            ours.owned |= theirs.owned;
-            ours.below = ours.below.union(&theirs.below);
-        }
+        all.add(other);
         all
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (key, theirs) in &other.nodes {
+            let ours = self.nodes.entry(key.clone()).or_default();
+            ours.owned |= theirs.owned;
+            ours.below.add(&theirs.below);
+        }
     }
 
     /// What is in both.

@@ -1,18 +1,40 @@
 //! JSON patches (RFC 6902) with the liberties that upstream's library takes: `replace` of a missing key of a map sets it,
 //! indices count from the end when negative, and a missing value equals null.
 
+use std::io;
+
+use evenkeel_api::json;
 use serde_json::Value;
 
 use crate::decode::json::Json;
+use crate::store::WriteError;
 
 /// More operations than this are refused.
 pub(super) const MAX_OPERATIONS: usize = 10_000;
 
-/// The patch cannot be applied to the document; upstream does not tell the client why.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotApplicable;
+/// What `copy` operations of one patch may add to the document, in bytes of JSON (upstream:
+/// `jsonpatch.AccumulatedCopySizeLimit`, which the server sets to the limit of a request's body).
+const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-type Applied<T = ()> = Result<T, NotApplicable>;
+/// Why a patch was not applied.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    /// It does not fit the document; upstream does not tell the client why.
+    #[error("the patch does not fit the object")]
+    NotApplicable,
+    /// Its `copy` operations add up to this many bytes.
+    #[error(
+        "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED}"
+    )]
+    CopiesTooMuch(usize),
+    /// The document would nest deeper than [`json::MAX_DEPTH`].
+    #[error("{}", WriteError::TooDeep)]
+    TooDeep,
+}
+
+use Refused::NotApplicable;
+
+type Applied<T = ()> = Result<T, Refused>;
 
 /// What is wrong with the form of a patch, worded as Go words it, and its fields that mean nothing.
 pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
@@ -59,13 +81,15 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Applies all operations in turn; on failure the document is half changed and to be thrown away.
+/// Applies all operations in turn; on failure the document is half changed and to be thrown away. Between operations, too,
+/// the document never nests deeper than [`json::MAX_DEPTH`].
 pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> Applied {
     let Json::Array(operations) = patch else { return Ok(()) };
-    operations.iter().try_for_each(|operation| apply_one(document, operation))
+    let mut copied = 0;
+    operations.iter().try_for_each(|operation| apply_one(document, operation, &mut copied))
 }
 
-fn apply_one(document: &mut Value, operation: &Json<'_>) -> Applied {
+fn apply_one(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> Applied {
     let text = |name: &str| match operation.get(name) {
         Some(Json::String(text)) => Ok(text.as_ref()),
         _ => Err(NotApplicable),
@@ -76,15 +100,56 @@ fn apply_one(document: &mut Value, operation: &Json<'_>) -> Applied {
         "remove" => remove(document, text("path")?).map(drop),
         "replace" => replace(document, text("path")?, value()),
         "move" => {
-            let moved = remove(document, text("from")?)?;
-            add(document, text("path")?, moved)
+            let (from, path) = (text("from")?, text("path")?);
+            let moved = remove(document, from)?;
+            // What moves to a place that is no deeper was not too deep before.
+            if steps(path) > steps(from) {
+                fits(path, &moved)?;
+            }
+            put(document, path, moved)
         }
         "copy" => {
-            let copied = get(document, text("from")?)?.clone();
-            add(document, text("path")?, copied)
+            let source = get(document, text("from")?)?;
+            *copied += size(source);
+            if *copied > MAX_COPIED {
+                return Err(Refused::CopiesTooMuch(*copied));
+            }
+            let copy = source.clone();
+            add(document, text("path")?, copy)
         }
         "test" => test(document, text("path")?, &value()),
         _ => Err(NotApplicable),
+    }
+}
+
+/// How many bytes of JSON a value takes.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// How many arrays and objects stand around what a path leads to.
+fn steps(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// Refuses a value that would make the document too deep where `path` puts it.
+fn fits(path: &str, value: &Value) -> Applied {
+    match json::MAX_DEPTH.checked_sub(steps(path)) {
+        Some(left) if !json::is_deeper(value, left) => Ok(()),
+        _ => Err(Refused::TooDeep),
     }
 }
 
@@ -132,6 +197,11 @@ fn get<'d>(document: &'d mut Value, path: &str) -> Applied<&'d Value> {
 }
 
 fn add(document: &mut Value, path: &str, value: Value) -> Applied {
+    fits(path, &value)?;
+    put(document, path, value)
+}
+
+fn put(document: &mut Value, path: &str, value: Value) -> Applied {
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => {
@@ -158,9 +228,11 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Applied {
         if !(value.is_object() || value.is_array()) {
             return Err(NotApplicable);
         }
+        fits(path, &value)?;
         *document = value;
         return Ok(());
     }
+    fits(path, &value)?;
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => {
@@ -230,6 +302,49 @@ mod tests {
         ] {
             assert_eq!(patched(start(), patch), Ok(want), "{patch}");
         }
+    }
+
+    #[test]
+    fn copies_add_up_to_a_bound() {
+        let doubled = |times: usize| {
+            let copies =
+                (0..times).map(|i| format!(r#"{{"op":"copy","from":"/data","path":"/data/{i}"}}"#));
+            format!("[{}]", copies.collect::<Vec<_>>().join(","))
+        };
+        let start = json!({"data": {"k": "0123456789"}});
+        assert!(patched(start.clone(), &doubled(10)).is_ok());
+        assert!(matches!(patched(start, &doubled(60)), Err(Refused::CopiesTooMuch(_))));
+        let big = json!({"data": "x".repeat(MAX_COPIED / 2)});
+        let copy = r#"{"op":"copy","from":"/data","path":"/a"}"#;
+        assert!(patched(big.clone(), &format!("[{copy}]")).is_ok());
+        let error = patched(big, &format!("[{copy},{copy}]")).expect_err("two are too much");
+        let want = "Unable to complete the copy, the accumulated size increase of copy is 3145732, exceeding the limit 3145728";
+        assert_eq!(error.to_string(), want);
+    }
+
+    #[test]
+    fn no_operation_makes_the_document_too_deep() {
+        let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let deepest = json::MAX_DEPTH - 1;
+        // The patch itself nests two levels around the value.
+        let add = |path: &str, op: &str| {
+            let value = nest(deepest - 1);
+            format!(r#"[{{"op":"{op}","path":"{path}","value":{value}}}]"#)
+        };
+        for op in ["add", "replace"] {
+            assert!(patched(json!({"a": {}}), &add("/a/b", op)).is_ok());
+            let deeper = patched(json!({"a": {"b": {}}}), &add("/a/b/c", op));
+            assert_eq!(deeper, Err(Refused::TooDeep));
+        }
+        for op in ["copy", "move"] {
+            let start = json!({"a": {"b": {}}, "v": json::from_slice::<Value>(nest(deepest).as_bytes()).expect("JSON")});
+            let to = |path: &str| format!(r#"[{{"op":"{op}","from":"/v","path":"{path}"}}]"#);
+            assert!(patched(start.clone(), &to("/w")).is_ok());
+            assert_eq!(patched(start, &to("/a/b/c")), Err(Refused::TooDeep));
+        }
+        let steps = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
+        let steps = format!("[{}]", steps.collect::<Vec<_>>().join(","));
+        assert_eq!(patched(json!({"v": {}}), &steps), Err(Refused::TooDeep));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::managed;
 use crate::resource::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::StatusError;
+use crate::store::storable;
 
 /// The media types of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +89,16 @@ pub(crate) fn apply(
 }
 
 /// An object after the operations of a JSON patch; `None` where one of them cannot be done.
-pub(crate) fn by_operations(object: &Value, operations: &Value) -> Option<Value> {
+///
+/// # Errors
+/// Why the object would become too large or too deep.
+pub(crate) fn by_operations(object: &Value, operations: &Value) -> Result<Option<Value>, String> {
     let mut object = object.clone();
-    json_patch::apply(&mut object, &Json::from(operations)).ok()?;
-    Some(object)
+    match json_patch::apply(&mut object, &Json::from(operations)) {
+        Ok(()) => Ok(Some(object)),
+        Err(json_patch::Refused::NotApplicable) => Ok(None),
+        Err(refused) => Err(format!("failed to apply patch: {refused}")),
+    }
 }
 
 /// An object read again as its kind: without what that does not know.
@@ -106,6 +113,8 @@ pub(crate) fn by_configuration(
     object: &Value,
     configuration: Value,
 ) -> Result<Value, String> {
+    // What is merged is no deeper than what it is merged of.
+    storable(&configuration).map_err(|error| format!("error applying patch: {error}"))?;
     let mut merged = object.clone();
     match (object, configuration, schema.filter(|schema| !schema.is_custom())) {
         (Value::Object(current), Value::Object(change), Some(schema)) => {

@@ -1,5 +1,7 @@
 //! The order of a merged list: as the patch has it, with what only the server has in between.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::go_text::go;
@@ -19,9 +21,13 @@ impl ListOf<'_> {
         }
     }
 
-    fn position(&self, list: &[Value], element: &Value) -> Option<usize> {
-        let id = self.id(element);
-        list.iter().position(|v| self.id(v) == id)
+    /// Where each element first is, so that long lists are not searched once for every element.
+    pub(super) fn positions(&self, list: &[Value]) -> Positions {
+        let mut first = HashMap::with_capacity(list.len());
+        for (at, element) in list.iter().enumerate() {
+            first.entry(self.id(element).map(Value::to_string)).or_insert(at);
+        }
+        Positions(first)
     }
 
     fn require(&self, list: &[Value]) -> Result<(), Refused> {
@@ -39,6 +45,22 @@ impl ListOf<'_> {
                 )))
             }
         }
+    }
+}
+
+/// Positions of a list's elements, by their ids as JSON.
+#[derive(Debug, Default)]
+pub(super) struct Positions(HashMap<Option<String>, usize>);
+
+impl Positions {
+    /// Where an element with the same id first is.
+    pub(super) fn of(&self, of: ListOf<'_>, element: &Value) -> Option<usize> {
+        self.0.get(&of.id(element).map(Value::to_string)).copied()
+    }
+
+    /// Adds an element whose id is new.
+    pub(super) fn add(&mut self, of: ListOf<'_>, element: &Value, at: usize) {
+        self.0.insert(of.id(element).map(Value::to_string), at);
     }
 }
 
@@ -76,13 +98,13 @@ pub(super) fn of_objects(before: &[Value], patch: &[Value]) -> Result<bool, Refu
 
 /// Each value once, where it first is.
 pub(super) fn without_repeats(list: Vec<Value>) -> Vec<Value> {
-    let mut once: Vec<Value> = Vec::with_capacity(list.len());
-    for value in list {
-        if !once.contains(&value) {
-            once.push(value);
-        }
-    }
-    once
+    let mut seen = HashSet::with_capacity(list.len());
+    list.into_iter().filter(|value| seen.insert(value.to_string())).collect()
+}
+
+/// The values of a list as JSON, to look values up in.
+pub(super) fn texts(list: &[Value]) -> HashSet<String> {
+    list.iter().map(Value::to_string).collect()
 }
 
 /// Sorts the elements that `order` names as it has them, the others as the server had them, and weaves both together:
@@ -95,14 +117,15 @@ pub(super) fn arrange(
 ) -> Result<Vec<Value>, Refused> {
     of.require(&merged)?;
     of.require(order)?;
+    let (order, server) = (of.positions(order), of.positions(server));
     let (mut named, mut others): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|v| of.position(order, v).is_some());
-    named.sort_by_key(|v| of.position(order, v));
-    others.sort_by_key(|v| of.position(server, v));
+        merged.into_iter().partition(|v| order.of(of, v).is_some());
+    named.sort_by_cached_key(|v| order.of(of, v));
+    others.sort_by_cached_key(|v| server.of(of, v));
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     let mut all = Vec::new();
     while let (Some(other), Some(name)) = (others.peek(), named.peek()) {
-        let before = match (of.position(server, other), of.position(server, name)) {
+        let before = match (server.of(of, other), server.of(of, name)) {
             (Some(o), Some(n)) => o < n,
             _ => false,
         };

@@ -1,5 +1,6 @@
 //! From the body of a patch to the patched object, with upstream's refusals on the way.
 
+use evenkeel_api::json::TOO_DEEP;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -23,7 +24,13 @@ pub(super) fn patch(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    let patch = json::parse(body).map_err(|_| StatusError::bad_request("invalid JSON patch"))?;
+    let patch = json::parse(body).map_err(|error| {
+        StatusError::bad_request(if error == TOO_DEEP {
+            error
+        } else {
+            "invalid JSON patch".to_owned()
+        })
+    })?;
     let (object, strict, source) = match form {
         PatchType::Json => {
             let strict = checked(json_patch::check(&patch))?;
@@ -93,7 +100,12 @@ fn by_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusError
         )));
     }
     let mut object = current.clone();
-    json_patch::apply(&mut object, patch).map_err(|_| unprocessable())?;
+    json_patch::apply(&mut object, patch).map_err(|refused| match refused {
+        json_patch::Refused::NotApplicable | json_patch::Refused::CopiesTooMuch(_) => {
+            unprocessable()
+        }
+        json_patch::Refused::TooDeep => StatusError::bad_request(refused.to_string()),
+    })?;
     Ok(object)
 }
 

@@ -1,9 +1,11 @@
 //! Strategic merge patches: merge patches that know which lists merge, by which key, and obey `$` directives.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::go_text::go;
-use super::ordering::{self, ListOf};
+use super::ordering::{self, ListOf, Positions};
 use crate::schema::node::{At, PatchRule, Shape};
 
 const DIRECTIVE: &str = "$patch";
@@ -59,7 +61,8 @@ fn retain_keys(
     let Some(list) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = Refused::Bad("invalid patch format of retainKeys");
     let Value::Array(list) = list else { return Err(bad) };
-    let listed = |key: &str| list.iter().any(|v| v == key);
+    let names: HashSet<&str> = list.iter().filter_map(Value::as_str).collect();
+    let listed = |key: &str| names.contains(key);
     let stray = |(key, value): (&String, &Value)| {
         !(value.is_null()
             || key.starts_with(DELETE_FROM)
@@ -142,7 +145,9 @@ fn merge_key(
             Some(Value::Object(merged))
         }
         (Some(Value::Array(before)), Value::Array(patch)) if deletes => {
-            Some(Value::Array(before.into_iter().filter(|v| !patch.contains(v)).collect()))
+            let doomed = ordering::texts(&patch);
+            let kept = before.into_iter().filter(|v| !doomed.contains(&v.to_string()));
+            Some(Value::Array(kept.collect()))
         }
         (Some(Value::Array(before)), Value::Array(patch)) => {
             let (rule, item) = list_rule(at, key)?;
@@ -200,8 +205,9 @@ fn merge_lists(
     };
     let (before, patch) = obey_elements(before, patch, key)?;
     let mut merged = before.clone();
+    let mut places = of.positions(&merged);
     for element in &patch {
-        merge_element(&mut merged, element, key, item)?;
+        merge_element(&mut merged, &mut places, element, key, item)?;
     }
     ordering::arrange(merged, &patch, &before, of)
 }
@@ -213,6 +219,7 @@ fn obey_elements(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Refused> {
     let (mut before, mut rest, mut replace) = (before, Vec::with_capacity(patch.len()), false);
+    let mut doomed = HashSet::new();
     for element in patch {
         let Some(directive) = element.get(DIRECTIVE) else {
             rest.push(element);
@@ -220,8 +227,8 @@ fn obey_elements(
         };
         match directive.as_str() {
             Some("delete") => {
-                let doomed = element.get(key).ok_or_else(|| ordering::no_key(&element, key))?;
-                before.retain(|v| v.get(key) != Some(doomed));
+                let id = element.get(key).ok_or_else(|| ordering::no_key(&element, key))?;
+                doomed.insert(id.to_string());
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -237,17 +244,23 @@ fn obey_elements(
             }
         }
     }
+    if !doomed.is_empty() {
+        before.retain(|v| v.get(key).is_none_or(|id| !doomed.contains(&id.to_string())));
+    }
     Ok(if replace { (rest, Vec::new()) } else { (before, rest) })
 }
 
 fn merge_element(
     merged: &mut Vec<Value>,
+    places: &mut Positions,
     element: &Value,
     key: &str,
     item: Option<At<'_>>,
 ) -> Result<(), Refused> {
-    let id = element.get(key).ok_or_else(|| ordering::no_key(element, key))?;
-    let Some(found) = merged.iter_mut().find(|v| v.get(key) == Some(id)) else {
+    element.get(key).ok_or_else(|| ordering::no_key(element, key))?;
+    let of = ListOf { key: Some(key) };
+    let Some(found) = places.of(of, element).and_then(|at| merged.get_mut(at)) else {
+        places.add(of, element, merged.len());
         merged.push(element.clone());
         return Ok(());
     };

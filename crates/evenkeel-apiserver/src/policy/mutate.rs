@@ -85,7 +85,7 @@ fn one(
     let resource = request.cx.resource;
     if mutation.json_patch {
         // A patch whose test fails is no patch.
-        return Ok(patch::by_operations(current, &change));
+        return patch::by_operations(current, &change);
     }
     for field in ["apiVersion", "kind"] {
         if change.get(field).is_some() {

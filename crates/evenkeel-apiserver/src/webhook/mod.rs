@@ -54,7 +54,7 @@ pub(crate) async fn mutate(
         let request = Request { cx, operation, object: &before, old: old.unwrap_or(&null) };
         let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
-        let patched = patch::by_operations(&before, &operations);
+        let patched = patch::by_operations(&before, &operations).map_err(StatusError::internal)?;
         *object = patched.ok_or_else(|| {
             let name = text(&webhook, "name");
             StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
@@ -141,7 +141,7 @@ fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
         None | Some("") => None,
         Some(encoded) => {
             let bytes = base64::prelude::BASE64_STANDARD.decode(encoded);
-            let patch = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let patch = bytes.ok().and_then(|bytes| evenkeel_api::json::from_slice(&bytes).ok());
             Some(patch.ok_or_else(|| No::Failed("the patch cannot be read".to_owned()))?)
         }
     };
