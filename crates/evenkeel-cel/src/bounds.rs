@@ -42,7 +42,7 @@ impl<'a> Scan<'a> {
         Self { rest: source.as_bytes(), chains: vec![0], depth: 0 }
     }
 
-    fn is_deeper(mut self, limit: usize) -> bool {
+    fn is_deeper(&mut self, limit: usize) -> bool {
         while let [sign, after @ ..] = self.rest {
             let raw = matches!(sign, b'r' | b'R');
             match sign {

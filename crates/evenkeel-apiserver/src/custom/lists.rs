@@ -1,5 +1,7 @@
 //! Lists that are sets or maps hold nothing twice (upstream: `schema/listtype`).
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::node::{ListKind, Node};
@@ -30,8 +32,9 @@ pub(super) fn duplicates(value: &Value, node: &Node, path: &str, errors: &mut Ve
 }
 
 fn same_values(items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let mut seen = HashSet::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
-        if items[..i].contains(item) {
+        if !seen.insert(item) {
             errors.push(FieldError::duplicate(format!("{path}[{i}]"), item.clone()));
         }
     }
@@ -39,8 +42,9 @@ fn same_values(items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
 
 fn same_keys(items: &[Value], node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     let keys: Vec<Vec<Option<&Value>>> = items.iter().map(|item| node.key_of(item)).collect();
+    let mut seen = HashSet::with_capacity(keys.len());
     for (i, key) in keys.iter().enumerate() {
-        if !items[i].is_object() || !keys[..i].contains(key) {
+        if seen.insert(key) || !items[i].is_object() {
             continue;
         }
         let shown: Map<String, Value> = node

@@ -6,6 +6,7 @@ mod creation;
 mod custom;
 mod durability;
 mod escalation;
+mod hostile;
 mod noderestriction;
 mod nodes;
 mod server;
@@ -88,6 +89,6 @@ async fn events(body: &mut Body) -> Vec<Value> {
     frame
         .split(|b| *b == b'\n')
         .filter(|l| !l.is_empty())
-        .map(|l| serde_json::from_slice(l).expect("json"))
+        .map(|l| evenkeel_api::json::from_slice(l).expect("json"))
         .collect()
 }
