@@ -23,6 +23,10 @@ pub const TOO_DEEP: &str = "exceeded max depth";
 /// # Errors
 /// When the bytes are no JSON of the type, or nested deeper.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
+    // Nearly every document is within serde_json's own bound, and need not be measured first.
+    if let Ok(value) = serde_json::from_slice(bytes) {
+        return Ok(value);
+    }
     let mut reader = deserializer(bytes)?;
     let value = T::deserialize(&mut reader)?;
     reader.end()?;

@@ -117,7 +117,8 @@ fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
         field: field.into(),
         reason: error.to_string().into(),
     };
-    let mut fast = crate::json::deserializer(bytes).map_err(|error| failed(".", &error))?;
+    // Within serde_json's own bound on nesting, text need not be measured first.
+    let mut fast = serde_json::Deserializer::from_slice(bytes);
     if let Ok(value) = Seed::<T>::NEW.deserialize(&mut fast)
         && fast.end().is_ok()
     {
