@@ -1,9 +1,9 @@
 //! Escalation check: nobody grants permissions that it does not hold.
 //!
-//! | Documented | Function |
+//! | documented | where |
 //! |---|---|
-//! | A role may contain only permissions that its writer holds | [`confirm`] |
-//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | [`uncovered`] |
+//! | A role may contain only permissions that its writer holds | `confirm` |
+//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | `uncovered` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Writes of roles and bindings: refused where they would give permissions that the writer does not hold.
 //!
-//! | Documented | Function |
+//! | documented | where |
 //! |---|---|
-//! | Who writes a role holds its permissions, or has the verb `escalate` on the role | [`role`] |
-//! | Who sets or changes an aggregation rule holds every permission | [`aggregation`] |
-//! | Who writes a binding holds the role's permissions, or has the verb `bind` on the role | [`binding`] |
+//! | Who writes a role holds its permissions, or has the verb `escalate` on the role | `role` |
+//! | Who sets or changes an aggregation rule holds every permission | `aggregation` |
+//! | Who writes a binding holds the role's permissions, or has the verb `bind` on the role | `binding` |
 //!
 //! The check looks at what admission made of the object, before validation. Upstream: `pkg/registry/rbac/*/policybased`.
 
