@@ -46,7 +46,7 @@ pub fn share(client: &str) -> (f32, u32) {
 /// Options of the controllers, from the program's.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
-    controllers.root_ca.ca = root_ca(options)?.map(Arc::from);
+    controllers.rootcacertpublisher.ca = root_ca(options)?.map(Arc::from);
     let binder = &mut controllers.binder;
     for recycling in [&mut binder.recycle_nfs, &mut binder.recycle_host_path] {
         if let Some(path) = &recycling.template_file {

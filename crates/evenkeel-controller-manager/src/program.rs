@@ -13,7 +13,7 @@ use evenkeel_component::{
     process::{Parts, Process},
     worker::Worker,
 };
-use evenkeel_controllers::{core::service_account_token, descriptor::Descriptor, needs::Gates};
+use evenkeel_controllers::{core::serviceaccounttoken, descriptor::Descriptor, needs::Gates};
 use evenkeel_runtime::{lease, manager::Group};
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
@@ -72,7 +72,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         gate: manager.gate(),
         chosen: chosen.iter().map(named).collect(),
         // Others may have no tokens before it runs.
-        first: Some(service_account_token::DESCRIPTOR.name),
+        first: Some(serviceaccounttoken::DESCRIPTOR.name),
         pace: pace(&options),
         shown: process.shown.clone(),
         second: process.second(options.migration.as_ref())?,

@@ -85,55 +85,55 @@ pub struct Options {
     /// Of the controller that binds claims and volumes.
     pub binder: storage::binder::Options,
     /// Of the cronjob controller.
-    pub cron_job: batch::cron_job::Options,
+    pub cronjob: batch::cronjob::Options,
     /// Of the daemonset controller.
     pub daemonset: apps::daemonset::Options,
     /// Of the deployment controller.
     pub deployment: apps::deployment::Options,
     /// Of the controller of disruption budgets.
-    pub disruption_budget: policy::disruption_budget::Options,
+    pub poddisruptionbudget: policy::poddisruptionbudget::Options,
     /// Of the controller of Endpoints.
     pub endpoints: discovery::endpoints::Options,
     /// Of the controller of EndpointSlices.
     pub endpointslice: discovery::endpointslice::Options,
     /// Of the controller of mirrored slices.
-    pub endpointslice_mirroring: discovery::endpointslice_mirroring::Options,
+    pub endpointslicemirroring: discovery::endpointslicemirroring::Options,
     /// Of the controller of ephemeral volumes.
     pub ephemeral_volume: storage::ephemeral_volume::Options,
     /// Of the garbage collector.
-    pub garbage_collector: core::garbage_collector::Options,
+    pub garbagecollector: core::garbagecollector::Options,
     /// Of the autoscaler.
-    pub horizontal: autoscaling::horizontal::Options,
+    pub horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options,
     /// Of the job controller.
     pub job: batch::job::Options,
     /// Of the cleaner of legacy tokens.
-    pub legacy_token_cleaner: core::legacy_token_cleaner::Options,
+    pub legacytokencleaner: core::legacytokencleaner::Options,
     /// Of the namespace controller.
     pub namespace: core::namespace::Options,
     /// Of the controller of nodes' ranges.
-    pub node_ipam: core::node_ipam::Options,
+    pub nodeipam: core::nodeipam::Options,
     /// Of the controller of nodes' health.
-    pub node_lifecycle: core::node_lifecycle::Options,
+    pub nodelifecycle: core::nodelifecycle::Options,
     /// Of the collector of pods.
-    pub pod_gc: core::pod_gc::Options,
+    pub podgc: core::podgc::Options,
     /// Of the replicaset controller.
     pub replicaset: apps::replicaset::Options,
     /// Of the replicationcontroller controller.
     pub replicationcontroller: apps::replicationcontroller::Options,
     /// Of the controller of claims to devices.
-    pub resource_claim: resource::claim::Options,
+    pub resourceclaim: resource::resourceclaim::Options,
     /// Of the controller of quotas.
-    pub resource_quota: core::resource_quota::Options,
+    pub resourcequota: core::resourcequota::Options,
     /// Of the publisher of the cluster's CA.
-    pub root_ca: core::root_ca::Options,
+    pub rootcacertpublisher: core::rootcacertpublisher::Options,
     /// Of the token controller.
-    pub service_account_token: core::service_account_token::Options,
+    pub serviceaccounttoken: core::serviceaccounttoken::Options,
     /// Of the controller that signs certificates.
     pub signing: certificates::signing::Options,
     /// Of the statefulset controller.
     pub statefulset: apps::statefulset::Options,
     /// Of the controller that deletes Jobs that have ended.
-    pub ttl_after_finished: batch::ttl_after_finished::Options,
+    pub ttlafterfinished: batch::ttlafterfinished::Options,
 }
 
 impl Options {
@@ -142,32 +142,32 @@ impl Options {
         Self {
             attach_detach: storage::attach_detach::Options::read(flags),
             binder: storage::binder::Options::read(flags),
-            cron_job: Workers::read(flags, batch::cron_job::WORKERS),
+            cronjob: Workers::read(flags, batch::cronjob::WORKERS),
             daemonset: Workers::read(flags, apps::daemonset::WORKERS),
             deployment: Workers::read(flags, apps::deployment::WORKERS),
-            disruption_budget: Workers::read(flags, policy::disruption_budget::WORKERS),
+            poddisruptionbudget: Workers::read(flags, policy::poddisruptionbudget::WORKERS),
             endpoints: discovery::endpoints::Options::read(flags),
             endpointslice: discovery::endpointslice::Options::read(flags),
-            endpointslice_mirroring: discovery::endpointslice_mirroring::Options::read(flags),
+            endpointslicemirroring: discovery::endpointslicemirroring::Options::read(flags),
             ephemeral_volume: Workers::read(flags, storage::ephemeral_volume::WORKERS),
-            garbage_collector: core::garbage_collector::Options::read(flags),
-            horizontal: autoscaling::horizontal::Options::read(flags),
+            garbagecollector: core::garbagecollector::Options::read(flags),
+            horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options::read(flags),
             job: Workers::read(flags, batch::job::WORKERS),
-            legacy_token_cleaner: core::legacy_token_cleaner::Options::read(flags),
+            legacytokencleaner: core::legacytokencleaner::Options::read(flags),
             namespace: Periodic::read(flags, core::namespace::FLAGS),
-            node_ipam: core::node_ipam::Options::read(flags),
-            node_lifecycle: core::node_lifecycle::Options::read(flags),
-            pod_gc: core::pod_gc::Options::read(flags),
+            nodeipam: core::nodeipam::Options::read(flags),
+            nodelifecycle: core::nodelifecycle::Options::read(flags),
+            podgc: core::podgc::Options::read(flags),
             replicaset: Workers::read(flags, apps::replicaset::WORKERS),
             replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),
-            resource_claim: Workers::read(flags, resource::claim::WORKERS),
-            resource_quota: Periodic::read(flags, core::resource_quota::FLAGS),
+            resourceclaim: Workers::read(flags, resource::resourceclaim::WORKERS),
+            resourcequota: Periodic::read(flags, core::resourcequota::FLAGS),
             // The CA is a file's content, which the program reads.
-            root_ca: core::root_ca::Options::default(),
-            service_account_token: core::service_account_token::Options::read(flags),
+            rootcacertpublisher: core::rootcacertpublisher::Options::default(),
+            serviceaccounttoken: core::serviceaccounttoken::Options::read(flags),
             signing: certificates::signing::Options::read(flags),
             statefulset: Workers::read(flags, apps::statefulset::WORKERS),
-            ttl_after_finished: Workers::read(flags, batch::ttl_after_finished::WORKERS),
+            ttlafterfinished: Workers::read(flags, batch::ttlafterfinished::WORKERS),
         }
     }
 }

@@ -10,7 +10,7 @@ use evenkeel_cloud::{
 };
 use evenkeel_controllers::{
     certificates::signing::{self, Pair},
-    core::root_ca,
+    core::rootcacertpublisher,
     descriptor::{Clients, ControllerContext, descriptors},
     options::Options as ControllersOptions,
 };
@@ -169,16 +169,16 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, range
     let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
     let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
     let mut options = ControllersOptions {
-        root_ca: root_ca::Options { ca: Some(certificate.into()) },
+        rootcacertpublisher: rootcacertpublisher::Options { ca: Some(certificate.into()) },
         signing: signing::Options { common: Some(authority), ..signing::Options::default() },
         ..ControllersOptions::default()
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
-    options.service_account_token.key_file = Some(key.to_owned());
+    options.serviceaccounttoken.key_file = Some(key.to_owned());
     // Tokens grow old within an hour.
-    options.node_ipam.enabled = ranges;
-    options.node_ipam.cluster = "10.244.0.0/16".into();
-    options.legacy_token_cleaner.clean_up_period = Duration::from_secs(3600);
+    options.nodeipam.enabled = ranges;
+    options.nodeipam.cluster = "10.244.0.0/16".into();
+    options.legacytokencleaner.clean_up_period = Duration::from_secs(3600);
     // The simulated nodes have no disks.
     options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());

@@ -76,7 +76,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
             chosen.retain(|d| asked(d.name) || d.aliases.iter().any(|alias| asked(alias)));
         }
         let mut options = Options::default();
-        options.root_ca.ca = explain::ca_of(&config).map(Into::into);
+        options.rootcacertpublisher.ca = explain::ca_of(&config).map(Into::into);
         let asked = plan::Asked {
             chosen: &chosen,
             options,

@@ -4,7 +4,7 @@ use evenkeel_api::Kind;
 use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     certificates::signing::Pair,
-    core::root_ca,
+    core::rootcacertpublisher,
     descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     options::Options,
 };
@@ -61,7 +61,8 @@ impl PlaneOptions {
     /// The same, publishing this CA (PEM) to pods.
     #[must_use]
     pub fn with_ca(mut self, ca: &str) -> Self {
-        self.controller_options.root_ca = root_ca::Options { ca: Some(ca.into()) };
+        self.controller_options.rootcacertpublisher =
+            rootcacertpublisher::Options { ca: Some(ca.into()) };
         self
     }
 

@@ -1,3 +1,3 @@
 //! Controllers of the autoscaling API.
 
-pub mod horizontal;
+pub mod horizontalpodautoscaler;

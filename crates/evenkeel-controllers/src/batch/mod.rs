@@ -1,5 +1,5 @@
 //! Controllers of work that ends: Jobs.
 
-pub mod cron_job;
+pub mod cronjob;
 pub mod job;
-pub mod ttl_after_finished;
+pub mod ttlafterfinished;

@@ -3,6 +3,6 @@
 //! Upstream: `pkg/controller/bootstrap`; both are off unless they are asked for.
 
 pub mod signer;
-pub mod token_cleaner;
+pub mod tokencleaner;
 
 mod token;

@@ -2,9 +2,9 @@
 
 pub mod approving;
 pub mod cleaner;
-pub mod pod_request_cleaner;
+pub mod clustertrustbundlepublisher;
+pub mod podcertificaterequestcleaner;
 pub mod signing;
-pub mod trust_bundle;
 
 mod kubelet;
 mod request;

@@ -4,7 +4,7 @@
 
 pub mod endpoints;
 pub mod endpointslice;
-pub mod endpointslice_mirroring;
+pub mod endpointslicemirroring;
 
 mod address;
 mod canonical;

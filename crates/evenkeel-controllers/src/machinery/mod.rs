@@ -1,3 +1,3 @@
 //! Controllers of the API's own machinery.
 
-pub mod storage_version_migrator;
+pub mod storageversionmigrator;

@@ -1,3 +1,3 @@
 //! Ranges of cluster IPs.
 
-pub mod service_cidr;
+pub mod servicecidr;

@@ -1,3 +1,3 @@
 //! Controllers of the policy API: disruption budgets.
 
-pub mod disruption_budget;
+pub mod poddisruptionbudget;

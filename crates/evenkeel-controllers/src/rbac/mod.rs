@@ -1,3 +1,3 @@
 //! Controllers of roles.
 
-pub mod cluster_role_aggregation;
+pub mod clusterroleaggregation;

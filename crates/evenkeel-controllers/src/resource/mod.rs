@@ -1,3 +1,3 @@
 //! Controllers of devices and the claims to them (dynamic resource allocation).
 
-pub mod claim;
+pub mod resourceclaim;

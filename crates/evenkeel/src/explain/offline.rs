@@ -3,7 +3,7 @@
 use super::Source;
 use anyhow::Result;
 use evenkeel_controllers::{
-    core::garbage_collector::Snapshot,
+    core::garbagecollector::Snapshot,
     descriptor::{ControllerContext, descriptors},
     needs::Resources,
     options::Options,

@@ -33,7 +33,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let mut options = PlaneOptions::all(nodes::OPEN).with_ca(ca).with_authority(ca, key);
     options.cloud = Some(cloud.clone());
     options.nodes.nodes.extend(nodes::quiet());
-    options.controller_options.node_ipam = nodes::ranges();
+    options.controller_options.nodeipam = nodes::ranges();
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");

@@ -7,7 +7,7 @@ use crate::{
 };
 use evenkeel::explain::{Offline, explain, resolve};
 use evenkeel_controller_manager::plan::{Asked, PATIENCE, preview};
-use evenkeel_controllers::{core::root_ca, needs::Gates, options::Options};
+use evenkeel_controllers::{core::rootcacertpublisher, needs::Gates, options::Options};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
 
@@ -71,9 +71,9 @@ pub(crate) async fn plans_are_not_carried_out(cluster: &Cluster) {
     let namespace = cluster.namespace("plan").await;
     let map = namespace.until("configmaps/kube-root-ca.crt", |map| !map.is_null()).await;
     let mut options = Options::default();
-    options.root_ca.ca = Some("planned".into());
+    options.rootcacertpublisher.ca = Some("planned".into());
     let asked = Asked {
-        chosen: &[root_ca::DESCRIPTOR],
+        chosen: &[rootcacertpublisher::DESCRIPTOR],
         options,
         gates: Gates::default(),
         patience: PATIENCE,

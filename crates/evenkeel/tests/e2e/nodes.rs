@@ -5,7 +5,7 @@ use crate::{
     deployment::told,
     objects::{deployment, pod},
 };
-use evenkeel_controllers::core::node_ipam;
+use evenkeel_controllers::core::nodeipam;
 use evenkeel_nodes::NodeOptions;
 use serde_json::{Value, json};
 use std::{net::Ipv4Addr, time::Duration};
@@ -215,12 +215,12 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
 }
 
 /// Where nodes get their ranges from; services have the first of them.
-pub(crate) fn ranges() -> node_ipam::Options {
-    node_ipam::Options {
+pub(crate) fn ranges() -> nodeipam::Options {
+    nodeipam::Options {
         enabled: true,
         cluster: "10.244.0.0/16,fd00:10:244::/56".into(),
         services: "10.244.0.0/24".into(),
-        ..node_ipam::Options::default()
+        ..nodeipam::Options::default()
     }
 }
 

@@ -21,7 +21,7 @@
 //! | `status.uncountedTerminatedPods`, finalizer `batch.kubernetes.io/job-tracking` | `to_record`, `let_go`, `status::record`, `status::count` |
 //! | conditions `SuccessCriteriaMet`, `FailureTarget`, then `Complete`, `Failed` | `end::end`, `status::finish` |
 //! | pods of a Job that is gone | `orphans::is_orphan` |
-//! | `ttlSecondsAfterFinished` | `../ttl_after_finished` |
+//! | `ttlSecondsAfterFinished` | `../ttlafterfinished` |
 
 use super::{
     end::{self, End},

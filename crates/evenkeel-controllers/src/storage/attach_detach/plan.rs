@@ -9,7 +9,7 @@
 //! | `status.volumesAttached` | `report` |
 //! | `status.volumesInUse` | `is_mounted` |
 //! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `leaving` |
-//! | taint `node.kubernetes.io/out-of-service` | `leaving`, its pods in `../../core/pod_gc/plan.rs` |
+//! | taint `node.kubernetes.io/out-of-service` | `leaving`, its pods in `../../core/podgc/plan.rs` |
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 

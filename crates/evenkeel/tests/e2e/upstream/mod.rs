@@ -92,7 +92,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     let (ca, key) = (credentials.ca(), credentials.ca_key());
     let mut all = PlaneOptions::all(nodes::OPEN).with_ca(ca).with_authority(ca, key);
     all.nodes.nodes.extend(nodes::quiet());
-    all.controller_options.node_ipam = nodes::ranges();
+    all.controller_options.nodeipam = nodes::ranges();
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
     let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
     let mut failed = Vec::new();

@@ -6,7 +6,7 @@ use crate::{
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, SanType};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 
-const RSA_KEY: &str = include_str!("../../../core/service_account_token/testdata/rsa.pem");
+const RSA_KEY: &str = include_str!("../../../core/serviceaccounttoken/testdata/rsa.pem");
 
 fn authority_of(key: &KeyPair, days: i64) -> Pair {
     let mut params = CertificateParams::default();

@@ -1,0 +1,166 @@
+//! What the metrics APIs answer, as far as it is read.
+
+use crate::autoscaling::horizontalpodautoscaler::samples::Sample;
+use evenkeel_api::{Text, duration, quantity::Quantity, time::Timestamp};
+use serde::{Deserialize, Deserializer};
+use std::{collections::BTreeMap, time::Duration};
+
+/// How long a custom metric is taken over where it does not say.
+const WINDOW: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PodMetricsList {
+    #[serde(default)]
+    pub(super) items: Vec<PodMetrics>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PodMetrics {
+    metadata: Name,
+    timestamp: Timestamp,
+    #[serde(deserialize_with = "go_duration")]
+    window: Duration,
+    #[serde(default)]
+    containers: Vec<ContainerMetrics>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Name {
+    pub(super) name: Text,
+}
+
+#[derive(Debug, Deserialize)]
+struct ContainerMetrics {
+    name: Text,
+    #[serde(default)]
+    usage: BTreeMap<Text, Amount>,
+}
+
+impl PodMetrics {
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// What the pod, or one container of it, uses of a resource; `None` where a container does not say.
+    pub(super) fn sample(&self, resource: &str, container: &str) -> Option<Sample> {
+        let named = |one: &&ContainerMetrics| container.is_empty() || *one.name == *container;
+        let containers: Vec<_> = self.containers.iter().filter(named).collect();
+        if containers.is_empty() {
+            return None;
+        }
+        let amounts = containers.iter().map(|one| one.usage.get(resource).map(|used| used.0));
+        let value = amounts.sum::<Option<i64>>()?;
+        Some(Sample { value, at: self.timestamp, window: self.window })
+    }
+}
+
+/// A list of custom or external metrics, whichever version.
+#[derive(Debug, Deserialize)]
+pub(super) struct MetricValueList {
+    #[serde(default)]
+    pub(super) items: Vec<MetricValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MetricValue {
+    #[serde(default)]
+    pub(super) described_object: Name,
+    pub(super) timestamp: Timestamp,
+    /// `window` in v1beta1.
+    #[serde(alias = "window")]
+    window_seconds: Option<u64>,
+    value: Amount,
+}
+
+impl MetricValue {
+    pub(super) fn milli_value(&self) -> i64 {
+        self.value.0
+    }
+
+    pub(super) fn window(&self) -> Duration {
+        self.window_seconds.map_or(WINDOW, Duration::from_secs)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Groups {
+    #[serde(default)]
+    pub(super) groups: Vec<Group>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Group {
+    pub(super) name: Text,
+    #[serde(default)]
+    versions: Vec<Version>,
+    preferred_version: Option<Version>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Version {
+    version: Text,
+}
+
+impl Group {
+    /// The preferred version, or the first other one that is known here.
+    pub(super) fn version(&self) -> Option<&str> {
+        let all = self.preferred_version.iter().chain(&self.versions);
+        all.map(|version| &*version.version)
+            .find(|version| matches!(*version, "v1beta1" | "v1beta2"))
+    }
+}
+
+/// A quantity, in thousandths.
+#[derive(Debug, Clone, Copy)]
+struct Amount(i64);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let amount = Quantity::parse(&text).map_err(serde::de::Error::custom)?;
+        Ok(Self(amount.milli_value()))
+    }
+}
+
+fn go_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = Box::<str>::deserialize(deserializer)?;
+    let nanos = duration::nanoseconds(&text).map_err(serde::de::Error::custom)?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pod_uses_is_the_sum_of_its_containers() {
+        let text = r#"{"items":[{"metadata":{"name":"p"},"timestamp":"2026-01-01T00:00:00Z","window":"30s","containers":[
+            {"name":"a","usage":{"cpu":"250m","memory":"1Ki"}},{"name":"b","usage":{"cpu":"1","gpu":2}}]}]}"#;
+        let list: PodMetricsList = serde_json::from_str(text).unwrap();
+        let of = |resource, container| list.items[0].sample(resource, container).map(|s| s.value);
+        assert_eq!(of("cpu", ""), Some(1250));
+        assert_eq!(of("cpu", "a"), Some(250));
+        assert_eq!(of("memory", ""), None, "b does not say");
+        assert_eq!(of("memory", "a"), Some(1_024_000));
+        assert_eq!(of("gpu", "b"), Some(2000));
+        assert_eq!(of("cpu", "c"), None);
+        assert_eq!(list.items[0].window, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn values_of_both_versions_are_read() {
+        let text = r#"{"items":[
+            {"describedObject":{"name":"p"},"metricName":"qps","timestamp":"2026-01-01T00:00:00Z","window":9,"value":"1500m"},
+            {"describedObject":{"name":"q"},"metric":{"name":"qps"},"timestamp":"2026-01-01T00:00:00Z","value":"3"}]}"#;
+        let list: MetricValueList = serde_json::from_str(text).unwrap();
+        let seen: Vec<_> =
+            list.items.iter().map(|v| (v.milli_value(), v.window().as_secs())).collect();
+        assert_eq!(seen, [(1500, 9), (3000, 60)]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Makes Jobs on a schedule.
+//!
+//! Upstream: `pkg/controller/cronjob`.
+
+mod history;
+mod plan;
+mod run;
+mod seen;
+mod status;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
+    owned::{ByController, resolve},
+};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{CronJob, Job},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    controller::Enqueue,
+    metrics,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use prometheus::Histogram;
+use run::Run;
+use seen::Seen;
+use std::sync::OnceLock;
+use times::Times;
+
+/// How many CronJobs are worked on at the same time; `--concurrent-cron-job-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-cron-job-syncs";
+
+/// The controller of CronJobs.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "cronjob-controller",
+    aliases: &["cronjob"],
+    queue: "cronjob",
+    client: "cronjob-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
+    let clock = context.env.clock.clone();
+    let (skew, of_jobs) = (skew(context), crons.clone());
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
+            on_cron_job(event, clock.now(), enqueue);
+        })
+        .workers(context.options.cronjob.concurrent_syncs)
+        .owns(&jobs)
+        .watches(&jobs, move |event, _| {
+            if let CacheEvent::Added { object: job, initial: false } = event {
+                observe_skew(&of_jobs, job, &skew);
+            }
+        });
+    let of_jobs = ByController::of(&jobs);
+    context.run(builder.planned(CronJobs { crons, jobs, of_jobs }));
+    Ok(())
+}
+
+/// A schedule that has changed is followed from its next time on; everything else is looked at now.
+fn on_cron_job(event: &CacheEvent<CronJob>, now: Timestamp, enqueue: &Enqueue) {
+    let key = Key::of(&event.object().meta);
+    if let CacheEvent::Updated { old, new } = event
+        && (&old.spec.schedule, &old.spec.time_zone) != (&new.spec.schedule, &new.spec.time_zone)
+        && let Some(next) = Times::of(new).ok().and_then(|times| times.until_next(new, now))
+    {
+        return enqueue.add_after(key, next);
+    }
+    enqueue.add(key);
+}
+
+fn skew(context: &ControllerContext) -> Histogram {
+    let help = "Time between when a cronjob is scheduled to be run, and when the corresponding job is created";
+    let name = "cronjob_controller_job_creation_skew_duration_seconds";
+    metrics::histogram(&context.registry, name, help, &metrics::exponential(1.0, 2.0, 10))
+}
+
+fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
+    let owner = job.meta.controller();
+    let cron = owner.and_then(|owner| resolve(crons, &job.meta.namespace, owner));
+    if let Some(run) = cron.and_then(|cron| Run::of(&cron, job))
+        && let Some(made) = job.meta.creation
+    {
+        skew.observe(made.duration_since(run.at).as_secs_f64());
+    }
+}
+
+struct CronJobs {
+    crons: Cache<CronJob>,
+    jobs: Cache<Job>,
+    of_jobs: ByController<Job>,
+}
+
+/// What was seen and what was decided upon it: the status follows from both.
+struct Pass {
+    seen: Seen,
+    plan: OnceLock<Plan>,
+}
+
+impl Planner for CronJobs {
+    type Seen = Pass;
+
+    fn observe(&self, key: &Key) -> Option<Pass> {
+        let cron = self.crons.get(&key.namespace, &key.name)?;
+        let all = self.jobs.version() >= cron.meta.version();
+        let jobs = self.of_jobs.owned(&cron.meta.uid);
+        Some(Pass { seen: Seen::new(cron, jobs, all), plan: OnceLock::new() })
+    }
+
+    fn plan(&self, pass: &Pass, now: Timestamp) -> Plan {
+        pass.plan.get_or_init(|| plan::plan(&pass.seen, now)).clone()
+    }
+
+    fn status(&self, pass: &Pass, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(&pass.seen, &self.plan(pass, now), outcomes)
+    }
+}

@@ -1,0 +1,77 @@
+//! Deletes Jobs some time after they ended, where they say so.
+//!
+//! Upstream: `pkg/controller/ttlafterfinished` (KEP-592).
+
+mod plan;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Workers,
+};
+use evenkeel_api::{time::Timestamp, views::Job};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    metrics,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use prometheus::Histogram;
+use std::sync::Arc;
+
+/// How many Jobs are looked at at the same time; `--concurrent-ttl-after-finished-syncs`.
+pub type Options = Workers<5>;
+
+/// The flag that says so.
+pub(crate) const WORKERS: &str = "concurrent-ttl-after-finished-syncs";
+
+/// The controller that deletes Jobs that have ended.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "ttl-after-finished-controller",
+    aliases: &["ttl-after-finished"],
+    queue: "ttl_jobs_to_delete",
+    client: "ttl-after-finished-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let jobs = context.env.caches.of::<Job>();
+    let help = "The time it took to delete the job since it became eligible for deletion";
+    let name = "ttl_after_finished_controller_job_deletion_duration_seconds";
+    let bounds = metrics::exponential(0.1, 2.0, 14);
+    let late = metrics::histogram(&context.registry, name, help, &bounds);
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &jobs, |event, enqueue| {
+            let job = event.object();
+            if !matches!(event, CacheEvent::Deleted(_)) && plan::due(job).is_some() {
+                enqueue.add(Key::of(&job.meta));
+            }
+        })
+        .workers(context.options.ttlafterfinished.concurrent_syncs);
+    context.run(builder.planned(Ended { jobs, late }));
+    Ok(())
+}
+
+struct Ended {
+    jobs: Cache<Job>,
+    late: Histogram,
+}
+
+impl Planner for Ended {
+    type Seen = Arc<Job>;
+
+    fn observe(&self, key: &Key) -> Option<Arc<Job>> {
+        self.jobs.get(&key.namespace, &key.name)
+    }
+
+    fn plan(&self, job: &Arc<Job>, now: Timestamp) -> Plan {
+        plan::plan(job, now)
+    }
+
+    fn status(&self, job: &Arc<Job>, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        let deleted = outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
+        if let Some(due) = plan::due(job).filter(|_| deleted) {
+            self.late.observe(now.duration_since(due).as_secs_f64());
+        }
+        Plan::nothing()
+    }
+}

@@ -1,0 +1,80 @@
+//! Publishes by whom the API server's certificate is signed, as a ClusterTrustBundle that pods may mount.
+//!
+//! Upstream: KEP-3257, `pkg/controller/certificates/clustertrustbundlepublisher`.
+
+mod plan;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    needs::Resource,
+};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    cache::{Cache, Full},
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+    queue::Priority,
+};
+use plan::{Bundle, SIGNER, Seen};
+use std::sync::Arc;
+
+/// The publisher.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    queue: "ca_cert_publisher_cluster_trust_bundles",
+    client: "kube-apiserver-serving-clustertrustbundle-publisher",
+    gates: &["ClusterTrustBundle"],
+    resources: &[Resource {
+        group: "certificates.k8s.io",
+        version: "v1",
+        plural: "clustertrustbundles",
+    }],
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let Some(ca) = context.options.rootcacertpublisher.ca.clone().filter(|ca| !ca.is_empty())
+    else {
+        tracing::info!(controller = DESCRIPTOR.name, "No CA is known, so none is published");
+        return Ok(());
+    };
+    let bundles =
+        context.env.caches.selected::<Full<Bundle>>("", &format!("spec.signerName={SIGNER}"));
+    let name = plan::name(&ca);
+    let key = Key::new("", &name);
+    let first = key.clone();
+    let builder = context
+        .builder_watching(&DESCRIPTOR, &bundles, move |_, enqueue| enqueue.add(key.clone()))
+        .passes_metric("clustertrustbundle_publisher");
+    let controller = builder.planned(Publisher { bundles, ca, name });
+    // Without any bundle, there is no event.
+    controller.queue().add(first, Priority::NORMAL);
+    context.run(controller);
+    Ok(())
+}
+
+struct Publisher {
+    bundles: Cache<Full<Bundle>>,
+    ca: Arc<str>,
+    name: String,
+}
+
+impl Planner for Publisher {
+    type Seen = Seen;
+
+    fn observe(&self, _: &Key) -> Option<Seen> {
+        let (ca, name) = (Arc::clone(&self.ca), self.name.clone());
+        Some(Seen { bundles: self.bundles.list(), ca, name })
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact("bundles of the signer", seen.bundles.len());
+        told
+    }
+
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+        plan::plan(seen)
+    }
+}

@@ -1,0 +1,42 @@
+//! Takes tokens out of use that were made by old servers for every account and that nobody uses any more: first they are
+//! marked as invalid, and a period later deleted.
+//!
+//! Upstream: KEP-2799, `pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`.
+
+mod act;
+mod options;
+mod plan;
+
+pub use options::Options;
+
+use super::serviceaccounttoken::token_secrets;
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use act::Cleaner;
+use evenkeel_api::views::ServiceAccount;
+
+/// The cleaner.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "legacy-serviceaccount-token-cleaner-controller",
+    aliases: &["legacy-service-account-token-cleaner"],
+    client: "legacy-service-account-token-cleaner",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let period = context.options.legacytokencleaner.clean_up_period;
+    if period.is_zero() {
+        let reason = "--legacy-service-account-token-clean-up-period must be above zero".to_owned();
+        return Err(StartError { controller: DESCRIPTOR.name, reason });
+    }
+    let cleaner = Cleaner {
+        secrets: token_secrets(&context.env.caches),
+        accounts: context.env.caches.of::<ServiceAccount>(),
+        client: context.client(&DESCRIPTOR),
+        reader: context.env.client.clone(),
+        clock: context.env.clock.clone(),
+        period,
+    };
+    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, cleaner.run());
+    Ok(())
+}

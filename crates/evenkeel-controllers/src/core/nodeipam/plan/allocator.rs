@@ -1,0 +1,210 @@
+//! Which node has which ranges.
+
+use super::{
+    config::Config,
+    set::{Problem, Set},
+};
+use evenkeel_api::{Text, cidr::Cidr, views::Node};
+use std::collections::BTreeMap;
+
+/// All ranges, and who holds them.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    pub(crate) sets: Vec<Set>,
+    /// What each node has, or is to get: a write that got no answer may have been done, and is tried again with the same.
+    held: BTreeMap<Text, Vec<Cidr>>,
+}
+
+/// What becomes of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It has what it is to have.
+    Settled,
+    /// It is to get these; so many parts were looked at for each, if they were looked for just now.
+    Give(Vec<Cidr>, Option<Vec<usize>>),
+    /// There is nothing left to give.
+    Exhausted(Cidr),
+    /// It has what is not to be had here.
+    Foreign(String),
+}
+
+impl Allocator {
+    /// Nobody has anything yet; what services have is nobody's.
+    pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
+        let sets: Result<Vec<Set>, Problem> =
+            config.families.iter().map(|family| Set::new(*family)).collect();
+        let mut allocator = Self { sets: sets?, held: BTreeMap::new() };
+        for set in &mut allocator.sets {
+            let range = set.range();
+            for services in config.services.iter().filter(|services| range.overlaps(services)) {
+                set.occupy(services)?;
+            }
+        }
+        Ok(allocator)
+    }
+
+    /// Takes note of a node as it is, or that there is none; what is to be done for it.
+    pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
+        let Some(node) = node else {
+            self.release(name);
+            return Verdict::Settled;
+        };
+        if !node.spec.pod_cidrs.is_empty() {
+            return self.occupy(name, &node.spec.pod_cidrs);
+        }
+        if node.meta.deleting() {
+            return Verdict::Settled;
+        }
+        if let Some(held) = self.held.get(name) {
+            return Verdict::Give(held.clone(), None);
+        }
+        let (mut ranges, mut looked_at) = (Vec::new(), Vec::new());
+        for at in 0..self.sets.len() {
+            let Some((range, tries)) = self.sets[at].take_next() else {
+                self.give_back(&ranges);
+                return Verdict::Exhausted(self.sets[at].range());
+            };
+            ranges.push(range);
+            looked_at.push(tries);
+        }
+        self.held.insert(name.into(), ranges.clone());
+        Verdict::Give(ranges, Some(looked_at))
+    }
+
+    /// The node does not get what it was to get, or is gone.
+    pub(crate) fn release(&mut self, name: &str) {
+        if let Some(ranges) = self.held.remove(name) {
+            self.give_back(&ranges);
+        }
+    }
+
+    fn occupy(&mut self, name: &str, cidrs: &[Text]) -> Verdict {
+        let parsed: Option<Vec<Cidr>> = cidrs.iter().map(|text| Cidr::parse(text)).collect();
+        let Some(ranges) = parsed else {
+            return Verdict::Foreign(format!(
+                "failed to parse node {name}, CIDR {}",
+                cidrs.join(",")
+            ));
+        };
+        if self.held.get(name) == Some(&ranges) {
+            return Verdict::Settled;
+        }
+        self.release(name);
+        if ranges.len() > self.sets.len() {
+            return Verdict::Foreign(format!(
+                "node {name} has {} ranges, of which there are but {} in the cluster's configuration",
+                ranges.len(),
+                self.sets.len()
+            ));
+        }
+        for (at, range) in ranges.iter().enumerate() {
+            if let Err(problem) = self.sets[at].occupy(range) {
+                return Verdict::Foreign(format!("range {range} of node {name}: {problem}"));
+            }
+        }
+        self.held.insert(name.into(), ranges);
+        Verdict::Settled
+    }
+
+    fn give_back(&mut self, ranges: &[Cidr]) {
+        for (set, range) in self.sets.iter_mut().zip(ranges) {
+            // What was taken from a set lies in it.
+            let _ = set.release(range);
+        }
+        // Two nodes may have been given the same by hand: then it is still taken.
+        for held in self.held.values() {
+            for (at, range) in held.iter().enumerate() {
+                if ranges.get(at).is_some_and(|released| released.overlaps(range)) {
+                    let _ = self.sets[at].occupy(range);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{core::nodeipam::Options, fixtures::meta};
+    use evenkeel_api::views::NodeSpec;
+
+    fn allocator(cluster: &str, services: &str, mask: i64) -> Allocator {
+        let options = Options {
+            cluster: cluster.to_owned(),
+            services: services.to_owned(),
+            mask,
+            ..Options::default()
+        };
+        Allocator::new(&Config::new(&options).unwrap()).unwrap()
+    }
+
+    fn node(ranges: &[&str]) -> Node {
+        let pod_cidrs = ranges.iter().map(|range| (*range).into()).collect();
+        Node {
+            meta: meta("n"),
+            spec: NodeSpec { pod_cidrs, ..NodeSpec::default() },
+            ..Node::default()
+        }
+    }
+
+    fn given(verdict: &Verdict) -> String {
+        let Verdict::Give(ranges, _) = verdict else { panic!("{verdict:?}") };
+        ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn each_node_gets_one_of_each_family_beside_the_services() {
+        let mut allocator =
+            allocator("10.96.0.0/14,fd00:10:244::/56", "10.96.0.0/16,fd00:10:96::/112", 0);
+        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.97.0.0/24,fd00:10:244::/64");
+        assert_eq!(
+            given(&allocator.look("b", Some(&node(&[])))),
+            "10.97.1.0/24,fd00:10:244:1::/64"
+        );
+        // Asked again before it shows, it is the same.
+        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.97.0.0/24,fd00:10:244::/64");
+        let has = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
+        assert_eq!(allocator.look("a", Some(&has)), Verdict::Settled);
+        assert_eq!(allocator.look("a", None), Verdict::Settled);
+        assert_eq!(
+            given(&allocator.look("c", Some(&node(&[])))),
+            "10.97.2.0/24,fd00:10:244:2::/64"
+        );
+    }
+
+    #[test]
+    fn what_somebody_else_gave_is_taken() {
+        let mut allocator = allocator("10.0.0.0/23", "", 24);
+        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocator.look("a", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
+        assert_eq!(allocator.look("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
+        assert_eq!(given(&allocator.look("c", Some(&node(&[])))), "10.0.0.0/24");
+        assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
+        // One of two goes: the other has it still.
+        allocator.look("a", None);
+        assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
+        allocator.look("b", None);
+        assert_eq!(given(&allocator.look("d", Some(&node(&[])))), "10.0.1.0/24");
+    }
+
+    #[test]
+    fn what_is_refused_is_free_again() {
+        let mut allocator = allocator("10.0.0.0/24", "", 24);
+        allocator.look("a", Some(&node(&[])));
+        allocator.release("a");
+        assert_eq!(given(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+    }
+
+    #[test]
+    fn ranges_that_are_not_the_clusters_harm_nobody() {
+        let mut allocator = allocator("10.0.0.0/24", "", 24);
+        for ranges in [&["x"][..], &["11.0.0.0/24"], &["10.0.0.0/24", "fd00::/64"]] {
+            let verdict = allocator.look("a", Some(&node(ranges)));
+            assert!(matches!(verdict, Verdict::Foreign(_)), "{ranges:?}: {verdict:?}");
+        }
+        assert_eq!(given(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+        let mut going = node(&[]);
+        going.meta.deletion = Some(crate::fixtures::T0);
+        assert_eq!(allocator.look("c", Some(&going)), Verdict::Settled);
+    }
+}

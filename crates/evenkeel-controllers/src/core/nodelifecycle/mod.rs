@@ -1,0 +1,147 @@
+//! Looks after nodes: says of those that have fallen silent that nothing is known of them, marks their pods as not ready,
+//! and taints them by their conditions, so that no pods come to them and those that they have go elsewhere.
+//!
+//! Upstream: `pkg/controller/nodelifecycle`.
+
+mod live;
+mod metrics;
+mod monitor;
+mod options;
+mod plan;
+mod state;
+
+pub use options::Options;
+
+use super::tainteviction;
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Lease, Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent},
+    controller::{Builder, Context, Error, Outcome},
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use monitor::Monitor;
+use plan::{condition_taints, health::Ready};
+use state::Memory;
+use std::sync::Arc;
+
+/// Workers of upstream's controller; no flag changes them.
+const WORKERS: usize = 8;
+const POD_WORKERS: usize = 4;
+
+/// The controller of nodes' health.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "node-lifecycle-controller",
+    aliases: &["nodelifecycle"],
+    queue: "node_lifecycle_controller",
+    client: "node-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let caches = &context.env.caches;
+    let (nodes, pods, leases) = (caches.of::<Node>(), caches.of::<Pod>(), caches.of::<Lease>());
+    let options = context.options.nodelifecycle;
+    let memory = Memory::new(context.env.clock.clone());
+    let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
+    let by_condition = ByCondition { nodes: nodes.clone(), options, memory: memory.clone() };
+    context.run(builder.planned(by_condition));
+    watch_pods(context, &pods, &nodes, &memory);
+    let monitor = Monitor {
+        on_node: tainteviction::pods_by_node(&pods),
+        nodes,
+        leases,
+        pods,
+        client: context.client(&DESCRIPTOR),
+        clock: context.env.clock.clone(),
+        events: context.recorder(&DESCRIPTOR, DESCRIPTOR.client),
+        options,
+        memory,
+        metrics: metrics::Metrics::new(&context.registry),
+        checks_leases: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
+    };
+    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, monitor.run());
+    if !context.gates.enabled("SeparateTaintEvictionController") {
+        (tainteviction::DESCRIPTOR.start)(context)?;
+    }
+    Ok(())
+}
+
+/// Marks pods as not ready that come to a node which is not.
+fn watch_pods(
+    context: &ControllerContext,
+    pods: &Cache<Pod>,
+    nodes: &Cache<Node>,
+    memory: &Memory,
+) {
+    let (all, memory) = (pods.clone(), memory.clone());
+    let (seen, known) = (pods.clone(), memory.clone());
+    let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
+        let comes = match event {
+            CacheEvent::Added { .. } => true,
+            CacheEvent::Updated { old, new } => old.spec.node_name != new.spec.node_name,
+            CacheEvent::Deleted(_) => false,
+        };
+        let pod = event.object();
+        if comes && !pod.spec.node_name.is_empty() {
+            enqueue.add(Key::of(&pod.meta));
+        }
+    });
+    let controller = builder
+        .queue("node_lifecycle_controller_pods")
+        .client((context.clients)(DESCRIPTOR.client))
+        .component(DESCRIPTOR.client)
+        .reads(nodes)
+        .workers(POD_WORKERS)
+        .explains(move |key, _| {
+            let pod = seen.get(&key.namespace, &key.name)?;
+            let lost = known.ready(&pod.spec.node_name).is_some_and(|ready| ready != Ready::Yes);
+            let marks = lost && plan::pods::claims_ready(&pod);
+            let would = marks.then(|| "mark it as not ready, as its node is".to_owned());
+            Some((Description::new(), would.into_iter().collect()))
+        })
+        .reconcile(move |request, context: Context| {
+            let pod = all.get(&request.key.namespace, &request.key.name);
+            let ready = pod.as_ref().and_then(|pod| memory.ready(&pod.spec.node_name));
+            async move {
+                // A node of which nothing is known yet is looked at soon, and its pods with it.
+                let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
+                if ready != Ready::Yes {
+                    let Context { env, events, .. } = &context;
+                    monitor::mark_pod(&env.client, events, &env.clock, &pod).await?;
+                }
+                Ok::<_, Error>(Outcome::Settled)
+            }
+        });
+    context.run(controller);
+}
+
+/// Taints by condition, and labels.
+struct ByCondition {
+    nodes: Cache<Node>,
+    options: Options,
+    memory: Memory,
+}
+
+impl Planner for ByCondition {
+    type Seen = Arc<Node>;
+
+    fn observe(&self, key: &Key) -> Option<Arc<Node>> {
+        self.nodes.get("", &key.name)
+    }
+
+    fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
+        let mut told = condition_taints::describe(node);
+        self.memory.describe(&node.meta.name, &self.options, &mut told);
+        told
+    }
+
+    fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {
+        condition_taints::plan(node, now)
+    }
+}

@@ -1,0 +1,155 @@
+//! Deletes pods that nobody else would: too many that have ended, and those whose nodes cannot delete them any more.
+//!
+//! Upstream: `pkg/controller/podgc`.
+
+mod plan;
+
+use crate::{
+    descriptor::{ControllerContext, Descriptor, StartError},
+    options::Flags,
+};
+use evenkeel_api::{
+    Text, View,
+    time::Timestamp,
+    views::{Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    controller::{Builder, Context, Error, Outcome},
+    metrics,
+    plan::Key,
+    queue::Priority,
+};
+use futures::StreamExt;
+use plan::{Doomed, Quarantine, Seen};
+use prometheus::IntCounterVec;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_secs(20);
+
+/// How many pods are deleted side by side.
+const AT_A_TIME: usize = 16;
+
+/// What the controller can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many pods that have ended may stay; no bound where it is 0 or less; `--terminated-pod-gc-threshold`.
+    pub terminated: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { terminated: 12_500 }
+    }
+}
+
+impl Options {
+    /// What the flags say.
+    pub(crate) fn read(flags: &dyn Flags) -> Self {
+        Self { terminated: flags.int("terminated-pod-gc-threshold") }
+    }
+}
+
+/// The collector of pods.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "pod-garbage-collector-controller",
+    aliases: &["podgc"],
+    queue: "orphaned_pods_nodes",
+    client: "pod-garbage-collector",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    const LABELS: &[&str] = &["namespace", "reason"];
+    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
+    let collector = Arc::new(Collector {
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        threshold: context.options.podgc.terminated,
+        quarantine: Mutex::default(),
+        deleted: metrics::counters(
+            &context.registry,
+            "pod_gc_collector_force_delete_pods_total",
+            "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+            LABELS,
+        ),
+        failed: metrics::counters(
+            &context.registry,
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+            LABELS,
+        ),
+    });
+    let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Pod::kind())
+        .queue(DESCRIPTOR.queue)
+        .client((context.clients)(DESCRIPTOR.client))
+        .component(DESCRIPTOR.client)
+        .reads(&pods)
+        .reads(&nodes)
+        .reconcile(move |request, context: Context| {
+            let collector = collector.clone();
+            async move { collector.pass(&request.key, &context).await }
+        });
+    // There is but one thing to look at: all of it.
+    controller.queue().add(Key::new("", "all"), Priority::NORMAL);
+    context.run(controller);
+    Ok(())
+}
+
+struct Collector {
+    pods: Cache<Pod>,
+    nodes: Cache<Node>,
+    threshold: i64,
+    quarantine: Mutex<Quarantine>,
+    deleted: IntCounterVec,
+    failed: IntCounterVec,
+}
+
+impl Collector {
+    async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
+        let now = context.env.clock.now();
+        let seen = Seen { pods: self.pods.list(), nodes: self.nodes.list() };
+        let lost = self.lost(&seen, context, now).await;
+        let doomed = plan::plan(&seen, &lost, self.threshold, now);
+        futures::stream::iter(doomed)
+            .for_each_concurrent(AT_A_TIME, |doomed| async move {
+                self.delete(key, &doomed, context).await;
+            })
+            .await;
+        Ok(Outcome::again(PERIOD))
+    }
+
+    /// The nodes that are surely gone: missed for a while, and asked for live.
+    async fn lost(&self, seen: &Seen, context: &Context, now: Timestamp) -> BTreeSet<Text> {
+        let missed = {
+            let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
+            quarantine.missed(seen, now)
+        };
+        let mut lost = BTreeSet::new();
+        for name in missed {
+            match context.env.client.get_metadata(&Node::kind(), "", &name).await {
+                Err(error) if error.is_not_found() => drop(lost.insert(name)),
+                Err(error) => tracing::warn!(node = &*name, %error, "Node cannot be asked for"),
+                Ok(_) => {}
+            }
+        }
+        lost
+    }
+
+    /// One pod's refusal does not keep the others.
+    async fn delete(&self, key: &Key, doomed: &Doomed, context: &Context) {
+        let labels = [&*doomed.pod.meta.namespace, doomed.reason];
+        self.deleted.with_label_values(&labels).inc();
+        if let Err(error) = context.act(key, &doomed.plan).await {
+            let pod = &doomed.pod.meta;
+            tracing::warn!(namespace = &*pod.namespace, pod = &*pod.name, %error, "Pod cannot be deleted");
+            self.failed.with_label_values(&labels).inc();
+        }
+    }
+}

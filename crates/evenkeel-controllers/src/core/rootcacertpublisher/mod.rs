@@ -1,0 +1,78 @@
+//! Publishes the cluster's CA in every namespace, so that pods can trust the API server.
+//!
+//! Upstream: `pkg/controller/certificates/rootcacertpublisher`.
+
+mod plan;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use evenkeel_api::{
+    View,
+    time::Timestamp,
+    views::{ConfigMap, Namespace},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    introspect::Description,
+    plan::{Key, Plan, Planner},
+};
+use plan::{NAME, Seen};
+use std::sync::Arc;
+
+/// What the controller can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The CA to publish, PEM; `--root-ca-file`, else what the program itself trusts. Without one there is nothing to do.
+    pub ca: Option<Arc<str>>,
+}
+
+/// The controller that publishes the CA.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "root-ca-certificate-publisher-controller",
+    aliases: &["root-ca-cert-publisher"],
+    queue: "root_ca_cert_publisher",
+    client: "root-ca-cert-publisher",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let Some(ca) = context.options.rootcacertpublisher.ca.clone() else {
+        tracing::warn!("No CA is known, so none is published");
+        return Ok(());
+    };
+    let caches = &context.env.caches;
+    let namespaces = caches.of::<Namespace>();
+    // Of all the cluster's ConfigMaps, just these are held.
+    let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}"));
+    let builder = context.builder(&DESCRIPTOR, &namespaces).passes_metric("root_ca_cert_publisher");
+    let builder = builder.watches(&maps, |event, enqueue| {
+        enqueue.add(Key::new("", &event.object().meta().namespace));
+    });
+    context.run(builder.planned(RootCa { namespaces, maps, ca }));
+    Ok(())
+}
+
+struct RootCa {
+    namespaces: Cache<Namespace>,
+    maps: Cache<ConfigMap>,
+    ca: Arc<str>,
+}
+
+impl Planner for RootCa {
+    type Seen = Seen;
+
+    fn observe(&self, key: &Key) -> Option<Seen> {
+        let namespace = self.namespaces.get("", &key.name)?;
+        Some(Seen { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        let mut told = Description::new();
+        told.fact(NAME, if seen.published.is_some() { "is there" } else { "is missing" });
+        told
+    }
+
+    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+        plan::plan(seen)
+    }
+}

@@ -1,0 +1,89 @@
+//! Fills token Secrets of service accounts, and deletes those whose account is gone.
+//!
+//! It runs first and with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
+
+mod act;
+mod options;
+mod plan;
+mod sign;
+
+pub use options::Options;
+pub(super) use plan::Claim;
+
+use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use act::Tokens;
+use evenkeel_api::{View, views::ServiceAccount};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches, Full},
+    plan::Key,
+};
+use k8s_openapi::api::core::v1::Secret;
+use sign::Signer;
+use std::{path::Path, sync::Arc};
+
+/// The token controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "serviceaccount-token-controller",
+    aliases: &["serviceaccount-token"],
+    queue: "serviceaccount_tokens_service",
+    client: "tokens-controller",
+    start,
+    ..Descriptor::ORDINARY
+};
+
+/// How often a Secret that cannot be filled is tried again.
+const RETRIES: u32 = 10;
+
+/// Of all the cluster's Secrets, just those with tokens.
+pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
+    caches.selected("", &format!("type={}", plan::TYPE))
+}
+
+fn start(context: &ControllerContext) -> Result<(), StartError> {
+    let options = &context.options.serviceaccounttoken;
+    let Some(path) = &options.key_file else {
+        tracing::info!(
+            controller = DESCRIPTOR.name,
+            "Controller is disabled because there is no private key"
+        );
+        return Ok(());
+    };
+    let refused = |reason: String| StartError { controller: DESCRIPTOR.name, reason };
+    let key = std::fs::read(Path::new(path))
+        .map_err(|error| refused(format!("--service-account-private-key-file {path}: {error}")))?;
+    let signer = Signer::from_pem(&key)
+        .map_err(|error| refused(format!("--service-account-private-key-file {path}: {error}")))?;
+
+    let caches = &context.env.caches;
+    let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
+    let of_account = secrets.index("account", |secret, key| {
+        if let Some(claim) = plan::Claim::of(secret) {
+            key(&by_account(&secret.meta().namespace, claim.account));
+        }
+    });
+    let with_secret = accounts.index("secret", |account, key| {
+        for secret in &account.secrets {
+            key(&by_account(&account.meta.namespace, &secret.name));
+        }
+    });
+    let builder = context
+        .builder(&DESCRIPTOR, &secrets)
+        .workers(options.concurrent_syncs)
+        .max_retries(RETRIES)
+        .watches(&accounts, move |event, enqueue| {
+            let CacheEvent::Deleted(account) = event else { return };
+            let of_it = of_account.get(&by_account(&account.meta.namespace, &account.meta.name));
+            of_it.iter().for_each(|secret| enqueue.add(Key::of(secret.meta())));
+        });
+    let ca = context.options.rootcacertpublisher.ca.clone();
+    let tokens = Arc::new(Tokens { secrets, accounts, with_secret, ca, signer });
+    context.run(builder.reconcile(move |request, context| {
+        let tokens = Arc::clone(&tokens);
+        async move { tokens.reconcile(&request.key, &context).await }
+    }));
+    Ok(())
+}
+
+fn by_account(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}

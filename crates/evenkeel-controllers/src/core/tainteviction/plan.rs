@@ -1,0 +1,280 @@
+//! Whether a pod may stay on its node, and until when.
+//!
+//! | documented | where |
+//! |---|---|
+//! | taints with `effect`: `NoExecute` | `evicting` |
+//! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-api/src/placement.rs` |
+//! | `tolerationSeconds`, the shortest of those that match; 0 and less | `min_toleration_time` |
+//! | an eviction that is scheduled stays so, or is cancelled | `verdict`, `plan` |
+//! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
+//! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
+//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/kinds/admission/pods.rs` |
+
+use crate::{
+    disruption::{Why, marked},
+    wire,
+};
+use evenkeel_api::{
+    View,
+    placement::tolerates,
+    time::{SignedDuration, Timestamp},
+    views::{Pod, Taint, Toleration},
+};
+use evenkeel_runtime::plan::{Delete, Key, Note, Plan, Target};
+use std::{sync::Arc, time::Duration};
+
+const WHY: Why = Why {
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+};
+const EVENT: &str = "TaintManagerEviction";
+
+/// A pod, and what it would have to bear.
+pub(super) struct Seen {
+    pub(super) key: Key,
+    /// `None` where it is gone.
+    pub(super) pod: Option<Arc<Pod>>,
+    /// The taints of its node that put pods out; `None` where there is no such node.
+    pub(super) taints: Option<Box<[Taint]>>,
+    pub(super) pending: Option<Pending>,
+}
+
+/// When a pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub(super) due: Timestamp,
+}
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Stay,
+    /// It goes later.
+    Wait(Pending),
+    /// It goes now.
+    Evict(Pending),
+}
+
+/// The taints that put pods out.
+pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
+    taints.iter().filter(|taint| &*taint.effect == "NoExecute")
+}
+
+/// What becomes of the pod. A time that was set stays, whatever else the node is tainted with meanwhile and for however
+/// short a time that is tolerated, as long as it is; so it is upstream, too.
+pub(super) fn verdict(seen: &Seen, now: Timestamp) -> Verdict {
+    let Some(pod) = seen.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
+        return Verdict::Stay;
+    };
+    let at = |pending: Pending| {
+        if pending.due <= now { Verdict::Evict(pending) } else { Verdict::Wait(pending) }
+    };
+    let Some(taints) = &seen.taints else { return seen.pending.map_or(Verdict::Stay, at) };
+    match min_toleration_time(&pod.spec.tolerations, taints) {
+        Tolerated::Forever => Verdict::Stay,
+        Tolerated::Not => Verdict::Evict(Pending { due: now }),
+        Tolerated::For(time) => {
+            let due = now.checked_add(time).unwrap_or(Timestamp::MAX);
+            at(seen.pending.unwrap_or(Pending { due }))
+        }
+    }
+}
+
+/// For how long all taints of a node are tolerated.
+enum Tolerated {
+    /// One is not.
+    Not,
+    For(SignedDuration),
+    Forever,
+}
+
+/// The shortest `tolerationSeconds` of the tolerations that match the taints, negative ones being 0 (upstream:
+/// `GetMatchingTolerations`, `getMinTolerationTime`).
+fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerated {
+    let mut least: Option<i64> = None;
+    for taint in taints {
+        // Upstream takes the first that fits; one further down does not make it shorter or longer.
+        let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint))
+        else {
+            return Tolerated::Not;
+        };
+        if let Some(seconds) = toleration.toleration_seconds {
+            least = Some(least.map_or(seconds, |least| least.min(seconds)));
+        }
+    }
+    match least {
+        None => Tolerated::Forever,
+        Some(seconds) => Tolerated::For(SignedDuration::from_secs(seconds.max(0))),
+    }
+}
+
+/// What is done about it.
+pub(super) fn plan(seen: &Seen, verdict: Verdict, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let told = |what: &str| {
+        // As upstream, by name alone: the pod may be gone, and another one there.
+        let target = Target::new(Pod::kind(), &seen.key.namespace, &seen.key.name, "");
+        Note::normal(target, EVENT, format!("{what} Pod {}", seen.key))
+    };
+    let waits = seen.pending.is_some_and(|pending| pending.due > now);
+    match (verdict, &seen.pod) {
+        (Verdict::Stay, _) | (_, None) => {
+            if waits {
+                plan.push(told("Cancelling deletion of"));
+            }
+        }
+        (Verdict::Wait(pending), _) => {
+            let left = Duration::try_from(pending.due.duration_since(now)).unwrap_or_default();
+            plan.requeue_after(left);
+        }
+        (Verdict::Evict(_), Some(pod)) => {
+            // What was set for later gives way to what is done now, and is told, too.
+            if waits {
+                plan.push(told("Cancelling deletion of"));
+            }
+            plan.push(told("Marking for deletion"));
+            if let Some(patch) = marked(pod, Some(WHY), false, now) {
+                plan.push(patch);
+            }
+            plan.push(Delete::new(wire::target(&**pod)));
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, pod};
+    use evenkeel_runtime::plan::{Action, lint};
+    use proptest::prelude::*;
+
+    fn taint(key: &str) -> Taint {
+        Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() }
+    }
+
+    fn toleration(key: &str, seconds: Option<i64>) -> Toleration {
+        Toleration {
+            key: key.into(),
+            operator: "Exists".into(),
+            toleration_seconds: seconds,
+            ..Toleration::default()
+        }
+    }
+
+    fn seen(taints: &[&str], tolerations: &[(&str, Option<i64>)], due: Option<i64>) -> Seen {
+        let mut pod = pod("p", None);
+        pod.spec.tolerations = tolerations.iter().map(|(k, s)| toleration(k, *s)).collect();
+        Seen {
+            key: Key::new("ns", "p"),
+            pod: Some(Arc::new(pod)),
+            taints: Some(taints.iter().map(|key| taint(key)).collect()),
+            pending: due.map(|seconds| Pending { due: at(seconds) }),
+        }
+    }
+
+    #[test]
+    fn how_long_a_pod_stays() {
+        let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
+        let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
+        let table = [
+            (seen(&[], &[], None), stay),
+            (seen(&["a"], &[], None), now),
+            (seen(&["a"], &[("a", None)], None), stay),
+            (seen(&["a"], &[("", None)], None), stay),
+            (seen(&["a"], &[("a", Some(30))], None), wait(30)),
+            (seen(&["a"], &[("a", Some(0))], None), now),
+            (seen(&["a"], &[("a", Some(-1))], None), now),
+            (seen(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
+            (seen(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
+            (seen(&["a", "b"], &[("a", Some(30))], None), now),
+            // What was set stays set, whatever is borne for how long now.
+            (seen(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
+            (seen(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
+            (seen(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
+            (seen(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
+            // Not so where a taint is not tolerated at all.
+            (seen(&["a", "b"], &[("a", Some(30))], Some(5)), now),
+            (seen(&["a"], &[("a", Some(30))], Some(0)), now),
+            (seen(&["a"], &[("a", None)], Some(5)), stay),
+            (seen(&[], &[("a", Some(30))], Some(5)), stay),
+        ];
+        for (number, (seen, want)) in table.iter().enumerate() {
+            assert_eq!(verdict(seen, T0), *want, "{number}");
+        }
+        // Without a node, what was set stays set.
+        let lost = Seen { taints: None, ..seen(&["a"], &[], Some(5)) };
+        assert_eq!(verdict(&lost, T0), wait(5));
+        assert_eq!(verdict(&Seen { pending: None, ..lost }, T0), stay);
+    }
+
+    fn events(plan: &Plan) -> Vec<&str> {
+        let notes = plan.actions.iter().filter_map(|action| match action {
+            Action::Event(note) => Some(&*note.message),
+            _ => None,
+        });
+        notes.collect()
+    }
+
+    #[test]
+    fn eviction_is_told_marked_and_done() {
+        let seen = seen(&["a"], &[], None);
+        let plan = plan(&seen, verdict(&seen, T0), T0);
+        assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
+        assert!(matches!(&plan.actions[1..], [Action::Patch(_), Action::Delete(_)]), "{plan:?}");
+        assert!(lint(&plan).is_empty());
+    }
+
+    #[test]
+    fn who_was_to_go_later_and_goes_now_is_told_of_both() {
+        let seen = seen(&["a"], &[], Some(5));
+        let sooner = plan(&seen, verdict(&seen, T0), T0);
+        let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
+        assert_eq!(events(&sooner), want);
+        // Its time has come.
+        let due = plan(&seen, verdict(&seen, at(5)), at(5));
+        assert_eq!(events(&due), want[1..]);
+    }
+
+    #[test]
+    fn what_was_to_go_and_may_stay_or_is_gone_is_told() {
+        let spared = seen(&[], &[], Some(5));
+        let gone = Seen { pod: None, taints: None, ..seen(&[], &[], Some(5)) };
+        for seen in [spared, gone] {
+            let plan = plan(&seen, verdict(&seen, T0), T0);
+            assert_eq!(events(&plan), ["Cancelling deletion of Pod ns/p"]);
+            assert_eq!(plan.actions.len(), 1);
+        }
+        let untouched = seen(&[], &[], None);
+        assert!(plan(&untouched, verdict(&untouched, T0), T0).is_nothing());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_pod_goes_before_its_time(seconds in 1i64..1000, looks in proptest::collection::vec(0i64..1000, 1..10)) {
+            let mut looks = looks;
+            looks.sort_unstable();
+            let mut pending = None;
+            let mut first = None;
+            for look in looks {
+                let seen = Seen { pending, ..seen(&["a"], &[("a", Some(seconds))], None) };
+                let start = *first.get_or_insert(look);
+                match verdict(&seen, at(look)) {
+                    Verdict::Wait(waits) => {
+                        prop_assert_eq!(waits.due, at(start + seconds));
+                        prop_assert!(look < start + seconds);
+                        pending = Some(waits);
+                    }
+                    Verdict::Evict(_) => {
+                        prop_assert!(look >= start + seconds);
+                        break;
+                    }
+                    Verdict::Stay => prop_assert!(false, "it does not tolerate the taint for ever"),
+                }
+            }
+        }
+    }
+}
