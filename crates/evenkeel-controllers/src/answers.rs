@@ -1,9 +1,9 @@
-//! What is told of answers that are no Status: the words of client-go, which users look for.
+//! Error texts of client-go for responses without a Status; users search for these texts.
 
 use evenkeel_runtime::client::{ApiError, full_text};
 
-/// The error's text as upstream's controllers put it into events and conditions. `asked` is what was asked for as client-go
-/// names it, such as `get pods.metrics.k8s.io`; empty where it names nothing.
+/// Returns the error's text as upstream writes it in events and conditions. `asked` is client-go's name for the
+/// request, such as `get pods.metrics.k8s.io`, or empty.
 pub(crate) fn words(error: &ApiError, asked: &str) -> String {
     let Some(status) = error.status().filter(|status| status.reason.is_empty()) else {
         return full_text(error);

@@ -1,4 +1,4 @@
-//! Which owners a change of a child concerns.
+//! Maps events of a child to the owners to enqueue.
 
 use crate::owned::resolve;
 use evenkeel_api::{Meta, View};
@@ -7,8 +7,10 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Names the owners: the child's own, before and after; for one that nobody controls, those that may adopt it, which
-/// `could_take` tells. Of an update that changes neither hands nor labels the owner hears only if it `matters`.
+/// Enqueues the child's controller, before and after an update. For an orphan, enqueues the owners that may adopt it,
+/// by `could_take`. An update that changes neither controller nor labels enqueues the owner only if it `matters`.
+///
+/// Upstream: `addPod`, `updatePod`, `deletePod` of each controller.
 pub(crate) fn on_child<O: View, C: View>(
     owners: &Cache<O>,
     event: &CacheEvent<C>,
@@ -40,14 +42,14 @@ pub(crate) fn on_child<O: View, C: View>(
                 enqueue_takers(owners, &**new, could_take, enqueue);
             }
         }
-        // Nobody misses a child that nobody had.
+        // The deletion of an orphan affects no owner.
         CacheEvent::Deleted(child) => {
             enqueue_owner(owners, child.meta(), &mut enqueue);
         }
     }
 }
 
-/// Whether the child has a controller, of whichever kind.
+/// Enqueues the child's controller. Returns whether the child has one, of any kind.
 fn enqueue_owner<O: View>(owners: &Cache<O>, child: &Meta, enqueue: &mut impl FnMut(Key)) -> bool {
     let Some(controller) = child.controller() else { return false };
     if let Some(owner) = resolve(owners, &child.namespace, controller) {

@@ -1,28 +1,25 @@
-//! Whose children are whose: adoption and release by selector and owner, as data.
-//!
-//! The rules are those of upstream's `controller_ref_manager.go`.
+//! Adoption and release of children by selector and controller reference. Upstream: `controller_ref_manager.go`.
 
 use crate::wire;
 use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
 use std::sync::Arc;
 
-/// Status codes of a release that mean that there is nothing to release any more: the reference is gone, or the object
-/// is another one of the same name.
+/// Status codes of a release patch that count as success: the reference is gone, or another object has the name.
 const NOTHING_TO_RELEASE: &[u16] = &[422];
 
-/// Children of an owner, and what must be written so that they are.
+/// Children of an owner, and the patches still to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claims<C> {
-    /// Those that are the owner's, after the patches: first those that were, then the adopted.
+    /// Children that the owner controls once the patches are written; adopted ones are last.
     pub(crate) owned: Vec<Arc<C>>,
-    /// How many of `owned`, at its end, are still to be adopted.
+    /// Number of children at the end of `owned` that are still to be adopted.
     pub(crate) adopt: usize,
-    /// Those that the owner has and does not select any more.
+    /// Children that the owner controls and its selector no longer matches.
     pub(crate) release: Vec<Arc<C>>,
 }
 
-/// What `of` says of labels, asked once for those that are held once: an owner's pods mostly have the same.
+/// Memoizes a predicate on labels for the last set of labels: an owner's pods mostly share one allocation.
 pub(crate) fn of_labels(of: impl Fn(&StrMap) -> bool) -> impl FnMut(&StrMap) -> bool {
     let mut last: Option<(StrMap, bool)> = None;
     move |labels| match &last {
@@ -38,7 +35,7 @@ impl<C> Default for Claims<C> {
 }
 
 impl<C: View> Claims<C> {
-    /// As [`Self::new`], for an owner that selects by labels and nothing else.
+    /// [`Self::new`] for an owner that selects by labels only.
     pub(crate) fn by_labels(
         owner: &Meta,
         candidates: impl IntoIterator<Item = Arc<C>>,
@@ -48,8 +45,8 @@ impl<C: View> Claims<C> {
         Self::new(owner, candidates, |child| selects(&child.meta().labels))
     }
 
-    /// Sorts candidates into owned, to be adopted and to be released. An owner that is being deleted keeps what it has
-    /// and takes or gives nothing.
+    /// Classifies candidates as owned, to adopt, or to release. An owner that is being deleted neither adopts nor
+    /// releases. Upstream: `ClaimObject`.
     pub(crate) fn new(
         owner: &Meta,
         candidates: impl IntoIterator<Item = Arc<C>>,
@@ -79,17 +76,18 @@ impl<C: View> Claims<C> {
         Self { owned, adopt: n_adopt, release }
     }
 
-    /// How many actions [`Self::actions`] gives.
+    /// Returns the number of actions in [`Self::actions`].
     pub(crate) fn n_actions(&self) -> usize {
         self.adopt + self.release.len()
     }
 
-    /// The patches: adoptions after a live look at the owner, and releases.
+    /// Returns the patches: adoptions, each after a live read of the owner, then releases. Upstream: `AdoptPod`,
+    /// `ReleasePod`.
     pub(crate) fn actions(&self, owner: &Target) -> impl Iterator<Item = Action> {
         self.patches(owner, String::new())
     }
 
-    /// As [`Self::actions`], but what is adopted is given a finalizer as well.
+    /// [`Self::actions`], but adoption also adds a finalizer.
     pub(crate) fn actions_with_finalizer(
         &self,
         owner: &Target,

@@ -1,4 +1,4 @@
-//! Conditions of workloads, as their status writes them.
+//! Conditions in the status of workloads, as JSON.
 
 use crate::wire;
 use evenkeel_api::{
@@ -11,34 +11,34 @@ use evenkeel_api::{
 };
 use serde::Serialize;
 
-/// One condition.
+/// A condition of any workload kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
-    /// What it is about.
+    /// The condition's type, as `Progressing`.
     #[serde(rename = "type")]
     pub(crate) type_: Text,
     /// `True`, `False` or `Unknown`.
     pub(crate) status: Text,
-    /// When it was last looked at, for the kinds that say so.
+    /// Time of the last probe, for kinds with this field.
     #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_probe_time: Option<Timestamp>,
-    /// When it was last written, for the kinds that say so.
+    /// Time of the last update, for kinds with this field.
     #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_update_time: Option<Timestamp>,
-    /// When the status last changed.
+    /// Time of the last change of `status`.
     #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_transition_time: Option<Timestamp>,
-    /// Why, in one CamelCase word.
+    /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reason: Text,
-    /// Why, for people.
+    /// Human-readable message.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) message: Text,
 }
 
 impl Condition {
-    /// A condition without times.
+    /// Returns a condition without times.
     pub(crate) fn new(type_: &str, status: &str, reason: &str, message: &str) -> Self {
         Self {
             type_: type_.into(),
@@ -51,19 +51,19 @@ impl Condition {
         }
     }
 
-    /// The same, having come about now.
+    /// Sets the transition time.
     pub(crate) fn transitioned(mut self, now: Timestamp) -> Self {
         self.last_transition_time = Some(wire::whole_second(now));
         self
     }
 
-    /// The same, looked at now.
+    /// Sets the probe time.
     pub(crate) fn probed(mut self, now: Timestamp) -> Self {
         self.last_probe_time = Some(wire::whole_second(now));
         self
     }
 
-    /// Whether both say the same, whenever it came about.
+    /// Whether type, status, reason and message are equal.
     pub(crate) fn says_as(&self, other: &Self) -> bool {
         (&self.type_, &self.status, &self.reason, &self.message)
             == (&other.type_, &other.status, &other.reason, &other.message)

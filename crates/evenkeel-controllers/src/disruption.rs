@@ -1,4 +1,4 @@
-//! Pods that are taken away tell why (KEP-3329).
+//! Condition `DisruptionTarget` of pods that a controller deletes (KEP-3329).
 
 use crate::wire;
 use evenkeel_api::{
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 const CONDITION: &str = "DisruptionTarget";
 
-/// Why a pod is taken away.
+/// Reason and message of the condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Why {
-    /// In one word.
+    /// Machine-readable reason in CamelCase.
     pub(crate) reason: &'static str,
-    /// For people.
+    /// Human-readable message.
     pub(crate) message: &'static str,
 }
 
-/// The patch after which the pod tells why it goes, and has failed if that is asked for and it has not ended; `None` when
-/// it says so already. Where the patch fails, nothing after it is done.
+/// Returns the patch that adds the condition, and that sets the phase `Failed` if `fails`. `None` if the status has
+/// both already. If the patch fails, later actions are skipped.
 pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});
     if fails && !crate::pods::is_terminal(pod) {
@@ -42,7 +42,7 @@ pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -
     })
 }
 
-/// What the pod said already stays before it: without this the server would put what is new first.
+/// Keeps the order of existing conditions; by default a strategic merge patch puts new entries first.
 fn order(pod: &Pod) -> Value {
     let there = pod.status.conditions.iter().map(|condition| &*condition.type_);
     let missing = there.clone().all(|type_| type_ != CONDITION).then_some(CONDITION);

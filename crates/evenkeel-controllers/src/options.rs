@@ -137,7 +137,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
             attach_detach: storage::attach_detach::Options::read(flags),

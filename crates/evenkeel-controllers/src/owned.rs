@@ -1,10 +1,10 @@
-//! Who controls what, as an index that all controllers share.
+//! Index of objects by their controller, shared by all controllers. Upstream: `PodControllerIndex`.
 
 use evenkeel_api::{OwnerReference, View};
 use evenkeel_runtime::cache::{Cache, Index};
 use std::sync::Arc;
 
-/// Objects by the uid of their controller, or by their namespace while nobody controls them.
+/// Objects by the uid of their controller, and orphans by namespace.
 #[derive(Debug)]
 pub(crate) struct ByController<V>(Index<V>);
 
@@ -15,7 +15,7 @@ impl<V> Clone for ByController<V> {
 }
 
 impl<V: View> ByController<V> {
-    /// Declares the index, once for each cache.
+    /// Declares the index on the cache; repeated calls return the same index.
     pub(crate) fn of(cache: &Cache<V>) -> Self {
         Self(cache.index("controller", |object, key| match object.meta().controller() {
             Some(controller) => key(&controller.uid),
@@ -23,12 +23,12 @@ impl<V: View> ByController<V> {
         }))
     }
 
-    /// Objects that the owner of this uid controls.
+    /// Returns the objects that the owner with this uid controls.
     pub(crate) fn owned(&self, uid: &str) -> Vec<Arc<V>> {
         self.0.get(uid)
     }
 
-    /// Those, and the objects of the namespace that nobody controls.
+    /// Returns the objects that the owner controls, and the orphans of the namespace.
     pub(crate) fn owned_and_orphans(&self, uid: &str, namespace: &str) -> Vec<Arc<V>> {
         let mut objects = self.0.get(uid);
         objects.append(&mut self.0.get(&orphans(namespace)));
@@ -36,12 +36,12 @@ impl<V: View> ByController<V> {
     }
 }
 
-/// No uid has a slash in it.
+/// Key of a namespace's orphans. Uids contain no slash.
 fn orphans(namespace: &str) -> String {
     format!("/{namespace}")
 }
 
-/// The object that a controller reference means: of that kind and name, and still the one of that uid.
+/// Returns the owner that a controller reference names, if kind, name and uid agree. Upstream: `resolveControllerRef`.
 pub(crate) fn resolve<V: View>(
     cache: &Cache<V>,
     namespace: &str,

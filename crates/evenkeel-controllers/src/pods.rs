@@ -1,4 +1,4 @@
-//! What controllers ask of a pod: is it active, ready, available, and since when.
+//! Predicates on pods: active, ready, available, and since when. Upstream: `pkg/api/v1/pod`, `controller_utils.go`.
 
 use evenkeel_api::{
     time::{SignedDuration, Timestamp},
@@ -6,48 +6,47 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// The label that says from which revision of its owner a pod was made.
+/// Label with the hash of the owner's revision. Upstream: `ControllerRevisionHashLabelKey`.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// The revision of its owner that the pod was made from, empty if it does not say.
+/// Returns the revision label's value, empty without the label.
 pub(crate) fn revision_of(pod: &Pod) -> &str {
     pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
 }
 
-/// Whether the pod has ended, and will never run again.
+/// Whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Whether the pod counts towards what was asked for: neither ended nor being deleted.
+/// Whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !pod.meta.deleting()
 }
 
-/// Whether the pod is being deleted and may still run.
+/// Whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && pod.meta.deleting()
 }
 
-/// Whether an owner that counts its pods would count this one otherwise than before. Most updates of a pod (its addresses,
-/// its containers) are of no concern to its owner.
+/// Whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
 pub(crate) fn counts_otherwise(old: &Pod, new: &Pod) -> bool {
     let of = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready(pod));
     of(old) != of(new)
 }
 
-/// Whether the condition `Ready` holds.
+/// Whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready(pod).is_some()
 }
 
-/// When the condition `Ready` came to hold: `None` if it does not, `Some(None)` if nobody wrote since when.
+/// Returns the transition time of a true condition `Ready`: `None` if it is not true, `Some(None)` if it has no time.
 pub(crate) fn ready(pod: &Pod) -> Option<Option<Timestamp>> {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
     (&*condition.status == "True").then_some(condition.last_transition_time)
 }
 
-/// Why a pod is not ready: what its conditions or containers say, else its phase.
+/// Returns why a pod is not ready: a condition's reason, else its phase.
 pub(crate) fn unready(pod: &Pod) -> String {
     let conditions = &pod.status.conditions;
     let failed = |name: &str| conditions.iter().find(|c| &*c.type_ == name && &*c.status != "True");
@@ -62,7 +61,7 @@ pub(crate) fn unready(pod: &Pod) -> String {
     format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
-/// Whether the pod has been ready for `min_ready_seconds`.
+/// Whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     match ready(pod) {
         None => false,
@@ -71,7 +70,7 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     }
 }
 
-/// How long until a ready pod becomes available, if time alone will make it so.
+/// Returns the time until a ready pod becomes available. Upstream: `FindMinNextPodAvailabilityCheck`.
 pub(crate) fn until_available(
     pod: &Pod,
     min_ready_seconds: i32,

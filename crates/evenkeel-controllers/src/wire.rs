@@ -1,4 +1,4 @@
-//! The JSON that controllers write: owner references, metadata carried over, pods made from templates.
+//! JSON written by controllers: owner references, metadata that is carried over, bodies of status updates.
 
 use bytes::Bytes;
 use evenkeel_api::{
@@ -8,22 +8,22 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::Target;
 use serde::{Serialize, Serializer};
 
-/// Which object an action is about.
+/// Returns the target of an action on the object.
 pub(crate) fn target<V: View>(object: &V) -> Target {
     Target::of(V::kind(), object.meta())
 }
 
-/// A body of values whose serialisation cannot fail: maps with string keys, numbers, texts.
+/// Serializes a value whose serialization cannot fail: maps with string keys, numbers, strings.
 pub(crate) fn json(value: &impl Serialize) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("a tree of structs with string keys serialises"))
 }
 
-/// A time as the API keeps it: whole seconds.
+/// Rounds a time down to seconds, the API's precision.
 pub(crate) fn whole_second(now: Timestamp) -> Timestamp {
     now.checked_sub(SignedDuration::from_nanos(i64::from(now.subsec_nanosecond()))).unwrap_or(now)
 }
 
-/// Serialises a time in whole seconds.
+/// Serializes a time in seconds.
 pub(crate) fn time<S: Serializer>(
     time: &Option<Timestamp>,
     serializer: S,
@@ -39,7 +39,7 @@ pub(crate) fn map<S: Serializer>(map: &StrMap, serializer: S) -> Result<S::Ok, S
     serializer.collect_map(map.iter())
 }
 
-/// The reference from what a controller makes or adopts to what it does so for.
+/// Returns a controller reference to the owner, with `blockOwnerDeletion`. Upstream: `NewControllerRef`.
 pub(crate) fn controller_reference(owner: &Target) -> OwnerReference {
     OwnerReference {
         api_version: owner.kind.api_version().into(),
@@ -78,14 +78,14 @@ pub(crate) fn owners<S: Serializer>(
     }))
 }
 
-/// A merge patch that gives an object these owners in place of those it has.
+/// Returns a merge patch that replaces the owner references.
 pub(crate) fn owners_patch(owners: &[OwnerReference]) -> String {
     let owners: Vec<String> = owners.iter().map(OwnerReference::to_json).collect();
     format!(r#"{{"metadata":{{"ownerReferences":[{}]}}}}"#, owners.join(","))
 }
 
-/// Metadata of an object that is written back: all that a writer could lose, and the version that it was decided upon.
-/// The server puts back what is missing of the rest (uid, times, `managedFields`).
+/// Metadata of an object that is updated: the fields that an update could lose, and the resource version as
+/// precondition. The API server restores the others (uid, times, `managedFields`).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kept<'a> {
@@ -105,7 +105,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) finalizers: &'a [Text],
 }
 
-/// Metadata of an object that is to be made; what is empty is left out.
+/// Metadata of an object that is created; empty fields are left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Fresh<'a> {
@@ -123,7 +123,7 @@ pub(crate) struct Fresh<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// The metadata as it is, but for the annotations.
+    /// Returns the object's metadata with other annotations.
     pub(crate) fn with_annotations(meta: &'a Meta, annotations: &'a StrMap) -> Self {
         Self {
             name: &meta.name,
@@ -139,8 +139,8 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// The body of a PUT on a status sub-resource. The spec is not in it: the server takes it from what it has, before it
-/// validates, and leaves it out when it notes who set what.
+/// Returns the body of an update of the status sub-resource. It has no spec: the API server takes the stored one before
+/// validation, and `managedFields` are not affected.
 pub(crate) fn status_body<V: View>(
     object: &V,
     annotations: &StrMap,

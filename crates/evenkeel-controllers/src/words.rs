@@ -1,4 +1,4 @@
-//! How numbers, times and objects are put in descriptions.
+//! Numbers, durations and selectors in descriptions and messages.
 
 use evenkeel_api::{
     duration,
@@ -6,24 +6,24 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// `1 pod`, `3 pods`.
+/// Formats a count: `1 pod`, `3 pods`.
 pub(crate) fn count(n: i64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A number of things, for arithmetic with signs.
+/// Converts a length to a signed number.
 pub(crate) fn signed(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A length of time to the second, as Go writes it: `9m30s`.
+/// Formats a duration in seconds as Go does: `9m30s`.
 pub(crate) fn time(time: Duration) -> String {
-    // Rounded up: what is waited for is not there a moment before.
+    // Rounded up, so that the event has happened after the shown time.
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     duration::write(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
 }
 
-/// A label selector as Go's formatting shows the object, which upstream puts into messages.
+/// Formats a label selector as Go's `%v`, which upstream puts into messages.
 pub(crate) fn selector(selector: &Selector) -> String {
     if selector.is_nothing() && selector.error().is_none() {
         return "nil".to_owned();

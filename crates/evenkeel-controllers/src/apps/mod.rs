@@ -1,4 +1,4 @@
-//! Workloads of the group `apps`, and the older ReplicationController.
+//! Controllers of the API group `apps`, and of ReplicationController.
 
 pub mod daemonset;
 pub mod deployment;
@@ -10,9 +10,9 @@ mod revisions;
 
 use std::time::Duration;
 
-/// Pods of one owner change one after the other, and each change is another status of it: one that follows another within
-/// this time waits for the rest of it. (Upstream folds as many by being busy.)
+/// Throttle of status updates: changes of pods within this time are written together. Upstream coalesces them through
+/// its rate-limited queue.
 const STATUS_PACE: Duration = Duration::from_millis(100);
 
-/// The gate by which Deployments and ReplicaSets count pods that are being deleted (KEP-3973).
+/// Feature gate of `status.terminatingReplicas` in Deployments and ReplicaSets (KEP-3973).
 const TERMINATING: &str = "DeploymentReplicaSetTerminatingReplicas";

@@ -1,6 +1,4 @@
-//! Revisions: the templates that a StatefulSet or a DaemonSet had, kept as ControllerRevisions.
-//!
-//! Upstream: `pkg/controller/history`.
+//! ControllerRevisions: the templates that a StatefulSet or a DaemonSet has had. Upstream: `pkg/controller/history`.
 
 use crate::{
     pods::revision_of,
@@ -17,10 +15,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{collections::HashSet, sync::Arc};
 
-/// The longest part of a name before the hash.
+/// Maximum length of the name's prefix before the hash. Upstream: `ControllerRevisionName`.
 const MAX_PREFIX: usize = 223;
 
-/// By number; of equal ones the older first.
+/// Sorts by revision number, then by creation time and name. Upstream: `SortControllerRevisions`.
 pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     revisions.sort_by(|a, b| {
         let key = |r: &ControllerRevision| (r.revision, r.meta.creation);
@@ -28,24 +26,25 @@ pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     });
 }
 
-/// A revision that a template needs.
+/// A revision for a template, before it is created.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Draft {
-    /// Its name: the owner's and the hash.
+    /// Name: the owner's name and the hash.
     pub(crate) name: String,
-    /// Hash of the data and of how often that was taken.
+    /// Hash of the data and the collision count.
     pub(crate) hash: String,
-    /// How often a name was taken by another revision.
+    /// Collision count, for the owner's status.
     pub(crate) collisions: i32,
-    /// The patch that restores the template.
+    /// The patch that restores the template, as JSON.
     pub(crate) data: String,
-    /// The one of that name that holds this template already, whoever owns it.
+    /// An existing revision with this name and data, whoever owns it.
     pub(crate) present: Option<Arc<ControllerRevision>>,
 }
 
 impl Draft {
-    /// Finds a name: the hash is upstream's for StatefulSets, so that both find each other's revisions. What `named` finds
-    /// under it with another template is a collision and calls for another hash.
+    /// Chooses the name. The hash is upstream's for StatefulSets, so that both implementations find each other's
+    /// revisions. A revision of the same name with other data is a collision, which changes the hash. Upstream:
+    /// `CreateControllerRevision`.
     pub(crate) fn new(
         owner: &str,
         template: &Template,
@@ -69,7 +68,7 @@ impl Draft {
         }
     }
 
-    /// Makes it, with the template's labels and the hash under `hash_label`.
+    /// Returns the action that creates the revision, with the template's labels and the hash in the label `hash_label`.
     pub(crate) fn create(
         self,
         owner: &Target,
@@ -92,7 +91,7 @@ impl Draft {
                 annotations: &meta.annotations,
                 owner_references: &owners,
             },
-            // Given word for word: the name is made of it.
+            // Written verbatim, because the name is a hash of it.
             data: RawValue::from_string(self.data).unwrap_or_default(),
             revision: number,
         });
@@ -110,7 +109,7 @@ struct Whole<'a> {
     revision: i64,
 }
 
-/// Changes a revision: the body is a merge patch. The pass ends if that fails.
+/// Returns a merge patch of a revision. If it fails, the reconciliation ends.
 pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) -> Rewrite {
     let version = &revision.meta.resource_version;
     Rewrite {
@@ -119,13 +118,12 @@ pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) ->
     }
 }
 
-/// How many revisions are kept that nobody uses, by `revisionHistoryLimit`: 10 where nobody said, all where the number makes
-/// no sense.
+/// Returns the number of unused revisions to keep, by `revisionHistoryLimit`: default 10, unlimited if negative.
 pub(crate) fn history_limit(revision_history_limit: Option<i32>) -> usize {
     usize::try_from(revision_history_limit.unwrap_or(10)).unwrap_or(usize::MAX)
 }
 
-/// Deletes the first `count` of these revisions.
+/// Returns the deletions of the first `count` revisions.
 pub(crate) fn delete<'a>(
     unused: impl Iterator<Item = &'a Arc<ControllerRevision>>,
     count: usize,
@@ -133,7 +131,7 @@ pub(crate) fn delete<'a>(
     unused.take(count).map(|revision| Delete::new(wire::target(&**revision)).into())
 }
 
-/// What pods say that they were made from.
+/// Returns the revision names or hashes in the pods' labels.
 pub(crate) fn in_use(pods: &[Arc<Pod>]) -> HashSet<&str> {
     pods.iter().map(|pod| revision_of(pod)).collect()
 }

@@ -1,4 +1,4 @@
-//! Controllers of work that ends: Jobs.
+//! Controllers of the API group `batch`.
 
 pub mod cronjob;
 pub mod job;

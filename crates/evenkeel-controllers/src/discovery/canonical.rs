@@ -17,7 +17,7 @@ pub(super) struct Offer<'a> {
 type Group = Vec<(usize, bool)>;
 
 /// Subsets of what is offered. Of an address that one object offers twice for a port, unready counts.
-pub(super) fn pack(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]> {
+pub(super) fn repack_subsets(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]> {
     offers.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
     let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(offers.len());
     let mut by_port: HashMap<Option<&EndpointPort>, Group> = HashMap::new();
@@ -59,7 +59,7 @@ pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
         };
         all(&subset.addresses, true).into_iter().chain(all(&subset.not_ready_addresses, false))
     });
-    pack(offers.collect())
+    repack_subsets(offers.collect())
 }
 
 /// What tells addresses apart, in order: pods on a node's own network have one address, but are different pods.

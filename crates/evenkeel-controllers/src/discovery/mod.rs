@@ -8,9 +8,9 @@ pub mod endpointslicemirroring;
 
 mod address;
 mod canonical;
+mod gauges;
 mod order;
 mod pod;
 mod selected;
 mod slice;
-mod sums;
 mod trigger;

@@ -10,22 +10,22 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// A set (by uid), the generation of it that was acted upon, and a node.
-pub(crate) type Place = (Text, i64, Text);
+pub(crate) type BackoffKey = (Text, i64, Text);
 
 /// Since when, and for how long, failed pods of a place are left alone. It doubles each time, and is forgotten after
 /// twice the longest time.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff(HashMap<Place, (Timestamp, Duration)>);
+pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {
     /// How long the place is still left alone.
-    pub(crate) fn left(&self, place: &Place, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn left(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
         let (since, delay) = self.0.get(place)?;
         delay.checked_sub(age(*since, now)).filter(|left| !left.is_zero())
     }
 
     /// A failed pod is deleted now.
-    pub(crate) fn note(&mut self, place: Place, now: Timestamp) {
+    pub(crate) fn note(&mut self, place: BackoffKey, now: Timestamp) {
         self.0.retain(|_, (since, _)| age(*since, now) <= 2 * LONGEST);
         let entry = self.0.entry(place).or_insert((now, Duration::ZERO));
         let delay = if entry.1.is_zero() { FIRST } else { (2 * entry.1).min(LONGEST) };
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at};
 
-    fn place() -> Place {
+    fn place() -> BackoffKey {
         ("uid".into(), 1, "node".into())
     }
 

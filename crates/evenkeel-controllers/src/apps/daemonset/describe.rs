@@ -1,29 +1,29 @@
-//! What a set's decision looked at, in words.
+//! Description of a set for `evenkeel explain`.
 
-use super::{budget::Budget, plan::Pass, seen::Seen};
+use super::{budget::Budget, observed::Observed, plan::Pass};
 use crate::{pods, wire, words};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
 /// Pods that are named one by one.
-const NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
-/// What is seen, what is waited for, and the set's pods.
-pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
-    let (pass, mut told) = (Pass::begin(seen, now), Description::new());
-    let set = &*seen.set;
+/// Describes the observed state, the awaited changes and the pods.
+pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
+    let (pass, mut description) = (Pass::begin(observed, now), Description::new());
+    let set = &*observed.set;
     let desired = pass.desired();
-    told.fact(
+    description.fact(
         "wanted",
         format!(
             "a pod on {} of {}",
             desired,
-            words::count(words::signed(seen.nodes.len()), "node")
+            words::count(words::signed(observed.nodes.len()), "node")
         ),
     );
-    told.fact("revision", seen.history.hash());
+    description.fact("revision", observed.history.hash());
     let budget = Budget::of(set, desired);
-    told.fact(
+    description.fact(
         "strategy",
         format!(
             "{}: at most {} without, at most {} with two",
@@ -33,23 +33,23 @@ pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
         ),
     );
     if set.spec.selector.is_everything() {
-        told.waits("it selects all pods: nothing is done until its selector says which");
+        description.waits("it selects all pods: nothing is done until its selector says which");
     } else if let Some(error) = set.spec.selector.error() {
-        told.waits(format!("its selector cannot be read: {error}"));
+        description.waits(format!("its selector cannot be read: {error}"));
     } else if set.meta.deleting() {
-        told.waits("it is being deleted: its pods are left as they are");
+        description.waits("it is being deleted: its pods are left as they are");
     }
-    let unavailable = seen.pods.owned.iter().filter(|pod| !pass.is_available(pod));
-    for pod in unavailable.take(NAMED) {
+    let unavailable = observed.pods.owned.iter().filter(|pod| !pass.is_available(pod));
+    for pod in unavailable.take(MAX_LISTED) {
         let why = match pods::until_available(pod, set.spec.min_ready_seconds, now) {
             _ if pod.meta.deleting() => "is ending".to_owned(),
             Some(left) => format!("becomes available in {}", words::time(left)),
             None => pods::unready(pod),
         };
-        told.waits(format!("pod {} {why}", pod.meta.name));
+        description.waits(format!("pod {} {why}", pod.meta.name));
     }
-    for pod in &seen.pods.owned {
-        told.child(&wire::target(&**pod));
+    for pod in &observed.pods.owned {
+        description.child(&wire::target(&**pod));
     }
-    told
+    description
 }

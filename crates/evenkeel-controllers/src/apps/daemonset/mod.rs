@@ -5,11 +5,11 @@
 mod backoff;
 mod budget;
 mod describe;
-mod mold;
 mod nodes;
+mod observed;
 mod plan;
+mod pod_template;
 mod rolling;
-mod seen;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -34,13 +34,13 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
     queue::Priority,
 };
-use seen::Seen;
+use observed::Observed;
 use std::sync::{Mutex, PoisonError};
 
-/// How many DaemonSets are worked on at the same time; `--concurrent-daemonset-syncs`.
+/// Number of DaemonSets processed concurrently; `--concurrent-daemonset-syncs`.
 pub type Options = Workers<2>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-daemonset-syncs";
 
 /// The controller of DaemonSets.
@@ -136,35 +136,35 @@ struct Sets {
 }
 
 impl Planner for Sets {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, &key.namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, &key.namespace);
         let named = |name: &str| self.revisions.get(&key.namespace, name);
-        Some(Seen::new(set, pods, revisions, self.nodes.list(), named))
+        Some(Observed::new(set, pods, revisions, self.nodes.list(), named))
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
         let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-        let (plan, failed) = plan::plan(seen, &backoff, now);
+        let (plan, failed) = plan::plan(observed, &backoff, now);
         for place in failed {
             backoff.note(place, now);
         }
         plan
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(seen, outcomes, now)
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(observed, outcomes, now)
     }
 
-    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
+    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
         let backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-        plan::plan(seen, &backoff, now).0
+        plan::plan(observed, &backoff, now).0
     }
 
-    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
-        describe::describe(seen, now)
+    fn describe(&self, observed: &Observed, now: Timestamp) -> Description {
+        describe::describe(observed, now)
     }
 }

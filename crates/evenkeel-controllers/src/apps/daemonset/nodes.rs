@@ -1,6 +1,6 @@
 //! Which sets a change of a node concerns.
 
-use super::mold::Mold;
+use super::pod_template::PodTemplate;
 use evenkeel_api::{
     daemons::target_node,
     views::{DaemonSet, Node, Pod},
@@ -36,11 +36,11 @@ impl Watch {
         let found = self.nodes.get("", node);
         for set in self.sets.list() {
             let scheduled = self.pods.count(&place(&set.meta.uid, node)) > 0;
-            let fit = found.as_ref().map(|node| Mold::new(&set).fit(node));
+            let fit = found.as_ref().map(|node| PodTemplate::new(&set).fit(node));
             // A pod that is there and should not be counts as misscheduled, even if it may stay.
             let concerns = match fit {
-                Some(fit) if !scheduled => fit.runs,
-                Some(fit) => !fit.runs || set.status.number_misscheduled > 0,
+                Some(fit) if !scheduled => fit.should_run,
+                Some(fit) => !fit.should_run || set.status.number_misscheduled > 0,
                 None => scheduled,
             };
             if concerns {

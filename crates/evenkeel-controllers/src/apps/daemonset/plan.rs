@@ -5,24 +5,24 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `mold::fit` |
-//! | `tolerations` that each pod gets, its node affinity | `mold::new`, `mold::pod_json` |
-//! | one pod on a node, the oldest | `see_to`, `prune` |
-//! | failed and succeeded pods, `FailedDaemonPod` | `living`, `backoff::Backoff` |
+//! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `pod_template::fit` |
+//! | `tolerations` that each pod gets, its node affinity | `pod_template::new`, `pod_template::pod_json` |
+//! | one pod on a node, the oldest | `sync_node`, `retain_oldest` |
+//! | failed and succeeded pods, `FailedDaemonPod` | `running_pods`, `backoff::Backoff` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete` | `rolling::roll_out` |
 //! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `budget::Budget`, `rolling::replace`, `rolling::surge` |
 //! | `minReadySeconds` | `is_available` |
 //! | `revisionHistoryLimit` | `status::beyond_history_limit` |
-//! | label `controller-revision-hash`, ControllerRevisions | `keep_history` |
+//! | label `controller-revision-hash`, ControllerRevisions | `construct_history` |
 //! | `status.numberMisscheduled`, `status.desiredNumberScheduled` and others | `status::counted` |
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
-    backoff::{Backoff, Place},
+    backoff::{Backoff, BackoffKey},
     budget,
-    mold::is_updated,
+    observed::{Observed, hash},
+    pod_template::is_updated,
     rolling,
-    seen::{Seen, hash},
 };
 use crate::{
     apps::revisions,
@@ -41,18 +41,22 @@ use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The most pods made, and the most deleted, in one pass (upstream's `BurstReplicas`).
-const BURST: usize = 250;
+const BURST_REPLICAS: usize = 250;
 
 /// What to do, and where failed pods are deleted, which next time is done later.
-pub(crate) fn plan(seen: &Seen, backoff: &Backoff, now: Timestamp) -> (Plan, Vec<Place>) {
-    let pass = Pass::decide(seen, backoff, now);
+pub(crate) fn plan(
+    observed: &Observed,
+    backoff: &Backoff,
+    now: Timestamp,
+) -> (Plan, Vec<BackoffKey>) {
+    let pass = Pass::decide(observed, backoff, now);
     (Plan { actions: pass.actions, requeue: pass.requeue }, pass.failed)
 }
 
 /// One pass over a set, as far as it is decided.
 pub(crate) struct Pass<'a> {
     /// What is looked at.
-    pub(crate) seen: &'a Seen,
+    pub(crate) observed: &'a Observed,
     /// When.
     pub(crate) now: Timestamp,
     /// The set, for events and owner references.
@@ -60,38 +64,38 @@ pub(crate) struct Pass<'a> {
     /// Pods by node.
     pub(crate) by_node: BTreeMap<&'a str, Vec<&'a Arc<Pod>>>,
     /// Nodes that get a pod.
-    pub(crate) wanted: Vec<&'a str>,
+    pub(crate) nodes_needing_pods: Vec<&'a str>,
     /// Pods that go.
-    pub(crate) unwanted: Vec<&'a Arc<Pod>>,
+    pub(crate) pods_to_delete: Vec<&'a Arc<Pod>>,
     actions: Vec<Action>,
     requeue: Option<Duration>,
-    failed: Vec<Place>,
+    failed: Vec<BackoffKey>,
 }
 
 impl<'a> Pass<'a> {
-    fn decide(seen: &'a Seen, backoff: &Backoff, now: Timestamp) -> Self {
-        let mut pass = Self::begin(seen, now);
-        let selector = &seen.set.spec.selector;
+    fn decide(observed: &'a Observed, backoff: &Backoff, now: Timestamp) -> Self {
+        let mut pass = Self::begin(observed, now);
+        let selector = &observed.set.spec.selector;
         if selector.is_everything() {
             let text = "This daemon set is selecting all pods. A non-empty selector is required.";
             pass.actions.push(Note::warning(pass.target.clone(), "SelectingAll", text).into());
             return pass;
         }
-        if selector.error().is_some() || seen.set.meta.deleting() {
+        if selector.error().is_some() || observed.set.meta.deleting() {
             return pass;
         }
-        pass.actions.extend(seen.revisions.actions(&pass.target));
-        pass.actions.extend(seen.pods.actions(&pass.target));
+        pass.actions.extend(observed.revisions.actions(&pass.target));
+        pass.actions.extend(observed.pods.actions(&pass.target));
         // What is only just being adopted is changed and deleted when it is seen as the set's own.
-        if seen.revisions.adopt + seen.pods.adopt > 0 {
+        if observed.revisions.adopt + observed.pods.adopt > 0 {
             return pass;
         }
-        pass.keep_history();
-        for node in seen.nodes.values() {
-            pass.see_to(node, backoff);
+        pass.construct_history();
+        for node in observed.nodes.values() {
+            pass.sync_node(node, backoff);
         }
-        pass.drop_homeless();
-        if pass.wanted.is_empty() && pass.unwanted.is_empty() {
+        pass.delete_pods_of_missing_nodes();
+        if pass.nodes_needing_pods.is_empty() && pass.pods_to_delete.is_empty() {
             rolling::roll_out(&mut pass);
         }
         pass.make_and_delete();
@@ -99,14 +103,14 @@ impl<'a> Pass<'a> {
     }
 
     /// Sorts pods by node.
-    pub(crate) fn begin(seen: &'a Seen, now: Timestamp) -> Self {
+    pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         Self {
-            seen,
+            observed,
             now,
-            target: wire::target(&*seen.set),
-            by_node: seen.by_node(),
-            wanted: Vec::new(),
-            unwanted: Vec::new(),
+            target: wire::target(&*observed.set),
+            by_node: observed.by_node(),
+            nodes_needing_pods: Vec::new(),
+            pods_to_delete: Vec::new(),
             actions: Vec::new(),
             requeue: None,
             failed: Vec::new(),
@@ -114,9 +118,9 @@ impl<'a> Pass<'a> {
     }
 
     /// Every revision has its hash as a label, the set's template has one revision, and that is the newest.
-    fn keep_history(&mut self) {
-        let (seen, history) = (self.seen, &self.seen.history);
-        let set = &*seen.set;
+    fn construct_history(&mut self) {
+        let (observed, history) = (self.observed, &self.observed.history);
+        let set = &*observed.set;
         for revision in history.old.iter().chain(&history.duplicates) {
             self.label(revision, None);
         }
@@ -131,7 +135,7 @@ impl<'a> Pass<'a> {
         if history.duplicates.is_empty() {
             return;
         }
-        for pod in seen.pods.owned.iter().filter(|pod| revision_of(pod) != hash(current)) {
+        for pod in observed.pods.owned.iter().filter(|pod| revision_of(pod) != hash(current)) {
             let body = json!({ "metadata": { "labels": { REVISION_LABEL: hash(current) } } });
             let patch = Patch::new(wire::target(&**pod), PatchForm::Merge, body.to_string());
             self.actions.push(Patch { on_error: OnError::Abort, ..patch }.into());
@@ -157,30 +161,32 @@ impl<'a> Pass<'a> {
     }
 
     /// One pod where there should be one, none where there should not.
-    fn see_to(&mut self, node: &'a Arc<Node>, backoff: &Backoff) {
-        let fit = self.seen.mold.fit(node);
+    fn sync_node(&mut self, node: &'a Arc<Node>, backoff: &Backoff) {
+        let fit = self.observed.pod_template.fit(node);
         let name = &*node.meta.name;
         let pods = self.by_node.get(name).cloned();
         match pods {
-            None if fit.runs => self.wanted.push(name),
+            None if fit.should_run => self.nodes_needing_pods.push(name),
             None => {}
-            Some(pods) if fit.stays => {
-                let running = self.living(name, pods, backoff);
-                self.prune(name, &running, fit.runs);
+            Some(pods) if fit.should_continue_running => {
+                let running = self.running_pods(name, pods, backoff);
+                self.retain_oldest(name, &running, fit.should_run);
             }
-            Some(pods) => self.unwanted.extend(pods.into_iter().filter(|pod| !pod.meta.deleting())),
+            Some(pods) => {
+                self.pods_to_delete.extend(pods.into_iter().filter(|pod| !pod.meta.deleting()))
+            }
         }
     }
 
     /// Pods of a node that neither ended nor are on their way out. Those that ended go, failed ones not at once.
-    fn living(
+    fn running_pods(
         &mut self,
         node: &str,
         pods: Vec<&'a Arc<Pod>>,
         backoff: &Backoff,
     ) -> Vec<&'a Arc<Pod>> {
-        let set = &self.seen.set;
-        let mut living = Vec::new();
+        let set = &self.observed.set;
+        let mut running_pods = Vec::new();
         for pod in pods.into_iter().filter(|pod| !pod.meta.deleting()) {
             let of = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
             let note = match &*pod.status.phase {
@@ -200,59 +206,59 @@ impl<'a> Pass<'a> {
                     Note::normal(self.target.clone(), "SucceededDaemonPod", text)
                 }
                 _ => {
-                    living.push(pod);
+                    running_pods.push(pod);
                     continue;
                 }
             };
             self.actions.push(note.into());
-            self.unwanted.push(pod);
+            self.pods_to_delete.push(pod);
         }
-        living
+        running_pods
     }
 
     /// The oldest pod stays. With surge, the oldest of the set's template and the oldest other, until the first is
     /// available or the second is not ready.
-    fn prune(&mut self, node: &'a str, running: &[&'a Arc<Pod>], runs: bool) {
-        if !budget::allows_surge(&self.seen.set) {
-            self.unwanted.extend(running.iter().skip(1));
+    fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
+        if !budget::allows_surge(&self.observed.set) {
+            self.pods_to_delete.extend(running.iter().skip(1));
             return;
         }
         match running {
-            [] if runs => self.wanted.push(node),
+            [] if should_run => self.nodes_needing_pods.push(node),
             [] | [_] => {}
             _ => {
-                let hash = self.seen.history.hash();
+                let hash = self.observed.history.hash();
                 let is_new = |pod: &&&Arc<Pod>| revision_of(pod) == hash;
                 let new = running.iter().find(|pod| is_new(pod));
                 let old = running.iter().find(|pod| !is_new(pod));
                 let kept = |pod: &Arc<Pod>| {
                     [new, old].into_iter().flatten().any(|kept| Arc::ptr_eq(kept, pod))
                 };
-                self.unwanted.extend(running.iter().copied().filter(|pod| !kept(pod)));
+                self.pods_to_delete.extend(running.iter().copied().filter(|pod| !kept(pod)));
                 if let (Some(new), Some(old)) = (new, old)
                     && (!pods::is_ready(old) || self.is_available(new))
                 {
-                    self.unwanted.push(old);
+                    self.pods_to_delete.push(old);
                 }
             }
         }
     }
 
     /// Pods that wait for a node that is gone: no scheduler and no kubelet will ever have them.
-    fn drop_homeless(&mut self) {
-        let nodes = &self.seen.nodes;
+    fn delete_pods_of_missing_nodes(&mut self) {
+        let nodes = &self.observed.nodes;
         let homeless = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
         let pods = homeless.flat_map(|(_, pods)| pods.iter().copied());
         let unscheduled = pods.filter(|pod| pod.spec.node_name.is_empty() && !pod.meta.deleting());
-        self.unwanted.extend(unscheduled);
+        self.pods_to_delete.extend(unscheduled);
     }
 
     fn make_and_delete(&mut self) {
-        let (seen, target) = (self.seen, &self.target);
-        let set = &*seen.set;
+        let (observed, target) = (self.observed, &self.target);
+        let set = &*observed.set;
         let owner = wire::controller_reference(target);
-        for (n, node) in self.wanted.iter().take(BURST).enumerate() {
-            let body = seen.mold.pod_json(set, node, seen.history.hash(), &owner);
+        for (n, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {
+            let body = observed.pod_template.pod_json(set, node, observed.history.hash(), &owner);
             self.actions.push(
                 Create {
                     // After the revision that it is of.
@@ -272,7 +278,7 @@ impl<'a> Pass<'a> {
                 .into(),
             );
         }
-        for pod in self.unwanted.iter().take(BURST) {
+        for pod in self.pods_to_delete.iter().take(BURST_REPLICAS) {
             let done = format!("Deleted pod: {}", pod.meta.name);
             self.actions.push(
                 Delete {
@@ -291,16 +297,20 @@ impl<'a> Pass<'a> {
 
     /// Whether the pod is ready for long enough.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
-        pods::is_available(pod, self.seen.set.spec.min_ready_seconds, self.now)
+        pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
     /// Whether the pod is of the set's template.
     pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
-        is_updated(&self.seen.set, pod, self.seen.history.hash())
+        is_updated(&self.observed.set, pod, self.observed.history.hash())
     }
 
     /// How many nodes should have a pod.
     pub(crate) fn desired(&self) -> usize {
-        self.seen.nodes.values().filter(|node| self.seen.mold.fit(node).runs).count()
+        self.observed
+            .nodes
+            .values()
+            .filter(|node| self.observed.pod_template.fit(node).should_run)
+            .count()
     }
 }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 /// Replaces what the budget allows, when each node has the pods that it should have.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
-    if &*pass.seen.set.spec.update_strategy.type_ != ROLLING_UPDATE {
+    if &*pass.observed.set.spec.update_strategy.type_ != ROLLING_UPDATE {
         return;
     }
     let desired = pass.desired();
-    let budget = Budget::of(&pass.seen.set, desired);
+    let budget = Budget::of(&pass.observed.set, desired);
     // Where there should be a pod and is none, none is available.
-    let seen = pass.seen;
-    for (name, node) in &seen.nodes {
-        if seen.mold.fit(node).runs {
+    let observed = pass.observed;
+    for (name, node) in &observed.nodes {
+        if observed.pod_template.fit(node).should_run {
             pass.by_node.entry(name).or_default();
         }
     }
@@ -69,8 +69,8 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
         }
     }
     let left = budget.unavailable.saturating_sub(n_unavailable);
-    pass.unwanted.extend(free);
-    pass.unwanted.extend(candidates.into_iter().take(left));
+    pass.pods_to_delete.extend(free);
+    pass.pods_to_delete.extend(candidates.into_iter().take(left));
 }
 
 /// With surge: a new pod is made beside an old one, which goes when the new one is available. Where the old one is not
@@ -87,19 +87,24 @@ fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
         let available = |pod: &Arc<Pod>| pass.is_available(pod);
         n_available += usize::from(pair.old.or(pair.new).is_some_and(available));
         let Some(old) = pair.old else { continue };
-        let runs = pass.seen.nodes.get(*name).is_some_and(|node| pass.seen.mold.fit(node).runs);
+        let should_run = pass
+            .observed
+            .nodes
+            .get(*name)
+            .is_some_and(|node| pass.observed.pod_template.fit(node).should_run);
         match pair.new {
-            None if !available(old) && runs => free.push(*name),
+            None if !available(old) && should_run => free.push(*name),
             None if !available(old) => done.push(old),
-            None if runs => candidates.push(*name),
+            None if should_run => candidates.push(*name),
             None => misplaced.push(old),
             Some(new) if available(new) => done.push(old),
             Some(_) => n_surge += 1,
         }
     }
     let spare = n_available.saturating_sub(desired);
-    pass.unwanted.extend(done);
-    pass.unwanted.extend(misplaced.into_iter().take(spare));
-    pass.wanted.extend(free);
-    pass.wanted.extend(candidates.into_iter().take(budget.surge.saturating_sub(n_surge)));
+    pass.pods_to_delete.extend(done);
+    pass.pods_to_delete.extend(misplaced.into_iter().take(spare));
+    pass.nodes_needing_pods.extend(free);
+    pass.nodes_needing_pods
+        .extend(candidates.into_iter().take(budget.surge.saturating_sub(n_surge)));
 }

@@ -1,6 +1,6 @@
 //! The status of a set: counts of nodes and of their pods.
 
-use super::{plan::Pass, seen::Seen};
+use super::{observed::Observed, plan::Pass};
 use crate::{apps::revisions, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
@@ -8,41 +8,41 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// What follows from the nodes and pods that were seen and from how the actions went.
-pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let set = &*seen.set;
+    let set = &*observed.set;
     let selector = &set.spec.selector;
     if selector.is_everything() || selector.error().is_some() || set.meta.deleting() {
         return plan;
     }
-    let status = counted(&Pass::begin(seen, now));
-    if is_changed(seen, &status) {
+    let status = counted(&Pass::begin(observed, now));
+    if is_changed(observed, &status) {
         let body = wire::status_body(set, &set.meta.annotations, &status);
         plan.push(Update::status(wire::target(set), body));
     }
     if outcomes.first_error().is_none_or(|error| error.namespace_terminating) {
-        plan.actions.extend(beyond_history_limit(seen));
+        plan.actions.extend(beyond_history_limit(observed));
     }
     if set.spec.min_ready_seconds > 0 && status.number_ready != status.number_available {
-        plan.requeue_after(next_check(seen, now));
+        plan.requeue_after(next_check(observed, now));
     }
     plan
 }
 
 fn counted(pass: &Pass<'_>) -> Status {
-    let set = &*pass.seen.set;
+    let set = &*pass.observed.set;
     let mut status = Status {
         observed_generation: set.meta.generation,
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
         collision_count: set.status.collision_count,
         ..Status::default()
     };
-    if let Some(draft) = pass.seen.history.draft.as_ref().filter(|draft| draft.collisions > 0) {
+    if let Some(draft) = pass.observed.history.draft.as_ref().filter(|draft| draft.collisions > 0) {
         status.collision_count = Some(draft.collisions);
     }
-    for (name, node) in &pass.seen.nodes {
+    for (name, node) in &pass.observed.nodes {
         let oldest = pass.by_node.get(&**name).and_then(|pods| pods.first());
-        if !pass.seen.mold.fit(node).runs {
+        if !pass.observed.pod_template.fit(node).should_run {
             status.number_misscheduled += i32::from(oldest.is_some());
             continue;
         }
@@ -57,8 +57,8 @@ fn counted(pass: &Pass<'_>) -> Status {
     status
 }
 
-fn is_changed(seen: &Seen, status: &Status) -> bool {
-    let present = &seen.set.status;
+fn is_changed(observed: &Observed, status: &Status) -> bool {
+    let present = &observed.set.status;
     status.desired_number_scheduled != present.desired_number_scheduled
         || status.current_number_scheduled != present.current_number_scheduled
         || status.number_misscheduled != present.number_misscheduled
@@ -71,22 +71,25 @@ fn is_changed(seen: &Seen, status: &Status) -> bool {
 }
 
 /// The oldest revisions that no pod is of, as many as there are more old ones than `revisionHistoryLimit` allows.
-fn beyond_history_limit(seen: &Seen) -> impl Iterator<Item = Action> {
-    let in_use = revisions::in_use(&seen.pods.owned);
-    let old = &seen.history.old;
-    let limit = revisions::history_limit(seen.set.spec.revision_history_limit);
+fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
+    let in_use = revisions::in_use(&observed.pods.owned);
+    let old = &observed.history.old;
+    let limit = revisions::history_limit(observed.set.spec.revision_history_limit);
     let surplus = old.len().saturating_sub(limit);
-    let unused = old.iter().filter(|revision| !in_use.contains(super::seen::hash(revision)));
+    let unused = old.iter().filter(|revision| !in_use.contains(super::observed::hash(revision)));
     revisions::delete(unused.collect::<Vec<_>>().into_iter(), surplus)
         .collect::<Vec<_>>()
         .into_iter()
 }
 
 /// When the first pod becomes available that is only ready now.
-fn next_check(seen: &Seen, now: Timestamp) -> Duration {
-    let min_ready_seconds = seen.set.spec.min_ready_seconds;
-    let waits =
-        seen.pods.owned.iter().filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
+fn next_check(observed: &Observed, now: Timestamp) -> Duration {
+    let min_ready_seconds = observed.set.spec.min_ready_seconds;
+    let waits = observed
+        .pods
+        .owned
+        .iter()
+        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
     waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     backoff::Backoff,
-    mold::{Mold, is_updated},
+    observed::Observed,
     plan::plan,
-    seen::Seen,
+    pod_template::{PodTemplate, is_updated},
     status::status,
 };
 use crate::{
@@ -91,9 +91,9 @@ impl World {
         world
     }
 
-    fn seen(&self) -> Seen {
+    fn observed(&self) -> Observed {
         let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
-        Seen::new(
+        Observed::new(
             Arc::new(self.set.clone()),
             self.pods.iter().cloned().map(Arc::new),
             self.revisions.iter().map(shared),
@@ -108,12 +108,12 @@ impl World {
 
     /// One pass of the controller; whether it wrote anything.
     fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
-        let seen = self.seen();
-        let (next, failed) = plan(&seen, backoff, self.now);
+        let observed = self.observed();
+        let (next, failed) = plan(&observed, backoff, self.now);
         failed.into_iter().for_each(|place| backoff.note(place, self.now));
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
-        let told = status(&seen, &outcomes, self.now);
+        let told = status(&observed, &outcomes, self.now);
         for action in &told.actions {
             self.apply(action);
         }
@@ -315,7 +315,8 @@ fn a_pod_is_made_for_its_node_and_bears_much() {
             .template;
     let owner = owned_by(&given)[0].clone();
     let body: Value =
-        serde_json::from_str(&Mold::new(&given).pod_json(&given, "n0", "hash", &owner)).unwrap();
+        serde_json::from_str(&PodTemplate::new(&given).pod_json(&given, "n0", "hash", &owner))
+            .unwrap();
     expect![[r#"
         {
           "apiVersion": "v1",
@@ -433,14 +434,18 @@ fn nodes_are_chosen_as_the_template_says() {
         (borne, tainted("NoExecute"), (true, true)),
         (json!({}), cordoned, (true, true)),
     ];
-    for (spec, more, (runs, stays)) in table {
+    for (spec, more, (should_run, should_continue_running)) in table {
         let mut given = set(&one_by_one());
         given.spec.template =
             object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
                 .spec
                 .template;
-        let fit = Mold::new(&given).fit(&node("n", &more));
-        assert_eq!((fit.runs, fit.stays), (runs, stays), "{spec} on {more}");
+        let fit = PodTemplate::new(&given).fit(&node("n", &more));
+        assert_eq!(
+            (fit.should_run, fit.should_continue_running),
+            (should_run, should_continue_running),
+            "{spec} on {more}"
+        );
     }
 }
 
@@ -564,7 +569,7 @@ fn failed_pods_go_ever_more_slowly() {
     let mut waits = Vec::new();
     for _ in 0..4 {
         world.on("n0").status.phase = "Failed".into();
-        let (next, _) = plan(&world.seen(), &backoff, world.now);
+        let (next, _) = plan(&world.observed(), &backoff, world.now);
         waits.push(next.requeue.map_or(0, |left| left.as_secs()));
         world.now += SignedDuration::try_from(next.requeue.unwrap_or_default()).unwrap();
         world.story.clear();
@@ -671,7 +676,7 @@ fn pods_become_available_by_time() {
     world.now = at(10);
     world.pass();
     assert_eq!((world.set.status.number_ready, world.set.status.number_available), (1, 0));
-    let after = status(&world.seen(), &Outcomes::default(), world.now);
+    let after = status(&world.observed(), &Outcomes::default(), world.now);
     assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
     world.now = at(31);
     world.pass();
@@ -753,9 +758,10 @@ fn scatter(
     deleting: bool,
     orphan: bool,
 ) {
-    let hash = super::seen::hash(&world.revisions[revision % world.revisions.len()]).to_owned();
+    let hash = super::observed::hash(&world.revisions[revision % world.revisions.len()]).to_owned();
     let owner = owned_by(&world.set)[0].clone();
-    let body = Mold::new(&world.set).pod_json(&world.set, &format!("n{node}"), &hash, &owner);
+    let body =
+        PodTemplate::new(&world.set).pod_json(&world.set, &format!("n{node}"), &hash, &owner);
     world.made("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
     pod.meta.name = format!("start-{n}").into();
@@ -774,16 +780,16 @@ proptest! {
     fn from_any_start_it_ends_as_it_should(start in any_world()) {
         let mut world = start;
         world.settle();
-        let mold = Mold::new(&world.set);
+        let pod_template = PodTemplate::new(&world.set);
         for node in &world.nodes {
             let here: Vec<_> = world.pods.iter().filter(|pod| target_node(pod) == Some(&node.meta.name)).collect();
-            let fit = mold.fit(node);
+            let fit = pod_template.fit(node);
             prop_assert!(here.len() <= 1, "{}", world.told());
-            prop_assert!(!fit.runs || here.len() == 1, "{}: {}", node.meta.name, world.told());
-            prop_assert!(fit.stays || here.is_empty(), "{}: {}", node.meta.name, world.told());
-            for pod in here.iter().filter(|_| fit.runs) {
+            prop_assert!(!fit.should_run || here.len() == 1, "{}: {}", node.meta.name, world.told());
+            prop_assert!(fit.should_continue_running || here.is_empty(), "{}: {}", node.meta.name, world.told());
+            for pod in here.iter().filter(|_| fit.should_run) {
                 prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
-                                prop_assert!(is_updated(&world.set, pod, super::seen::hash(world.revisions.last().unwrap())));
+                                prop_assert!(is_updated(&world.set, pod, super::observed::hash(world.revisions.last().unwrap())));
             }
         }
         prop_assert!(!world.pass(), "{}", world.told());
@@ -794,15 +800,15 @@ proptest! {
         let mut world = start;
         world.settle();
         world.roll(&template("next", &json!({})));
-        let mold = Mold::new(&world.set);
-        let desired = world.nodes.iter().filter(|node| mold.fit(node).runs).count();
+        let pod_template = PodTemplate::new(&world.set);
+        let desired = world.nodes.iter().filter(|node| pod_template.fit(node).should_run).count();
         let budget = super::budget::Budget::of(&world.set, desired);
         for _ in 0..40 {
             world.pass();
             let with = world.nodes.iter().filter(|node| {
                 let here = |pod: &&Pod| target_node(pod) == Some(&node.meta.name);
                 let there = world.pods.iter().filter(here).any(|pod| pods::is_ready(pod) && !pod.meta.deleting());
-                mold.fit(node).runs && there
+                pod_template.fit(node).should_run && there
             });
             prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.told());
             world.kubelets();

@@ -1,9 +1,9 @@
 //! What a deployment's decision looked at, in words: its sets, how far a rollout is, and what it waits for.
 
 use super::{
+    observed::Observed,
     plan::{PROGRESSING, Pass},
     progress, revision,
-    seen::Seen,
     sets::SetCopy,
     status,
 };
@@ -12,61 +12,62 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
 /// ReplicaSets that are named one by one, besides the new one.
-const NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// What is seen, what is waited for, and the deployment's ReplicaSets.
-pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
-    let (pass, mut told) = (Pass::decide(seen, now), Description::new());
-    let spec = &seen.deployment.spec;
-    told.fact("wanted", words::count(i64::from(pass.budget.replicas), "pod"));
+pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
+    let (pass, mut description) = (Pass::decide(observed, now), Description::new());
+    let spec = &observed.deployment.spec;
+    description.fact("wanted", words::count(i64::from(pass.budget.replicas), "pod"));
     let (most, least) = (pass.budget.max(), pass.budget.min_available());
     let strategy = if pass.is_rolling() {
         format!("{}: at most {most} pods, at least {least} available", spec.strategy.type_)
     } else {
         spec.strategy.type_.to_string()
     };
-    told.fact("strategy", strategy);
-    if let Some(revision) = seen.deployment.meta.annotations.get(revision::REVISION) {
-        told.fact("revision", revision);
+    description.fact("strategy", strategy);
+    if let Some(revision) = observed.deployment.meta.annotations.get(revision::REVISION) {
+        description.fact("revision", revision);
     }
-    sets(&pass, &mut told);
+    sets(&pass, &mut description);
     for condition in &pass.conditions {
         let text = format!("{} ({}) {}", condition.status, condition.reason, condition.message);
-        told.fact(&condition.type_.to_lowercase(), text.trim_end());
+        description.fact(&condition.type_.to_lowercase(), text.trim_end());
     }
-    waits(&pass, &mut told);
-    for set in &seen.sets {
-        told.child(&wire::target(&**set));
+    waits(&pass, &mut description);
+    for set in &observed.sets {
+        description.child(&wire::target(&**set));
     }
-    told
+    description
 }
 
-fn sets(pass: &Pass<'_>, told: &mut Description) {
+fn sets(pass: &Pass<'_>, description: &mut Description) {
     // As they are: what the pass makes of them stands among its actions.
-    let present = |at: usize| pass.seen.sets.get(at).map(SetCopy::of);
-    match pass.seen.new.and_then(present) {
-        Some(set) => told.fact("new set", counts(&set)),
-        None => told.fact("new set", "none has the deployment's template"),
+    let present = |at: usize| pass.observed.sets.get(at).map(SetCopy::of);
+    match pass.observed.new.and_then(present) {
+        Some(set) => description.fact("new set", counts(&set)),
+        None => description.fact("new set", "none has the deployment's template"),
     }
-    let old = (0..pass.seen.sets.len()).filter(|at| Some(*at) != pass.seen.new);
+    let old = (0..pass.observed.sets.len()).filter(|at| Some(*at) != pass.observed.new);
     let old: Vec<SetCopy<'_>> = old.filter_map(present).collect();
     let in_use: Vec<_> =
         old.iter().filter(|set| set.replicas > 0 || set.status().replicas > 0).collect();
-    for set in in_use.iter().take(NAMED) {
-        told.fact("old set", counts(set));
+    for set in in_use.iter().take(MAX_LISTED) {
+        description.fact("old set", counts(set));
     }
-    if in_use.len() > NAMED {
-        told.fact("old sets", format!("{} more with pods", in_use.len() - NAMED));
+    if in_use.len() > MAX_LISTED {
+        description.fact("old sets", format!("{} more with pods", in_use.len() - MAX_LISTED));
     }
     let kept = old.len() - in_use.len();
     if kept > 0 {
-        told.fact("history", format!("{} without pods", words::count(words::signed(kept), "set")));
+        description
+            .fact("history", format!("{} without pods", words::count(words::signed(kept), "set")));
     }
-    let claims = &pass.seen.claims;
+    let claims = &pass.observed.claims;
     if claims.adopt > 0 || !claims.release.is_empty() {
         let text =
             format!("{} to be adopted, {} to be released", claims.adopt, claims.release.len());
-        told.fact("unclaimed", text);
+        description.fact("unclaimed", text);
     }
 }
 
@@ -84,43 +85,45 @@ fn counts(set: &SetCopy<'_>) -> String {
     )
 }
 
-fn waits(pass: &Pass<'_>, told: &mut Description) {
-    let deployment = &*pass.seen.deployment;
+fn waits(pass: &Pass<'_>, description: &mut Description) {
+    let deployment = &*pass.observed.deployment;
     let spec = &deployment.spec;
     if spec.selector.is_everything() {
-        told.waits("it selects all pods: nothing is done until its selector says which");
+        description.waits("it selects all pods: nothing is done until its selector says which");
         return;
     }
     if let Some(error) = spec.selector.error() {
-        told.waits(format!("its selector cannot be read: {error}"));
+        description.waits(format!("its selector cannot be read: {error}"));
         return;
     }
     if deployment.meta.deleting() {
-        told.waits("it is being deleted: its sets are left as they are");
+        description.waits("it is being deleted: its sets are left as they are");
         return;
     }
     if spec.paused {
-        told.waits("paused: new templates are not rolled out until it is resumed");
+        description.waits("paused: new templates are not rolled out until it is resumed");
         return;
     }
-    rollout(pass, told);
+    rollout(pass, description);
     if let Some(left) = status::until_stuck_now(pass) {
-        told.waits(format!("progress deadline in {}", words::time(left)));
+        description.waits(format!("progress deadline in {}", words::time(left)));
     }
     let stuck = progress::condition(&pass.conditions, PROGRESSING)
         .is_some_and(|condition| &*condition.reason == status::TIMED_OUT);
     if stuck {
-        told.waits("the rollout has passed its progress deadline; it goes on as soon as pods do");
+        description
+            .waits("the rollout has passed its progress deadline; it goes on as soon as pods do");
     }
 }
 
-fn rollout(pass: &Pass<'_>, told: &mut Description) {
+fn rollout(pass: &Pass<'_>, description: &mut Description) {
     let wanted = pass.budget.replicas;
-    let Some(set) = pass.seen.new.and_then(|at| pass.seen.sets.get(at)) else { return };
+    let Some(set) = pass.observed.new.and_then(|at| pass.observed.sets.get(at)) else { return };
     let available = set.status.available_replicas;
     if available < wanted {
         let name = &set.meta.name;
-        told.waits(format!("{available} of {wanted} pods of the new set {name} are available"));
+        description
+            .waits(format!("{available} of {wanted} pods of the new set {name} are available"));
     }
     let old: i32 = pass
         .old()
@@ -128,9 +131,9 @@ fn rollout(pass: &Pass<'_>, told: &mut Description) {
         .fold(0, |sum: i32, set| sum.saturating_add(set.status.replicas));
     if old > 0 {
         let pods = words::count(i64::from(old), "pod");
-        told.waits(format!("old sets still have {pods}"));
+        description.waits(format!("old sets still have {pods}"));
     }
-    if !pass.seen.running.is_empty() && available < wanted && !pass.is_rolling() {
-        told.waits("old pods have to end before new ones are made");
+    if !pass.observed.running.is_empty() && available < wanted && !pass.is_rolling() {
+        description.waits("old pods have to end before new ones are made");
     }
 }

@@ -6,6 +6,7 @@ mod budget;
 mod describe;
 mod events;
 mod new_set;
+mod observed;
 mod plan;
 mod progress;
 mod recreate;
@@ -13,7 +14,6 @@ mod revision;
 mod rollback;
 mod rolling;
 mod scale;
-mod seen;
 mod sets;
 mod status;
 #[cfg(test)]
@@ -35,15 +35,15 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
 };
-use seen::Seen;
+use observed::Observed;
 
 /// Retries after which a Deployment waits for its next change.
 const MAX_RETRIES: u32 = 15;
 
-/// How many Deployments are worked on at the same time; `--concurrent-deployment-syncs`.
+/// Number of Deployments processed concurrently; `--concurrent-deployment-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-deployment-syncs";
 
 /// The controller of Deployments.
@@ -102,27 +102,32 @@ struct Deployments {
 }
 
 impl Planner for Deployments {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let deployment = self.deployments.get(&key.namespace, &key.name)?;
         let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
         let recreates = &*deployment.spec.strategy.type_ == budget::RECREATE;
         let named = |name: &str| self.sets.get(&key.namespace, name);
         let counts_terminating = self.counts_terminating;
-        let seen = Seen { counts_terminating, ..Seen::new(deployment, candidates, named) };
-        Some(if recreates { seen.with_pods(|set| self.pods.owned(&set.meta.uid)) } else { seen })
+        let observed =
+            Observed { counts_terminating, ..Observed::new(deployment, candidates, named) };
+        Some(if recreates {
+            observed.with_pods(|set| self.pods.owned(&set.meta.uid))
+        } else {
+            observed
+        })
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
-    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
-        describe::describe(seen, now)
+    fn describe(&self, observed: &Observed, now: Timestamp) -> Description {
+        describe::describe(observed, now)
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(seen, outcomes, now)
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(observed, outcomes, now)
     }
 }

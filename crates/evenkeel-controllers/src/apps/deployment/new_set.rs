@@ -2,9 +2,10 @@
 
 use super::{
     budget::RECREATE,
+    observed,
     plan::{PROGRESSING, Pass},
     progress::{self, has_deadline},
-    revision, seen,
+    revision,
     sets::SetCopy,
 };
 use crate::conditions::Condition;
@@ -14,7 +15,7 @@ use evenkeel_runtime::plan::Note;
 impl Pass<'_> {
     /// A pause holds the progress deadline; the condition says so, and says when it ends.
     pub(crate) fn note_pause(&mut self) {
-        let deployment = &*self.seen.deployment;
+        let deployment = &*self.observed.deployment;
         let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
         if !has_deadline(deployment) || present == Some("ProgressDeadlineExceeded") {
             return;
@@ -33,7 +34,7 @@ impl Pass<'_> {
     pub(crate) fn adopt_new(&mut self) {
         let Some(at) = self.new else { return };
         let revision = self.next_revision();
-        let deployment = &*self.seen.deployment;
+        let deployment = &*self.observed.deployment;
         let set = &mut self.sets[at];
         let annotations =
             revision::of_new_set(&set.annotations, &deployment.meta.annotations, revision);
@@ -55,7 +56,7 @@ impl Pass<'_> {
         if let Some(at) = self.new {
             return at;
         }
-        let deployment = &*self.seen.deployment;
+        let deployment = &*self.observed.deployment;
         let revision = self.next_revision();
         let annotations =
             revision::of_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
@@ -63,7 +64,7 @@ impl Pass<'_> {
             revision::with_sizes(&annotations, self.budget.replicas, self.budget.max());
         let mut set = SetCopy {
             present: None,
-            name: seen::new_name(deployment).into(),
+            name: observed::new_name(deployment).into(),
             replicas: 0,
             min_ready_seconds: deployment.spec.min_ready_seconds,
             annotations,
@@ -93,7 +94,7 @@ impl Pass<'_> {
     /// room for beside the old ones.
     pub(crate) fn room_for(&self, present: i32) -> i32 {
         let wanted = self.budget.replicas;
-        if &*self.seen.deployment.spec.strategy.type_ == RECREATE {
+        if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
             return wanted;
         }
         let room = self.budget.max().saturating_sub(self.total());
@@ -110,7 +111,7 @@ impl Pass<'_> {
     }
 
     fn set_revision(&mut self, revision: String) {
-        if self.seen.deployment.meta.annotations.get(revision::REVISION).unwrap_or_default()
+        if self.observed.deployment.meta.annotations.get(revision::REVISION).unwrap_or_default()
             != revision
         {
             self.revision = Some(revision);

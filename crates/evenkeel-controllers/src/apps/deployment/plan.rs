@@ -5,25 +5,25 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `replicas`, proportional scaling | `scale::is_scaled`, `scale::scale` |
+//! | `replicas`, proportional scaling | `scale::is_scaling_event`, `scale::scale` |
 //! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |
 //! | `strategy.type`: `Recreate` | `recreate::roll_out` |
 //! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::room_for` |
 //! | `paused` | `step`, `new_set::note_pause` |
-//! | `revisionHistoryLimit` | `clean_up` |
-//! | `progressDeadlineSeconds`, condition `Progressing` | `status::estimate`, `status::deadline` |
+//! | `revisionHistoryLimit` | `cleanup_deployment` |
+//! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
 //! | `minReadySeconds` (it is the ReplicaSets that count by it) | `sets::update` |
 //! | condition `Available` | `status::counted` |
 //! | condition `ReplicaFailure` | `status::failure` |
-//! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::roll_back` |
+//! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::rollback` |
 //! | annotation `deployment.kubernetes.io/revision` | `revision::of_new_set` |
-//! | label `pod-template-hash`, `status.collisionCount` | `seen::template_hash`, `status::not_created` |
+//! | label `pod-template-hash`, `status.collisionCount` | `observed::template_hash`, `status::not_created` |
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
     budget::{Budget, RECREATE, ROLLING_UPDATE},
+    observed::Observed,
     recreate, revision, rollback, rolling, scale,
-    seen::Seen,
     sets::SetCopy,
 };
 use crate::{conditions::Condition, wire};
@@ -49,7 +49,7 @@ pub(crate) enum Finish {
 /// One pass over a deployment, as far as it is decided.
 pub(crate) struct Pass<'a> {
     /// What is looked at.
-    pub(crate) seen: &'a Seen,
+    pub(crate) observed: &'a Observed,
     /// When.
     pub(crate) now: Timestamp,
     /// The deployment, for events and owner references.
@@ -74,16 +74,16 @@ pub(crate) struct Pass<'a> {
     pub(crate) finish: Finish,
 }
 
-/// What to do.
-pub(crate) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    Plan { actions: Pass::decide(seen, now).into_actions().0, requeue: None }
+/// Decides the actions of one reconciliation.
+pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    Plan { actions: Pass::decide(observed, now).into_actions().0, requeue: None }
 }
 
 impl<'a> Pass<'a> {
     /// Decides the whole pass.
-    pub(crate) fn decide(seen: &'a Seen, now: Timestamp) -> Self {
-        let mut pass = Self::begin(seen, now);
-        let deployment = &*seen.deployment;
+    pub(crate) fn decide(observed: &'a Observed, now: Timestamp) -> Self {
+        let mut pass = Self::begin(observed, now);
+        let deployment = &*observed.deployment;
         let spec = &deployment.spec;
         if spec.selector.is_everything() {
             let text = "This deployment is selecting all pods. A non-empty selector is required.";
@@ -102,15 +102,15 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    fn begin(seen: &'a Seen, now: Timestamp) -> Self {
-        let deployment = &*seen.deployment;
+    fn begin(observed: &'a Observed, now: Timestamp) -> Self {
+        let deployment = &*observed.deployment;
         Self {
-            seen,
+            observed,
             now,
             target: wire::target(deployment),
             budget: Budget::of(deployment),
-            sets: seen.sets.iter().map(SetCopy::of).collect(),
-            new: seen.new,
+            sets: observed.sets.iter().map(SetCopy::of).collect(),
+            new: observed.new,
             revision: None,
             conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
             notes: Vec::new(),
@@ -121,16 +121,16 @@ impl<'a> Pass<'a> {
     }
 
     fn step(&mut self) {
-        let deployment = &*self.seen.deployment;
+        let deployment = &*self.observed.deployment;
         if deployment.spec.paused {
             scale::scale(self);
             if revision::rollback_to(&deployment.meta.annotations).is_none() {
-                self.clean_up();
+                self.cleanup_deployment();
             }
             self.finish = Finish::Counts;
         } else if let Some(revision) = revision::rollback_to(&deployment.meta.annotations) {
-            rollback::roll_back(self, revision);
-        } else if scale::is_scaled(self) {
+            rollback::rollback(self, revision);
+        } else if scale::is_scaling_event(self) {
             scale::scale(self);
             self.finish = Finish::Counts;
         } else {
@@ -145,7 +145,7 @@ impl<'a> Pass<'a> {
 
     /// Whether the strategy replaces pods bit by bit.
     pub(crate) fn is_rolling(&self) -> bool {
-        &*self.seen.deployment.spec.strategy.type_ == ROLLING_UPDATE
+        &*self.observed.deployment.spec.strategy.type_ == ROLLING_UPDATE
     }
 
     /// Which sets have another template than the deployment, oldest first.
@@ -188,9 +188,9 @@ impl<'a> Pass<'a> {
     }
 
     /// Deletes the oldest of the sets that are kept for rollbacks, beyond how many the deployment wants kept.
-    pub(crate) fn clean_up(&mut self) {
+    pub(crate) fn cleanup_deployment(&mut self) {
         let limit =
-            self.seen.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
+            self.observed.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
         let mut alive: Vec<_> = self
             .old()
@@ -213,10 +213,10 @@ impl<'a> Pass<'a> {
     pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
         let mut actions: Vec<Action> = Vec::new();
         if self.finish != Finish::Observed {
-            actions.extend(self.seen.claims.actions(&self.target));
+            actions.extend(self.observed.claims.actions(&self.target));
         }
         actions.extend(self.notes.into_iter().map(Action::Event));
-        let deployment = &*self.seen.deployment;
+        let deployment = &*self.observed.deployment;
         let mut created = None;
         // A new set is made before others change.
         let (made, present): (Vec<_>, Vec<_>) =

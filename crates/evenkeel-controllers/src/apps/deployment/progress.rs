@@ -35,7 +35,7 @@ pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
 
 /// Whether the status as it stands says that the rollout is over.
 pub(crate) fn is_complete_now(pass: &Pass<'_>) -> bool {
-    let deployment = &*pass.seen.deployment;
+    let deployment = &*pass.observed.deployment;
     let status = &deployment.status;
     let wanted = pass.budget.replicas;
     status.updated_replicas == wanted

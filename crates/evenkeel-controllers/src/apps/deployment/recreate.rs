@@ -14,7 +14,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let new = pass.new_or_make();
     pass.resize(new, pass.budget.replicas, false);
     if progress::is_complete_now(pass) {
-        pass.clean_up();
+        pass.cleanup_deployment();
     }
 }
 
@@ -23,6 +23,8 @@ fn old_pods_run(pass: &Pass<'_>) -> bool {
     pass.old().any(|at| {
         let counted = pass.sets[at].status().replicas > 0;
         counted
-            || pass.sets[at].present.is_some_and(|set| pass.seen.running.contains(&set.meta.uid))
+            || pass.sets[at]
+                .present
+                .is_some_and(|set| pass.observed.running.contains(&set.meta.uid))
     })
 }

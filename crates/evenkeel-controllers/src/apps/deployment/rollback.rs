@@ -14,15 +14,15 @@ use evenkeel_runtime::plan::{Note, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
 /// Does what the annotation asks for, or says why not; the annotation goes in any case.
-pub(crate) fn roll_back(pass: &mut Pass<'_>, asked: i64) {
+pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
     pass.new_or_make();
     pass.finish = Finish::Nothing;
     let revision = if asked == 0 { last(pass) } else { asked };
     let found = pass.sets.iter().position(|set| revision::of(&set.annotations) == Some(revision));
-    let name = pass.seen.deployment.meta.name.clone();
+    let name = pass.observed.deployment.meta.name.clone();
     match found.filter(|_| revision != 0).map(|at| pass.sets[at].present) {
         Some(Some(set))
-            if !set.spec.template.equal_ignoring_hash(&pass.seen.deployment.spec.template) =>
+            if !set.spec.template.equal_ignoring_hash(&pass.observed.deployment.spec.template) =>
         {
             let text = format!("Rolled back deployment \"{name}\" to revision {revision}");
             let done = Note::normal(pass.target.clone(), "DeploymentRollback", text);
@@ -63,7 +63,7 @@ fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
 
 /// Takes the annotation off the deployment and, to roll back, puts the set's template and annotations on it.
 fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
-    let meta = &pass.seen.deployment.meta;
+    let meta = &pass.observed.deployment.meta;
     let annotations = annotations(pass, to.map(|set| &set.meta.annotations));
     let annotations: serde_json::Map<_, _> =
         annotations.iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
@@ -84,7 +84,7 @@ fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
 /// The deployment's annotations: its own without the request, or on a rollback those of the set it goes back to and what
 /// never goes from one to the other.
 fn annotations(pass: &Pass<'_>, to: Option<&StrMap>) -> StrMap {
-    let own = pass.seen.deployment.meta.annotations.iter();
+    let own = pass.observed.deployment.meta.annotations.iter();
     let kept = own.filter(|(key, _)| {
         *key != revision::ROLLBACK_TO && (to.is_none() || !revision::is_copied(key))
     });

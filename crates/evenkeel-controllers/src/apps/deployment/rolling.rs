@@ -5,13 +5,16 @@ use super::{plan::Pass, progress};
 /// One step.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let new = pass.new_or_make();
-    if !grow(pass, new) && !shrink_old(pass, new) && progress::is_complete_now(pass) {
-        pass.clean_up();
+    if !reconcile_new_replica_set(pass, new)
+        && !reconcile_old_replica_sets(pass, new)
+        && progress::is_complete_now(pass)
+    {
+        pass.cleanup_deployment();
     }
 }
 
 /// Brings the new set nearer to its full size. Whether its size changed.
-fn grow(pass: &mut Pass<'_>, new: usize) -> bool {
+fn reconcile_new_replica_set(pass: &mut Pass<'_>, new: usize) -> bool {
     let (present, wanted) = (pass.sets[new].replicas, pass.budget.replicas);
     let replicas = if present > wanted { wanted } else { pass.room_for(present) };
     present != wanted && pass.resize(new, replicas, false)
@@ -19,7 +22,7 @@ fn grow(pass: &mut Pass<'_>, new: usize) -> bool {
 
 /// Takes pods away from old sets: as many as leave enough available, counting the new set's missing ones as if they were
 /// lost. Whether any size changed.
-fn shrink_old(pass: &mut Pass<'_>, new: usize) -> bool {
+fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
     let newest = &pass.sets[new];
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
@@ -34,13 +37,13 @@ fn shrink_old(pass: &mut Pass<'_>, new: usize) -> bool {
     if old.is_empty() || spare <= 0 || lags {
         return false;
     }
-    let unhealthy = shrink_unhealthy(pass, &old, spare);
+    let unhealthy = cleanup_unhealthy_replicas(pass, &old, spare);
     let healthy = shrink_available(pass, new, &old);
     unhealthy || healthy
 }
 
 /// Pods that are not available block a rollout and are missed by nobody.
-fn shrink_unhealthy(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
+fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut left = spare;
     for &at in old {
         let set = &pass.sets[at];

@@ -3,7 +3,7 @@
 use super::{plan::Pass, revision, sets::SetCopy};
 
 /// Whether the deployment's size is another than when its sets were last scaled.
-pub(crate) fn is_scaled(pass: &Pass<'_>) -> bool {
+pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
     let active = pass.sets.iter().filter(|set| set.replicas > 0);
     let noted = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
     noted.into_iter().any(|size| size != pass.budget.replicas)
@@ -29,7 +29,7 @@ pub(crate) fn scale(pass: &mut Pass<'_>) {
                 pass.resize(at, 0, false);
             }
         }
-        _ if pass.is_rolling() => share(pass, active),
+        _ if pass.is_rolling() => scale_proportionally(pass, active),
         _ => {}
     }
 }
@@ -42,7 +42,7 @@ fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
 }
 
 /// Shares out what is to be added or taken, by size; what is left over by rounding goes to the largest.
-fn share(pass: &mut Pass<'_>, mut active: Vec<usize>) {
+fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     let allowed = if pass.budget.replicas > 0 { pass.budget.max() } else { 0 };
     let change = i64::from(allowed)
         - active.iter().map(|at| i64::from(pass.sets[*at].replicas)).sum::<i64>();
@@ -77,7 +77,7 @@ fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
         return -size;
     }
     let noted = revision::size(&set.annotations, revision::MAX).filter(|max| *max != 0);
-    let before = i64::from(noted.unwrap_or(pass.seen.deployment.status.replicas));
+    let before = i64::from(noted.unwrap_or(pass.observed.deployment.status.replicas));
     if before == 0 {
         return 0;
     }

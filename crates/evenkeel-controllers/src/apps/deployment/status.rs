@@ -1,10 +1,10 @@
 //! The status of a deployment: counts over its ReplicaSets, and how the rollout gets on.
 
 use super::{
+    observed::Observed,
     plan::{Finish, PROGRESSING, Pass},
     progress::{self, has_deadline},
     revision,
-    seen::Seen,
 };
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// After so many names that were taken, it is no chance: something changes ReplicaSets as they are made, so that none ever has
 /// the deployment's template. Going on would make one after another without end.
-const MOST_COLLISIONS: i32 = 20;
+const MAX_COLLISIONS: i32 = 20;
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The reason of a rollout that is stuck.
@@ -26,24 +26,24 @@ const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// What follows from the sets and from how the actions went: an update if anything changed, or else a time to look whether
 /// the rollout is stuck.
-pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-    let pass = Pass::decide(seen, now);
-    let (_, created) = Pass::decide(seen, now).into_actions();
+pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    let pass = Pass::decide(observed, now);
+    let (_, created) = Pass::decide(observed, now).into_actions();
     let failure =
         created.and_then(|at| outcomes.0.get(at)).and_then(|outcome| outcome.error.as_ref());
     if let Some(failure) = failure {
         return not_created(&pass, failure);
     }
-    let present = Status::from(&seen.deployment.status);
+    let present = Status::from(&observed.deployment.status);
     let wanted = match pass.finish {
         Finish::Nothing => return Plan::nothing(),
-        Finish::Observed => observed(seen),
+        Finish::Observed => observed_status(observed),
         Finish::Counts => counted(&pass),
         Finish::Rollout => progressed(&pass),
     };
     let mut plan = Plan::nothing();
     if wanted != present || pass.revision.is_some() {
-        plan.push(update(&seen.deployment, &wanted, pass.revision.as_deref()));
+        plan.push(update(&observed.deployment, &wanted, pass.revision.as_deref()));
     } else if pass.finish == Finish::Rollout {
         plan.requeue = until_stuck(&pass, &wanted);
     }
@@ -51,24 +51,25 @@ pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
 }
 
 /// A deployment that selects everything is left alone but for this.
-fn observed(seen: &Seen) -> Status {
-    let mut status = Status::from(&seen.deployment.status);
-    status.observed_generation = status.observed_generation.max(seen.deployment.meta.generation);
+fn observed_status(observed: &Observed) -> Status {
+    let mut status = Status::from(&observed.deployment.status);
+    status.observed_generation =
+        status.observed_generation.max(observed.deployment.meta.generation);
     status
 }
 
 /// The new set could not be made: by its name being taken, which calls for another name, or for good.
 fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
-    let deployment = &*pass.seen.deployment;
+    let deployment = &*pass.observed.deployment;
     let mut plan = Plan::nothing();
     let mut status = Status::from(&deployment.status);
     if failure.namespace_terminating {
         return plan;
     }
     let collisions = deployment.status.collision_count.unwrap_or(0);
-    if failure.is_already_exists() && collisions < MOST_COLLISIONS {
+    if failure.is_already_exists() && collisions < MAX_COLLISIONS {
         // A set of that name that the cache does not hold yet may well be the deployment's own.
-        let Some(rival) = &pass.seen.rival else { return plan };
+        let Some(rival) = &pass.observed.rival else { return plan };
         let own = rival.meta.controlled_by(&deployment.meta.uid);
         if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
             status.collision_count = Some(collisions.saturating_add(1));
@@ -91,7 +92,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
 
 /// Counts and availability.
 fn counted(pass: &Pass<'_>) -> Status {
-    let deployment = &*pass.seen.deployment;
+    let deployment = &*pass.observed.deployment;
     let sum = |count: fn(&evenkeel_api::views::ReplicaSetStatus) -> i32| {
         pass.sets.iter().fold(0, |sum: i32, set| sum.saturating_add(count(set.status())))
     };
@@ -103,7 +104,7 @@ fn counted(pass: &Pass<'_>) -> Status {
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: pass.total().saturating_sub(available).max(0),
-        terminating_replicas: terminating(pass).filter(|_| pass.seen.counts_terminating),
+        terminating_replicas: terminating(pass).filter(|_| pass.observed.counts_terminating),
         conditions: pass.conditions.clone(),
         collision_count: deployment.status.collision_count,
     };
@@ -135,13 +136,13 @@ fn terminating(pass: &Pass<'_>) -> Option<i32> {
 /// Counts, availability, and how the rollout gets on.
 fn progressed(pass: &Pass<'_>) -> Status {
     let mut status = counted(pass);
-    let deployment = &*pass.seen.deployment;
+    let deployment = &*pass.observed.deployment;
     if has_deadline(deployment) {
         let present = progress::condition(&pass.conditions, PROGRESSING);
         let over = status.replicas == status.updated_replicas
             && present.is_some_and(|c| &*c.reason == COMPLETE);
         if !over {
-            estimate(pass, present, &mut status);
+            set_progressing_condition(pass, present, &mut status);
         }
     } else {
         progress::remove(&mut status.conditions, PROGRESSING);
@@ -154,14 +155,14 @@ fn progressed(pass: &Pass<'_>) -> Status {
 }
 
 /// Complete, getting on, or timed out; the condition of what stands still within the deadline stays as it is.
-fn estimate(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
+fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
     let what = match pass.new {
         Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
-        None => format!("Deployment \"{}\"", pass.seen.deployment.meta.name),
+        None => format!("Deployment \"{}\"", pass.observed.deployment.meta.name),
     };
     let (value, reason, text) = if is_complete(pass, status) {
         ("True", COMPLETE, format!("{what} has successfully progressed."))
-    } else if gets_on(&pass.seen.deployment.status, status) {
+    } else if is_progressing(&pass.observed.deployment.status, status) {
         ("True", "ReplicaSetUpdated", format!("{what} is progressing."))
     } else if is_timed_out(pass, present) {
         ("False", TIMED_OUT, format!("{what} has timed out progressing."))
@@ -186,7 +187,7 @@ fn is_complete(pass: &Pass<'_>, status: &Status) -> bool {
 }
 
 /// More new pods, fewer old ones, or more of them ready or available than before.
-fn gets_on(before: &DeploymentStatus, after: &Status) -> bool {
+fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
     let old_before = before.replicas.saturating_sub(before.updated_replicas);
     let old_after = after.replicas.saturating_sub(after.updated_replicas);
     after.updated_replicas > before.updated_replicas
@@ -206,7 +207,7 @@ fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
 
 /// When a rollout is stuck that last got on when this condition was written.
 fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
-    let seconds = pass.seen.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
+    let seconds = pass.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
     from.checked_add(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MAX)
 }
@@ -214,7 +215,7 @@ fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
 /// When to look whether a rollout that stands still is stuck; a second late, so that it is never too early.
 fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     let condition = progress::condition(&pass.conditions, PROGRESSING)?;
-    if !has_deadline(&pass.seen.deployment)
+    if !has_deadline(&pass.observed.deployment)
         || is_complete(pass, status)
         || &*condition.reason == TIMED_OUT
     {

@@ -1,9 +1,9 @@
 //! Goldens of single passes, and properties of whole rollouts on a model of the world.
 
 use super::{
+    observed::{Observed, set_name},
     plan::plan,
     revision,
-    seen::{Seen, set_name},
     status::status,
 };
 use crate::fixtures::{T0, at, object, owned_by};
@@ -65,20 +65,24 @@ impl World {
         self.writes.clear();
     }
 
-    fn seen(&self) -> Seen {
+    fn observed(&self) -> Observed {
         let named = |name: &str| {
             self.sets.iter().find(|set| *set.meta.name == *name).cloned().map(Arc::new)
         };
-        Seen::new(Arc::new(self.deployment.clone()), self.sets.iter().cloned().map(Arc::new), named)
+        Observed::new(
+            Arc::new(self.deployment.clone()),
+            self.sets.iter().cloned().map(Arc::new),
+            named,
+        )
     }
 
     /// One pass of the controller; whether it wrote anything.
     fn pass(&mut self) -> bool {
-        let seen = self.seen();
-        let next = plan(&seen, self.now);
+        let observed = self.observed();
+        let next = plan(&observed, self.now);
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
-        let told = status(&seen, &outcomes, self.now);
+        let told = status(&observed, &outcomes, self.now);
         for action in &told.actions {
             self.apply(action);
         }
@@ -173,13 +177,14 @@ impl World {
         }
     }
 
-    /// A set's controller catches up: pods that are not available go first, and `share` in 4 of those missing come up.
-    fn catch_up(&mut self, at: usize, share: i32) {
+    /// A set's controller catches up: pods that are not available go first, and `scale_proportionally` in 4 of those missing come up.
+    fn catch_up(&mut self, at: usize, scale_proportionally: i32) {
         let set = &mut self.sets[at];
         let replicas = set.spec.replicas.unwrap();
         let status = &mut set.status;
         status.available_replicas = status.available_replicas.min(replicas);
-        status.available_replicas += (replicas - status.available_replicas) * share / 4;
+        status.available_replicas +=
+            (replicas - status.available_replicas) * scale_proportionally / 4;
         status.replicas = replicas;
         status.ready_replicas = status.available_replicas;
         status.fully_labeled_replicas = replicas;
@@ -379,12 +384,12 @@ fn recreate_waits_until_old_pods_are_gone() {
     world.catch_up(0, 4);
     // The set counts no pod any more, but one still runs.
     let running = Pod { meta: crate::fixtures::meta("p"), ..Pod::default() };
-    let seen = world.seen().with_pods(|_| [Arc::new(running.clone())]);
-    assert_eq!(plan(&seen, T0), Plan::nothing());
+    let observed = world.observed().with_pods(|_| [Arc::new(running.clone())]);
+    assert_eq!(plan(&observed, T0), Plan::nothing());
     let mut ended = running;
     ended.status.phase = "Succeeded".into();
-    let seen = world.seen().with_pods(|_| [Arc::new(ended.clone())]);
-    assert_eq!(plan(&seen, T0).actions.len(), 1);
+    let observed = world.observed().with_pods(|_| [Arc::new(ended.clone())]);
+    assert_eq!(plan(&observed, T0).actions.len(), 1);
     world.settle();
     check(
         &world,
@@ -492,8 +497,8 @@ fn a_stuck_rollout_is_said_to_be_so_at_its_deadline() {
         world.catch_up(0, 4);
         world.catch_up(1, 0);
     }
-    let seen = world.seen();
-    let wait = status(&seen, &Outcomes::default(), at(100));
+    let observed = world.observed();
+    let wait = status(&observed, &Outcomes::default(), at(100));
     assert_eq!(wait.requeue.map(|after| after.as_secs()), Some(501));
     assert!(wait.actions.is_empty());
     world.now = at(601);
@@ -502,7 +507,7 @@ fn a_stuck_rollout_is_said_to_be_so_at_its_deadline() {
     let stuck =
         format!("False ProgressDeadlineExceeded: ReplicaSet \"{name}\" has timed out progressing.");
     assert_eq!(world.condition("Progressing"), stuck);
-    assert_eq!(status(&world.seen(), &Outcomes::default(), at(700)), Plan::nothing());
+    assert_eq!(status(&world.observed(), &Outcomes::default(), at(700)), Plan::nothing());
 }
 
 fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
@@ -514,27 +519,27 @@ fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
 #[test]
 fn a_set_that_cannot_be_made_shows_in_the_status() {
     let world = World::new(quarter());
-    let next = plan(&world.seen(), T0);
+    let next = plan(&world.observed(), T0);
     assert!(
         matches!(&next.actions[..], [Action::Create(create)] if create.on_error == OnError::SkipRest)
     );
     let mut after = world.clone();
-    for action in status(&world.seen(), &refused(403, "Forbidden", false), T0).actions {
+    for action in status(&world.observed(), &refused(403, "Forbidden", false), T0).actions {
         after.apply(&action);
     }
-    let name = super::seen::new_name(&world.deployment);
+    let name = super::observed::new_name(&world.deployment);
     let text = format!("Failed to create new replica set \"{name}\": refused");
     assert_eq!(after.condition("Progressing"), format!("False ReplicaSetCreateError: {text}"));
     assert_eq!(after.events[0].message, text);
-    assert_eq!(status(&world.seen(), &refused(403, "Forbidden", true), T0), Plan::nothing());
+    assert_eq!(status(&world.observed(), &refused(403, "Forbidden", true), T0), Plan::nothing());
 }
 
 #[test]
 fn terminating_pods_count_where_the_gate_is_on() {
     let world = World::settled(quarter());
     assert_eq!(world.deployment.status.terminating_replicas, Some(0));
-    let seen = Seen { counts_terminating: false, ..world.seen() };
-    let after = status(&seen, &Outcomes::default(), world.now);
+    let observed = Observed { counts_terminating: false, ..world.observed() };
+    let after = status(&observed, &Outcomes::default(), world.now);
     let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
     let body: Value = serde_json::from_slice(&update.body).unwrap();
     assert_eq!(body["status"]["terminatingReplicas"], Value::Null);
@@ -543,23 +548,23 @@ fn terminating_pods_count_where_the_gate_is_on() {
 #[test]
 fn a_name_that_is_taken_calls_for_another() {
     let mut world = World::new(quarter());
-    let name = super::seen::new_name(&world.deployment);
+    let name = super::observed::new_name(&world.deployment);
     let taken = refused(409, "AlreadyExists", false);
-    assert_eq!(status(&world.seen(), &taken, T0), Plan::nothing(), "the cache may only lag");
+    assert_eq!(status(&world.observed(), &taken, T0), Plan::nothing(), "the cache may only lag");
     let mut rival: ReplicaSet = object(&json!({ "spec": { "template": template("other") } }));
     rival.meta = crate::fixtures::meta(&name);
     rival.meta.owners =
         owned_by(&object::<Deployment>(&json!({ "metadata": { "name": "x", "uid": "x" } })));
     world.sets.push(rival);
-    for action in status(&world.seen(), &taken, T0).actions {
+    for action in status(&world.observed(), &taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
-    assert_ne!(super::seen::new_name(&world.deployment), name);
+    assert_ne!(super::observed::new_name(&world.deployment), name);
     // Twenty are no chance any more: something changes what is made.
     world.deployment.status.collision_count = Some(20);
-    world.sets[0].meta = crate::fixtures::meta(&super::seen::new_name(&world.deployment));
-    for action in status(&world.seen(), &taken, T0).actions {
+    world.sets[0].meta = crate::fixtures::meta(&super::observed::new_name(&world.deployment));
+    for action in status(&world.observed(), &taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(20));
@@ -634,13 +639,14 @@ fn a_history_grows_to_its_limit() {
 #[derive(Debug, Clone)]
 enum Step {
     Pass,
-    CatchUp { set: usize, share: i32 },
+    CatchUp { set: usize, scale_proportionally: i32 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         Just(Step::Pass),
-        (0..4usize, 0..=4i32).prop_map(|(set, share)| Step::CatchUp { set, share }),
+        (0..4usize, 0..=4i32)
+            .prop_map(|(set, scale_proportionally)| Step::CatchUp { set, scale_proportionally }),
     ]
 }
 
@@ -670,7 +676,7 @@ proptest! {
                         prop_assert!(world.sizes().iter().sum::<i32>() <= budget.max());
                         prop_assert!(available(&world) >= budget.min_available().min(before));
                     }
-                    Step::CatchUp { set, share } if set < world.sets.len() => world.catch_up(set, share),
+                    Step::CatchUp { set, scale_proportionally } if set < world.sets.len() => world.catch_up(set, scale_proportionally),
                     Step::CatchUp { .. } => {}
                 }
             }
@@ -698,7 +704,7 @@ proptest! {
             for step in steps.by_ref().take(8) {
                 match step {
                     Step::Pass => drop(world.pass()),
-                    Step::CatchUp { set, share } if set < world.sets.len() => world.catch_up(set, share),
+                    Step::CatchUp { set, scale_proportionally } if set < world.sets.len() => world.catch_up(set, scale_proportionally),
                     Step::CatchUp { .. } => {}
                 }
             }
@@ -712,10 +718,10 @@ proptest! {
         let mut world = World::settled(quarter());
         world.roll("two");
         world.pass();
-        let expected = plan(&world.seen(), T0);
+        let expected = plan(&world.observed(), T0);
         if seed[0] {
             world.sets.reverse();
         }
-        prop_assert_eq!(plan(&world.seen(), T0), expected);
+        prop_assert_eq!(plan(&world.observed(), T0), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! How old the pods are that go, against the youngest that stay.
+//! Metric of the ages of deleted pods, relative to the youngest remaining pod.
 
 use crate::pods;
 use evenkeel_api::{time::Timestamp, views::Pod};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 pub(super) struct DeletionAge(Histogram);
 
 impl DeletionAge {
-    /// Registers it.
+    /// Registers the metric.
     pub(super) fn register(registry: &Registry) -> Self {
         Self(metrics::register(registry, Self::unregistered().0))
     }
 
-    /// One that counts for nobody: two controllers cannot show a metric of one name.
+    /// Returns a metric that is not exported, for ReplicationControllers: a registry takes one metric of a name.
     pub(super) fn unregistered() -> Self {
         let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
                     The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \
@@ -33,7 +33,7 @@ impl DeletionAge {
         )
     }
 
-    /// Notes what a plan deletes, if it leaves any.
+    /// Observes the deletions of a plan that leaves pods. Upstream: `reportSortingDeletionAgeRatioMetric`.
     pub(super) fn observe(&self, owned: &[Arc<Pod>], plan: &Plan, now: Timestamp) {
         let deleted = || {
             plan.actions.iter().filter_map(|action| match action {

@@ -1,6 +1,5 @@
-//! Keeps as many pods as a ReplicaSet asks for. A ReplicationController is the same to it under another name.
-//!
-//! Upstream: `pkg/controller/replicaset`.
+//! ReplicaSet controller: maintains the number of pods of a ReplicaSet or a ReplicationController. Upstream:
+//! `pkg/controller/replicaset`.
 
 mod describe;
 mod metrics;
@@ -29,14 +28,14 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use metrics::DeletionAge;
-use plan::{Rules, Seen};
+use plan::{Observed, Rules};
 pub(crate) use set::Set;
 use std::sync::Arc;
 
-/// How many ReplicaSets are worked on at the same time; `--concurrent-replicaset-syncs`.
+/// Number of ReplicaSets processed concurrently; `--concurrent-replicaset-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-replicaset-syncs";
 
 /// The controller of ReplicaSets.
@@ -59,7 +58,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Runs the controller of the other kind.
+/// Runs the controller for another kind, without the metric.
 pub(crate) fn run_unmeasured<S: Set>(
     context: &ControllerContext,
     builder: Builder,
@@ -103,8 +102,8 @@ struct Sets<S> {
 }
 
 impl<S: Set> Sets<S> {
-    /// Pods of all sets that have the same controller as this one. Upstream takes those that the sets select, owned or
-    /// not; sets of one Deployment select by template hash, so these are the same.
+    /// Returns the pods of all ReplicaSets with the same controller. Upstream: `getIndirectlyRelatedPods`, which
+    /// selects pods by labels; ReplicaSets of one Deployment select by template hash, so the results agree.
     fn related(&self, set: &S) -> Vec<Arc<Pod>> {
         let Some(controller) = set.meta().controller() else { return Vec::new() };
         let siblings = self.siblings.owned(&controller.uid);
@@ -113,29 +112,29 @@ impl<S: Set> Sets<S> {
 }
 
 impl<S: Set> Planner for Sets<S> {
-    type Seen = Seen<S>;
+    type Seen = Observed<S>;
 
-    fn observe(&self, key: &Key) -> Option<Seen<S>> {
+    fn observe(&self, key: &Key) -> Option<Observed<S>> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let candidates = self.pods.owned_and_orphans(&set.meta().uid, &key.namespace);
-        Some(Seen::new(set.clone(), candidates, || self.related(&set), self.rules))
+        Some(Observed::new(set.clone(), candidates, || self.related(&set), self.rules))
     }
 
-    fn plan(&self, seen: &Seen<S>, now: Timestamp) -> Plan {
-        let plan = plan::plan(seen, now);
-        self.deletion_age.observe(&seen.pods.owned, &plan, now);
+    fn plan(&self, observed: &Observed<S>, now: Timestamp) -> Plan {
+        let plan = plan::plan(observed, now);
+        self.deletion_age.observe(&observed.pods.owned, &plan, now);
         plan
     }
 
-    fn preview(&self, seen: &Seen<S>, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn preview(&self, observed: &Observed<S>, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
-    fn describe(&self, seen: &Seen<S>, now: Timestamp) -> Description {
-        describe::describe(seen, now)
+    fn describe(&self, observed: &Observed<S>, now: Timestamp) -> Description {
+        describe::describe(observed, now)
     }
 
-    fn status(&self, seen: &Seen<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(seen, outcomes, now)
+    fn status(&self, observed: &Observed<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(observed, outcomes, now)
     }
 }

@@ -1,53 +1,54 @@
-//! Which pods a set makes or deletes.
+//! Pods that a ReplicaSet creates or deletes. Upstream: `manageReplicas`.
 //!
-//! The pods that are its own are counted; too few are made up for in bursts, of too many the least useful go first.
+//! Missing pods are created in slow-start batches. Surplus pods are deleted in the order of
+//! [`crate::pod_deletion_ranking`].
 
 use super::set::Set;
-use crate::{apps::TERMINATING, claim::Claims, needs::Gates, pods, victims, wire};
+use crate::{apps::TERMINATING, claim::Claims, needs::Gates, pod_deletion_ranking, pods, wire};
 use evenkeel_api::{View, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Create, Delete, Note, Plan, Target};
 use std::{cmp::Ordering, sync::Arc};
 
-/// The most pods made or deleted in one pass (upstream's `BurstReplicas`).
-pub(crate) const BURST: usize = 500;
+/// Maximum number of pods created or deleted at once. Upstream: `BurstReplicas`.
+pub(crate) const BURST_REPLICAS: usize = 500;
 
-/// What feature gates say of the decision.
+/// Feature gates that affect the decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// Whether the status counts pods being deleted, where its kind has room for that.
+    /// Whether the status has `terminatingReplicas`, for a kind with this field.
     pub(crate) counts_terminating: bool,
-    /// Whether pods that their owners call cheap go first.
-    pub(crate) costs: bool,
+    /// Whether the annotation `controller.kubernetes.io/pod-deletion-cost` counts.
+    pub(crate) pod_deletion_cost: bool,
 }
 
 impl Rules {
-    /// As these gates have it.
+    /// Reads the gates.
     pub(crate) fn of(gates: &Gates) -> Self {
         Self {
             counts_terminating: gates.enabled(TERMINATING),
-            costs: gates.enabled("PodDeletionCost"),
+            pod_deletion_cost: gates.enabled("PodDeletionCost"),
         }
     }
 }
 
-/// What a set's decision looks at.
+/// Observed state of a ReplicaSet.
 #[derive(Debug)]
-pub(crate) struct Seen<S> {
-    /// The set.
+pub(crate) struct Observed<S> {
+    /// The ReplicaSet or ReplicationController.
     pub(crate) set: Arc<S>,
-    /// Active pods, and whose they are.
+    /// Active pods, classified by controller reference.
     pub(crate) pods: Claims<Pod>,
-    /// How many of its pods are being deleted.
+    /// Number of the set's pods that are being deleted.
     pub(crate) n_terminating: usize,
-    /// Pods of all sets that have the set's own controller: the more of them on a node, the rather a pod there goes.
+    /// Pods of all ReplicaSets with the same controller. A pod on a node with more of them is deleted earlier.
     pub(crate) related: Vec<Arc<Pod>>,
-    /// What feature gates say.
+    /// Feature gates.
     pub(crate) rules: Rules,
 }
 
-impl<S: Set> Seen<S> {
-    /// Sorts what caches hold: pods that the set controls or nobody does, in any order. `related` is asked for only where
-    /// pods must be chosen among.
+impl<S: Set> Observed<S> {
+    /// Classifies the cached pods that the set controls or that are orphans. `related` is called only if some pods are
+    /// to be deleted.
     pub(crate) fn new(
         set: Arc<S>,
         candidates: impl IntoIterator<Item = Arc<Pod>>,
@@ -66,48 +67,48 @@ impl<S: Set> Seen<S> {
         });
         let pods = Claims::by_labels(set.meta(), active, |labels| set.matches(labels));
         let have = pods.owned.len();
-        let surplus = have.saturating_sub(wanted(&*set)).min(BURST);
+        let surplus = have.saturating_sub(desired_replicas(&*set)).min(BURST_REPLICAS);
         let must_choose = surplus > 0 && surplus < have;
         let related = if must_choose { related() } else { Vec::new() };
         Self { set, pods, n_terminating, related, rules }
     }
 }
 
-/// Pods that the set asks for.
-fn wanted<S: Set>(set: &S) -> usize {
+/// Returns `spec.replicas`.
+fn desired_replicas<S: Set>(set: &S) -> usize {
     usize::try_from(set.replicas()).unwrap_or(0)
 }
 
-/// Too few (`Less`), as many as wanted, or too many.
-pub(crate) fn balance<S: Set>(seen: &Seen<S>) -> Ordering {
-    seen.pods.owned.len().cmp(&wanted(&*seen.set))
+/// Compares the number of pods with `spec.replicas`.
+pub(crate) fn balance<S: Set>(observed: &Observed<S>) -> Ordering {
+    observed.pods.owned.len().cmp(&desired_replicas(&*observed.set))
 }
 
-/// What to do: claims first, then pods made or deleted.
-pub(crate) fn plan<S: Set>(seen: &Seen<S>, now: Timestamp) -> Plan {
-    let set = &*seen.set;
+/// Decides the actions: adoptions and releases first, then creations or deletions.
+pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
+    let set = &*observed.set;
     if !set.selects() {
         return Plan::nothing();
     }
     let target = wire::target(set);
-    let mut plan = Plan { actions: seen.pods.actions(&target).collect(), requeue: None };
+    let mut plan = Plan { actions: observed.pods.actions(&target).collect(), requeue: None };
     if set.meta().deleting() {
         return plan;
     }
-    let (have, want) = (seen.pods.owned.len(), wanted(set));
-    match balance(seen) {
+    let (have, want) = (observed.pods.owned.len(), desired_replicas(set));
+    match balance(observed) {
         Ordering::Less if unusable(set).is_some() => {}
-        Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST))),
+        Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST_REPLICAS))),
         Ordering::Equal => {}
         Ordering::Greater => {
-            plan.actions.extend(delete(seen, &target, (have - want).min(BURST), now));
+            plan.actions.extend(delete(observed, &target, (have - want).min(BURST_REPLICAS), now));
         }
     }
     plan
 }
 
-/// Why no pods can be made from the set's template, if so: they would not be its own, and it would make them for ever. The
-/// API server admits no such set.
+/// Returns why the template is invalid: its pods would not match the selector, and the set would create pods for ever.
+/// The API server rejects such a set.
 pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
     let labels = &set.template().labels;
     if labels.is_empty() {
@@ -134,16 +135,22 @@ fn pod<S: Set>(set: &S, target: &Target) -> String {
     set.template().pod_json(&format!("{}-", meta.name), &meta.namespace, &owner)
 }
 
-/// Pods that are only just being adopted are left for the next pass: one plan does not both take and delete a pod.
+/// Deletes surplus pods. A pod that is still to be adopted is left for the next reconciliation.
 fn delete<S: Set>(
-    seen: &Seen<S>,
+    observed: &Observed<S>,
     target: &Target,
     count: usize,
     now: Timestamp,
 ) -> impl Iterator<Item = Action> {
-    let owned = &seen.pods.owned;
-    let adopted = &owned[owned.len() - seen.pods.adopt..];
-    let victims = victims::choose(owned, &seen.related, count, seen.rules.costs, now);
+    let owned = &observed.pods.owned;
+    let adopted = &owned[owned.len() - observed.pods.adopt..];
+    let victims = pod_deletion_ranking::pods_to_delete(
+        owned,
+        &observed.related,
+        count,
+        observed.rules.pod_deletion_cost,
+        now,
+    );
     let kept = |pod: &Arc<Pod>| !adopted.iter().any(|new| Arc::ptr_eq(new, pod));
     victims.into_iter().filter(kept).map(|pod| {
         let done = format!("Deleted pod: {}", pod.meta.name);

@@ -1,4 +1,4 @@
-//! The two kinds that keep a number of like pods, seen as one.
+//! Common view of ReplicaSets and ReplicationControllers.
 
 use evenkeel_api::{
     StrMap, View,
@@ -8,51 +8,51 @@ use evenkeel_api::{
 
 use crate::conditions::Condition;
 
-/// The condition that tells of pods that could not be made or deleted.
+/// Condition type for failed creations and deletions. Upstream: `ReplicaSetReplicaFailure`.
 pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// A kind that keeps a number of like pods.
+/// A kind with `replicas`, a selector and a pod template.
 pub(crate) trait Set: View {
-    /// Whether its status counts terminating pods.
+    /// Whether the kind has `status.terminatingReplicas`.
     const COUNTS_TERMINATING: bool;
-    /// Pods asked for; 1 where nobody said.
+    /// `spec.replicas`, default 1.
     fn replicas(&self) -> i32;
-    /// Seconds that a pod must be ready for before it is available.
+    /// `spec.minReadySeconds`.
     fn min_ready_seconds(&self) -> i32;
-    /// Whether its selector can be read. One that cannot stops the set, and only the set.
+    /// Whether the selector is valid. An invalid one stops this set only.
     fn selects(&self) -> bool;
-    /// Whether it would adopt an object with these labels: one whose selector is empty is not meant to.
+    /// Whether the set would adopt an object with these labels; an empty selector adopts nothing.
     fn could_take(&self, labels: &StrMap) -> bool;
     /// Whether its selector matches these labels.
     fn matches(&self, labels: &StrMap) -> bool;
-    /// What its pods are made from.
+    /// The pod template.
     fn template(&self) -> &Template;
-    /// The counts that its status has now.
+    /// Counts in the current status.
     fn counts(&self) -> Counts;
-    /// The conditions that its status has now.
+    /// Conditions in the current status.
     fn conditions(&self) -> Vec<Condition>;
-    /// Whether its status tells of a failure.
+    /// Whether the status has the condition `ReplicaFailure`.
     fn tells_failure(&self) -> bool;
 }
 
-/// The numbers of a status.
+/// Counts of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
-    /// Active pods.
+    /// Number of active pods.
     pub(crate) replicas: i32,
-    /// Those that have all labels of the template.
+    /// Number of pods with all labels of the template.
     pub(crate) fully_labeled: i32,
-    /// Those that are ready.
+    /// Number of ready pods.
     pub(crate) ready: i32,
-    /// Those that are available.
+    /// Number of available pods.
     pub(crate) available: i32,
-    /// Pods being deleted, for the kind that counts them.
+    /// Number of terminating pods, for kinds with this field.
     pub(crate) terminating: Option<i32>,
-    /// The generation that was acted upon.
+    /// `metadata.generation` of the observed spec.
     pub(crate) observed_generation: i64,
 }
 
-/// Both kinds name their fields alike, but for what is given here.
+/// Implements [`Set`] for a kind; the fields of both kinds agree but for the arguments.
 macro_rules! set {
     ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| selects: $selects:expr, terminating: $terminating:expr) => {
         impl Set for $kind {
@@ -110,7 +110,7 @@ set!(ReplicaSet, counts_terminating: true,
     |set| selects: set.spec.selector.error().is_none(), terminating: set.status.terminating_replicas);
 set!(ReplicationController, counts_terminating: false, |_set| selects: true, terminating: None);
 
-/// Whether all of `wanted` are among `labels`.
-pub(crate) fn has_all(labels: &StrMap, wanted: &StrMap) -> bool {
-    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+/// Whether all of `required` are among `labels`.
+pub(crate) fn has_all(labels: &StrMap, required: &StrMap) -> bool {
+    required.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

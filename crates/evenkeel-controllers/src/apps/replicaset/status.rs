@@ -1,7 +1,7 @@
-//! The status of a set: counts of its pods, and whether making or deleting them failed.
+//! Status of a ReplicaSet. Upstream: `calculateStatus`, `updateReplicaSetStatus`.
 
 use super::{
-    plan::{Seen, balance, unusable},
+    plan::{Observed, balance, unusable},
     set::{Counts, REPLICA_FAILURE, Set, has_all},
 };
 use crate::{claim::of_labels, conditions::Condition, pods, wire};
@@ -10,43 +10,43 @@ use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
 use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
-/// What follows from the pods that were seen and from how the actions went: an update if anything changed, and a time to
-/// look again where pods become available by mere time. A pass that did what it wanted to leaves that to the next one.
-pub(crate) fn status<S: Set>(seen: &Seen<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
-    let set = &*seen.set;
+/// Returns the status update, if anything changed, and the delay until the next pod becomes available. After a
+/// successful reconciliation with actions, the next one writes the status.
+pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    let set = &*observed.set;
     let mut plan = Plan::nothing();
     if !set.selects() {
         return plan;
     }
-    // What was made or deleted shows in a moment, and the pass that sees it tells all of it at once.
+    // The caches show these actions soon; the reconciliation that observes them writes the status once.
     if !outcomes.0.is_empty() && outcomes.first_error().is_none() {
         return plan;
     }
-    let failure = failure(seen, outcomes);
-    let counts = counts(seen, now);
-    let conditions = changed_conditions(set, failure.as_deref(), balance(seen), now);
+    let failure = failure(observed, outcomes);
+    let counts = counts(observed, now);
+    let conditions = changed_conditions(set, failure.as_deref(), balance(observed), now);
     if counts != set.counts() || conditions.is_some() {
         let status = Body::new(counts, conditions.unwrap_or_else(|| set.conditions()));
         let body = wire::status_body(set, &set.meta().annotations, &status);
         plan.push(Update::status(wire::target(set), body));
     }
     if failure.is_none() && set.min_ready_seconds() > 0 && counts.ready != counts.available {
-        plan.requeue_after(next_check(seen, now));
+        plan.requeue_after(next_check(observed, now));
     }
     plan
 }
 
-/// What the failure condition says: the first error of making or deleting pods. A namespace that is being deleted takes
-/// no pods, and that is nobody's failure.
-fn failure<'a, S: Set>(seen: &Seen<S>, outcomes: &'a Outcomes) -> Option<Cow<'a, str>> {
-    if seen.set.meta().deleting() {
+/// Returns the message of the failure condition: the first error of a creation or deletion. Errors in a terminating
+/// namespace do not count.
+fn failure<'a, S: Set>(observed: &Observed<S>, outcomes: &'a Outcomes) -> Option<Cow<'a, str>> {
+    if observed.set.meta().deleting() {
         return None;
     }
-    let too_few = balance(seen) == Ordering::Less;
-    if too_few && let Some(why) = unusable(&*seen.set) {
+    let too_few = balance(observed) == Ordering::Less;
+    if too_few && let Some(why) = unusable(&*observed.set) {
         return Some(why.into());
     }
-    let managed = outcomes.0.iter().skip(seen.pods.n_actions());
+    let managed = outcomes.0.iter().skip(observed.pods.n_actions());
     let mut errors = managed.filter_map(|outcome| outcome.error.as_ref());
     let error =
         errors.find(|error| !error.namespace_terminating && (too_few || !error.is_not_found()))?;
@@ -56,18 +56,18 @@ fn failure<'a, S: Set>(seen: &Seen<S>, outcomes: &'a Outcomes) -> Option<Cow<'a,
     })
 }
 
-fn counts<S: Set>(seen: &Seen<S>, now: Timestamp) -> Counts {
-    let set = &*seen.set;
+fn counts<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
+    let set = &*observed.set;
     let mut fully_labeled = of_labels(|labels| has_all(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
-        replicas: count(seen.pods.owned.len()),
-        terminating: (S::COUNTS_TERMINATING && seen.rules.counts_terminating)
-            .then(|| count(seen.n_terminating)),
+        replicas: count(observed.pods.owned.len()),
+        terminating: (S::COUNTS_TERMINATING && observed.rules.counts_terminating)
+            .then(|| count(observed.n_terminating)),
         observed_generation: set.meta().generation,
         ..Counts::default()
     };
-    for pod in &seen.pods.owned {
+    for pod in &observed.pods.owned {
         counts.fully_labeled += i32::from(fully_labeled(&pod.meta.labels));
         counts.ready += i32::from(pods::is_ready(pod));
         counts.available += i32::from(pods::is_available(pod, min_ready_seconds, now));
@@ -79,7 +79,7 @@ fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
-/// The conditions, if they change. A failure that is told of already is not told again.
+/// Returns the conditions if they change. An existing failure condition is not updated.
 fn changed_conditions<S: Set>(
     set: &S,
     failure: Option<&str>,
@@ -103,11 +103,14 @@ fn changed_conditions<S: Set>(
     }
 }
 
-/// When the first pod becomes available that is only ready now.
-fn next_check<S: Set>(seen: &Seen<S>, now: Timestamp) -> Duration {
-    let min_ready_seconds = seen.set.min_ready_seconds();
-    let waits =
-        seen.pods.owned.iter().filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
+/// Returns the delay until the first ready pod becomes available. Upstream: `FindMinNextPodAvailabilityCheck`.
+fn next_check<S: Set>(observed: &Observed<S>, now: Timestamp) -> Duration {
+    let min_ready_seconds = observed.set.min_ready_seconds();
+    let waits = observed
+        .pods
+        .owned
+        .iter()
+        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
     waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 

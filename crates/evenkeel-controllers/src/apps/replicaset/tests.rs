@@ -1,7 +1,7 @@
 //! Tables, goldens and properties of the plan of sets.
 
 use super::{
-    plan::{BURST, Rules, Seen, plan},
+    plan::{BURST_REPLICAS, Observed, Rules, plan},
     status::status,
 };
 use crate::{
@@ -39,8 +39,8 @@ fn own_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
     (0..n).map(|n| own(set, pod(&format!("p{n}"), Some(T0)))).collect()
 }
 
-fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Seen<ReplicaSet> {
-    Seen::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
+fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
+    Observed::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
 }
 
 /// A plan as lines: verb, object, body or events.
@@ -136,9 +136,9 @@ fn a_set_being_deleted_touches_no_pod() {
 fn a_selector_that_makes_no_sense_stops_only_its_set() {
     let mut value = json!({ "metadata": { "name": "web", "namespace": "ns", "uid": "u" }, "spec": { "replicas": 2 } });
     value["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "a", "operator": "Near" }] });
-    let seen = see(object(&value), vec![Arc::new(pod("orphan", None))]);
-    assert_eq!(plan(&seen, T0), Plan::nothing());
-    assert_eq!(status(&seen, &Outcomes::default(), T0), Plan::nothing());
+    let observed = see(object(&value), vec![Arc::new(pod("orphan", None))]);
+    assert_eq!(plan(&observed, T0), Plan::nothing());
+    assert_eq!(status(&observed, &Outcomes::default(), T0), Plan::nothing());
 }
 
 #[test]
@@ -222,9 +222,9 @@ fn a_replication_controller_is_the_same_without_terminating_pods() {
             "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
     }));
     let rules = Rules::of(&Gates::default());
-    let seen = Seen::new(Arc::new(controller), Vec::new(), Vec::new, rules);
-    let mut all = plan(&seen, T0);
-    all.actions.extend(status(&seen, &Outcomes::default(), T0).actions);
+    let observed = Observed::new(Arc::new(controller), Vec::new(), Vec::new, rules);
+    let mut all = plan(&observed, T0);
+    all.actions.extend(status(&observed, &Outcomes::default(), T0).actions);
     check(
         &all,
         &expect![[r#"
@@ -310,10 +310,10 @@ proptest! {
         }));
         let mut passes = 0;
         loop {
-            let seen = see(set.clone(), pods.clone());
-            let next = plan(&seen, T0);
+            let observed = see(set.clone(), pods.clone());
+            let next = plan(&observed, T0);
             prop_assert!(evenkeel_runtime::plan::lint(&next).is_empty());
-            let told = status(&seen, &Outcomes::default(), T0);
+            let told = status(&observed, &Outcomes::default(), T0);
             if next.is_nothing() && told.is_nothing() {
                 break;
             }
@@ -330,7 +330,7 @@ proptest! {
 
     #[test]
     fn order_does_not_matter(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
-        let of = |pods| Seen::new(Arc::new(set(want)), pods, pods_related, Rules::of(&Gates::default()));
+        let of = |pods| Observed::new(Arc::new(set(want)), pods, pods_related, Rules::of(&Gates::default()));
         prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
     }
 
@@ -344,7 +344,7 @@ proptest! {
             _ => 1,
         });
         let want = usize::try_from(want).unwrap();
-        prop_assert_eq!(sizes.sum::<usize>(), want.abs_diff(have).min(BURST));
+        prop_assert_eq!(sizes.sum::<usize>(), want.abs_diff(have).min(BURST_REPLICAS));
     }
 }
 
@@ -404,7 +404,7 @@ fn victims_by_each_rule() {
         let names = if rule.contains("uid") { ("a", "b") } else { ("z", "b") };
         let (first, second) = (with(names.0, &first), with(names.1, &second));
         for pods in [[first.clone(), second.clone()], [second, first.clone()]] {
-            let chosen = crate::victims::choose(&pods, &[], 1, true, T0);
+            let chosen = crate::pod_deletion_ranking::pods_to_delete(&pods, &[], 1, true, T0);
             assert_eq!(chosen, std::slice::from_ref(&first), "{rule}");
         }
     }
@@ -419,7 +419,10 @@ fn pods_doubled_up_on_a_node_go_first() {
     };
     let pods = [on("a", "lonely"), on("z", "crowded")];
     let related = [on("a", "lonely"), on("z", "crowded"), on("y", "crowded")];
-    assert_eq!(&*crate::victims::choose(&pods, &related, 1, true, at(5))[0].meta.name, "z");
+    assert_eq!(
+        &*crate::pod_deletion_ranking::pods_to_delete(&pods, &related, 1, true, at(5))[0].meta.name,
+        "z"
+    );
 }
 
 #[test]
@@ -435,12 +438,12 @@ fn costs_and_terminating_pods_count_where_their_gates_are_on() {
     let pods = [costing("a", "9"), costing("z", "-9"), going].map(|pod| own(&set(1), pod));
     let old = Gates::new(|gate| !["PodDeletionCost", TERMINATING].contains(&gate));
     for (gates, goes, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
-        let mut seen = see(set(1), pods.to_vec());
-        seen.rules = Rules::of(&gates);
-        let told = plan(&seen, T0).actions;
+        let mut observed = see(set(1), pods.to_vec());
+        observed.rules = Rules::of(&gates);
+        let told = plan(&observed, T0).actions;
         let [Action::Delete(delete)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(&*delete.target.name, goes);
-        let after = status(&seen, &Outcomes::default(), T0);
+        let after = status(&observed, &Outcomes::default(), T0);
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let body: Value = serde_json::from_slice(&update.body).unwrap();
         assert_eq!(body["status"]["terminatingReplicas"], n);
@@ -454,8 +457,8 @@ fn no_pods_are_made_that_would_not_be_its_own() {
         object::<ReplicaSet>(&json!({"spec": {"selector": {"matchLabels": {"app": "nobody"}}}}))
             .spec
             .selector;
-    let seen = see(set, Vec::new());
-    assert_eq!(plan(&seen, T0), Plan::nothing());
-    let told = lines(&status(&seen, &Outcomes::default(), T0));
+    let observed = see(set, Vec::new());
+    assert_eq!(plan(&observed, T0), Plan::nothing());
+    let told = lines(&status(&observed, &Outcomes::default(), T0));
     assert!(told.contains("the selector does not match the template's labels"), "{told}");
 }

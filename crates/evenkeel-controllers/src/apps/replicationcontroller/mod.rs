@@ -1,6 +1,5 @@
-//! Keeps as many pods as a ReplicationController asks for, by the plan of ReplicaSets.
-//!
-//! Upstream: `pkg/controller/replication`.
+//! ReplicationController controller; it runs the ReplicaSet controller's code for the older kind. Upstream:
+//! `pkg/controller/replication`.
 
 use super::replicaset;
 use crate::{
@@ -9,10 +8,10 @@ use crate::{
 };
 use evenkeel_api::views::ReplicationController;
 
-/// How many ReplicationControllers are worked on at the same time; `--concurrent-rc-syncs`.
+/// Number of ReplicationControllers processed concurrently; `--concurrent-rc-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-rc-syncs";
 
 /// The controller of ReplicationControllers.

@@ -1,4 +1,4 @@
-//! Who a pod of a set is: its number, and what follows from it.
+//! Stable identity of a pod: its ordinal, name, labels and claims. Upstream: `stateful_set_utils.go`.
 
 use crate::pods::REVISION_LABEL;
 use evenkeel_api::{
@@ -8,54 +8,55 @@ use evenkeel_api::{
 };
 use serde_json::{Value, json};
 
-/// The label that holds a pod's own name, for Services of a single pod.
+/// Label with the pod's name, for Services that select one pod. Upstream: `StatefulSetPodNameLabel`.
 pub(crate) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The set's name and the number that a pod's name says: `web-3` is number 3 of `web`. A number that is too great is none.
+/// Splits a pod's name into the set's name and the ordinal: `web-3` is ordinal 3 of `web`. An ordinal beyond 32 bits is
+/// `None`. Upstream: `getParentNameAndOrdinal`.
 pub(crate) fn parse(name: &str) -> Option<(&str, Option<i32>)> {
     let (parent, number) = name.rsplit_once('-')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| (parent, number.parse().ok()))
 }
 
-/// Whether the name is one that the set gives its pods.
+/// Whether the pod has a name of this set. Upstream: `isMemberOf`.
 pub(crate) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
     parse(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
 }
 
-/// The pod's number.
+/// Returns the pod's ordinal. Upstream: `getOrdinal`.
 pub(crate) fn ordinal(pod: &Pod) -> Option<i32> {
     parse(&pod.meta.name)?.1
 }
 
-/// The name of the pod of this number.
+/// Returns the name of the pod with this ordinal. Upstream: `getPodName`.
 pub(crate) fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
     format!("{}-{ordinal}", set.meta.name)
 }
 
-/// The name of the claim that this template gives the pod of this number.
+/// Returns the name of the claim for a template and an ordinal. Upstream: `getPersistentVolumeClaimName`.
 pub(crate) fn claim_name(set: &StatefulSet, template: &str, ordinal: i32) -> String {
     format!("{template}-{}-{ordinal}", set.meta.name)
 }
 
-/// The first number: `ordinals.start`.
+/// Returns `spec.ordinals.start`, default 0. Upstream: `getStartOrdinal`.
 pub(crate) fn ordinals_start(set: &StatefulSet) -> i32 {
     set.spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start)
 }
 
-/// How many pods there should be.
+/// Returns `spec.replicas`, default 1.
 pub(crate) fn replicas(set: &StatefulSet) -> i32 {
     set.spec.replicas.unwrap_or(1).max(0)
 }
 
-/// The place of this number among those that the set should have, if it has one.
+/// Returns the position of an ordinal among the set's replicas; `None` beyond them. Upstream: `podInOrdinalRange`.
 pub(crate) fn place(set: &StatefulSet, ordinal: i32) -> Option<usize> {
     let place = i64::from(ordinal) - i64::from(ordinals_start(set));
     usize::try_from(place).ok().filter(|place| *place < replicas(set).unsigned_abs() as usize)
 }
 
-/// Body of the pod of this number.
+/// Returns the body of the pod with this ordinal. Upstream: `newVersionedStatefulSetPod`.
 pub(crate) fn pod_json(
     set: &StatefulSet,
     template: &Template,
@@ -81,7 +82,7 @@ pub(crate) fn pod_json(
     template.named_pod_json(&name, &prefix, &set.meta.namespace, owner)
 }
 
-/// A volume for each claim, and those of the template that no claim takes the place of.
+/// Returns a volume for each claim, and the template's volumes of other names. Upstream: `updateStorage`.
 fn volumes(set: &StatefulSet, ordinal: i32, given: Value) -> Value {
     let templates = &set.spec.volume_claim_templates;
     let claims = templates.iter().map(|claim| volume(set, &claim.name, ordinal));
@@ -99,8 +100,9 @@ fn volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
     })
 }
 
-/// What has to change on a pod so that it is who its name says (a JSON patch); nothing if all is well. No server lets the
-/// volumes of a pod change: its refusal tells the user why this pod cannot serve.
+/// Returns the JSON patch that restores the pod's identity and storage; empty if they match. The API server refuses
+/// changes of a pod's volumes, and its error explains the pod's state to the user. Upstream: `identityMatches`,
+/// `storageMatches`.
 pub(crate) fn repair(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Vec<Value> {
     let mut changes = Vec::new();
     let name = pod_name(set, ordinal);

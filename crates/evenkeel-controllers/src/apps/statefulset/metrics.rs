@@ -1,13 +1,13 @@
-//! How many pods of each set may be unavailable, and are.
+//! Gauges of unavailable pods during rolling updates.
 
-use super::{plan::Pass, seen::Seen};
+use super::{observed::Observed, plan::Pass};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::metrics;
 use prometheus::{IntGaugeVec, Registry};
 
 const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
-/// Upstream's gauges of rolling updates.
+/// Upstream's gauges `statefulset_max_unavailable` and `statefulset_unavailability_violation`.
 #[derive(Debug, Clone)]
 pub(super) struct Gauges {
     max_unavailable: IntGaugeVec,
@@ -15,7 +15,7 @@ pub(super) struct Gauges {
 }
 
 impl Gauges {
-    /// Registers them.
+    /// Registers the gauges.
     pub(super) fn register(registry: &Registry) -> Self {
         let gauges = |name, help| metrics::int_gauges(registry, name, help, LABELS);
         Self {
@@ -30,22 +30,22 @@ impl Gauges {
         }
     }
 
-    /// Notes how a set stands, where `maxUnavailable` counts.
-    pub(super) fn observe(&self, seen: &Seen, now: Timestamp) {
-        if !seen.features.max_unavailable {
+    /// Updates the gauges of a set, if the gate `MaxUnavailableStatefulSet` is on.
+    pub(super) fn observe(&self, observed: &Observed, now: Timestamp) {
+        if !observed.features.max_unavailable {
             return;
         }
-        let set = &*seen.set;
+        let set = &*observed.set;
         let labels = [&*set.meta.namespace, &*set.meta.name, &*set.spec.pod_management_policy];
-        let pass = Pass::begin(seen, now);
+        let pass = Pass::begin(observed, now);
         self.max_unavailable.with_label_values(&labels).set(pass.max_unavailable().into());
         self.unavailable.with_label_values(&labels).set(pass.n_unavailable().into());
     }
 
-    /// Forgets a set that is gone.
+    /// Removes the gauges of a deleted set.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
         for policy in [super::plan::ORDERED_READY, "Parallel"] {
-            // Not there for the policy that the set did not have.
+            // A set has a gauge for one of the policies only.
             let _ = self.max_unavailable.remove_label_values(&[namespace, name, policy]);
             let _ = self.unavailable.remove_label_values(&[namespace, name, policy]);
         }

@@ -1,16 +1,14 @@
-//! Keeps pods that are someone: each with a number, a name, and claims of its own.
-//!
-//! Upstream: `pkg/controller/statefulset`.
+//! StatefulSet controller: runs pods with stable identities and storage. Upstream: `pkg/controller/statefulset`.
 
 mod budget;
 mod describe;
 mod identity;
 mod metrics;
+mod observed;
 mod plan;
 mod recreate;
 mod retention;
 mod rolling;
-mod seen;
 mod status;
 mod strategy;
 #[cfg(test)]
@@ -34,13 +32,13 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use metrics::Gauges;
-use seen::Seen;
+use observed::Observed;
 use strategy::Features;
 
-/// How many StatefulSets are worked on at the same time; `--concurrent-statefulset-syncs`.
+/// Number of StatefulSets processed concurrently; `--concurrent-statefulset-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-statefulset-syncs";
 
 /// The controller of StatefulSets.
@@ -99,7 +97,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// A claim that is gone makes room for another of its name: sets wait for that.
+/// Enqueues the sets that wait for a deleted claim before they create its successor.
 fn on_claim(
     sets: &Cache<StatefulSet>,
     event: &CacheEvent<PersistentVolumeClaim>,
@@ -129,9 +127,9 @@ struct Sets {
 }
 
 impl Planner for Sets {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let namespace = &*key.namespace;
         let Some(set) = self.sets.get(namespace, &key.name) else {
             self.gauges.forget(namespace, &key.name);
@@ -139,7 +137,7 @@ impl Planner for Sets {
         };
         let pods = self.pods.owned_and_orphans(&set.meta.uid, namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, namespace);
-        Some(Seen::new(
+        Some(Observed::new(
             set,
             pods,
             revisions,
@@ -149,20 +147,20 @@ impl Planner for Sets {
         ))
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        self.gauges.observe(seen, now);
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        self.gauges.observe(observed, now);
+        plan::plan(observed, now)
     }
 
-    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
-    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
-        describe::describe(seen, now)
+    fn describe(&self, observed: &Observed, now: Timestamp) -> Description {
+        describe::describe(observed, now)
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(seen, outcomes, now)
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(observed, outcomes, now)
     }
 }

@@ -1,32 +1,33 @@
-//! Which pods and claims a set makes, mends and deletes, one after another or all at once.
+//! Pods and claims that a StatefulSet creates, updates and deletes. Upstream: `updateStatefulSet` in
+//! `stateful_set_control.go`.
 //!
-//! With `OrderedReady` a pass makes one change: the first pod, by number, that is not as it should be holds up those after
-//! it; those beyond the set's size go from the last, and only when all others are available. With `Parallel` all are
-//! seen to at once. When that is done, pods of old revisions give way to new ones ([`super::rolling`]).
+//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and ready
+//! blocks the later ones; condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
+//! replicas do not wait for each other. Then the rolling update replaces pods of old revisions ([`super::rolling`]).
 //!
 //! | documented | where |
 //! |---|---|
-//! | `podManagementPolicy`: `OrderedReady` | `in_order`, `see_to` |
-//! | `podManagementPolicy`: `Parallel` | `all_at_once` |
-//! | `replicas`, scaling down from the last | `identity::replicas`, `in_order` |
+//! | `podManagementPolicy`: `OrderedReady` | `process_ordered`, `process_replica` |
+//! | `podManagementPolicy`: `Parallel` | `process_parallel` |
+//! | `replicas`, scaling down from the last | `identity::replicas`, `process_ordered` |
 //! | `ordinals.start` | `identity::ordinals_start` |
 //! | names, `serviceName` (`hostname`, `subdomain`), labels `statefulset.kubernetes.io/pod-name`, `apps.kubernetes.io/pod-index` | `identity::pod_json`, `identity::repair` |
-//! | `volumeClaimTemplates` | `make_claims`, `identity::claim_name` |
+//! | `volumeClaimTemplates` | `create_claims`, `identity::claim_name` |
 //! | `persistentVolumeClaimRetentionPolicy`: `whenDeleted`, `whenScaled` | `retention::owner` |
 //! | `minReadySeconds` | `is_available` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete`, `Recreate` | `strategy::Strategy` |
 //! | `rollingUpdate.partition` | `template_by_partition`, `rolling::roll_out` |
 //! | `rollingUpdate.maxUnavailable` | `budget::max_unavailable`, `rolling::roll_out` |
-//! | a broken rollout of an `OrderedReady` set (forced rollback) | `see_to` |
+//! | a broken rollout of an `OrderedReady` set (forced rollback) | `process_replica` |
 //! | `revisionHistoryLimit` | `status::beyond_history_limit` |
-//! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `seen::update`, `status::counted` |
+//! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `observed::update`, `status::counted` |
 
 use super::{
     budget, identity,
+    observed::{Observed, Update},
     recreate::{self, Progress},
     retention::Owners,
     rolling,
-    seen::{Seen, Update},
     strategy::Strategy,
 };
 use crate::{
@@ -46,106 +47,107 @@ use evenkeel_runtime::plan::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// The policy by which pods wait for one another.
+/// `podManagementPolicy` under which pods wait for each other.
 pub(crate) const ORDERED_READY: &str = "OrderedReady";
-/// The label of a revision that holds its hash.
+/// Label of a revision with its hash. Upstream: `ControllerRevisionHashLabel`.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
-/// What to do.
-pub(crate) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    Plan { actions: Pass::decide(seen, now).actions, requeue: None }
+/// Decides the actions of one reconciliation.
+pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    Plan { actions: Pass::decide(observed, now).actions, requeue: None }
 }
 
-/// A pod that the set should have.
+/// A replica that the set should have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Slot<'a> {
-    /// It is there.
-    There(&'a Arc<Pod>),
-    /// The pod of this number is not.
+pub(crate) enum Replica<'a> {
+    /// The replica's pod exists.
+    Existing(&'a Arc<Pod>),
+    /// No pod with this ordinal exists.
     Missing(i32),
 }
 
-/// What a pod means for those after it, in ascending order of how much it holds up.
+/// Effect of a replica on the rest of the reconciliation, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
-    /// They may be looked at.
+    /// Continue with the next replica.
     Go,
-    /// With `OrderedReady` they wait for it; with `Parallel` nobody does.
+    /// With `OrderedReady`, stop here; with `Parallel`, continue.
     Wait,
-    /// Something that it needs cannot be had now: with either policy the set gets neither smaller nor newer in this pass.
+    /// A claim is missing or stale: with either policy, neither scale down nor update in this reconciliation.
     Blocked,
 }
 
-/// On which occasion claims get the owners that the policy asks for.
+/// When the owner references of claims are brought in line with the retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Settling {
-    /// Their pod was made, or is pending.
-    Made,
-    /// Their pod is mended.
-    Mended,
+enum ClaimUpdate {
+    /// Their pod is created, or pending.
+    Created,
+    /// Their pod is updated, and this is a part of the update.
+    Updated,
     /// Their pod is condemned: a failure records no event.
     Condemned,
 }
 
-/// One pass over a set, as far as it is decided.
+/// State of one reconciliation.
 pub(crate) struct Pass<'a> {
-    /// What is looked at.
-    pub(crate) seen: &'a Seen,
-    /// When.
+    /// The observed state.
+    pub(crate) observed: &'a Observed,
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// The set, for events and owner references.
+    /// The StatefulSet, as the object of events and owner references.
     pub(crate) target: Target,
-    /// Pods that the set should have, by number.
-    pub(crate) replicas: Vec<Slot<'a>>,
-    /// Pods beyond those, the last first.
+    /// Replicas by ordinal. Upstream: `replicas`.
+    pub(crate) replicas: Vec<Replica<'a>>,
+    /// Pods beyond `spec.replicas`, the last ordinal first. Upstream: `condemned`.
     condemned: Vec<(i32, &'a Arc<Pod>)>,
-    /// What is done.
+    /// Actions decided so far.
     pub(crate) actions: Vec<Action>,
-    /// Which actions delete pods of old revisions.
+    /// Indexes of the actions that delete pods of old revisions.
     pub(crate) replaced: Vec<usize>,
-    /// Which actions make what of which pod, for telling of those that fail.
-    pub(crate) made: Vec<(usize, Made)>,
-    /// How far the strategy `Recreate` is, while it is at work.
+    /// Indexes of the creations, with the created object, for events about failures.
+    pub(crate) created: Vec<(usize, Created)>,
+    /// Progress of the strategy `Recreate`, while it applies.
     pub(crate) progress: Option<Progress>,
-    /// Objects made so far.
+    /// Number of creations so far.
     n_created: u64,
 }
 
-/// What an action makes.
+/// An object that an action creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum Created {
     /// The pod of this name.
     Pod(String),
-    /// The claim of this name, of this pod.
+    /// A claim, and the pod that needs it.
     Claim { claim: String, pod: String },
 }
 
 impl<'a> Pass<'a> {
-    /// Decides the whole pass.
-    pub(crate) fn decide(seen: &'a Seen, now: Timestamp) -> Self {
-        let mut pass = Self::begin(seen, now);
-        if seen.set.spec.selector.error().is_some() {
+    /// Decides all actions of a reconciliation.
+    pub(crate) fn decide(observed: &'a Observed, now: Timestamp) -> Self {
+        let mut pass = Self::begin(observed, now);
+        if observed.set.spec.selector.error().is_some() {
             return pass;
         }
-        pass.actions.extend(seen.revisions.actions(&pass.target));
-        pass.actions.extend(seen.pods.actions(&pass.target));
-        // What is only just being adopted is changed and deleted when it is seen as the set's own.
-        if seen.revisions.adopt + seen.pods.adopt > 0 {
+        pass.actions.extend(observed.revisions.actions(&pass.target));
+        pass.actions.extend(observed.pods.actions(&pass.target));
+        // An object that is still to be adopted is changed or deleted in a later reconciliation.
+        if observed.revisions.adopt + observed.pods.adopt > 0 {
             return pass;
         }
-        pass.keep_history();
-        if recreate::is_unknown(seen) {
+        pass.ensure_update_revision();
+        if recreate::is_unknown(observed) {
             pass.actions.push(recreate::unknown(&pass).into());
             return pass;
         }
-        if seen.set.meta.deleting() {
+        if observed.set.meta.deleting() {
             return pass;
         }
-        let strategy = Strategy::of(&seen.set);
+        let strategy = Strategy::of(&observed.set);
         if strategy == Strategy::Recreate && recreate::clear(&mut pass) {
             return pass;
         }
-        let next = if seen.is_ordered() { pass.in_order() } else { pass.all_at_once() };
+        let next =
+            if observed.is_ordered() { pass.process_ordered() } else { pass.process_parallel() };
         match strategy {
             Strategy::RollingUpdate if next == Next::Go => rolling::roll_out(&mut pass),
             Strategy::RollingUpdate | Strategy::OnDelete | Strategy::Recreate => {}
@@ -153,46 +155,46 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Sorts pods into those that the set should have and those beyond.
-    pub(crate) fn begin(seen: &'a Seen, now: Timestamp) -> Self {
-        let set = &*seen.set;
-        let mut replicas: Vec<Slot<'_>> = (0..identity::replicas(set))
-            .map(|n| Slot::Missing(identity::ordinals_start(set).saturating_add(n)))
+    /// Sorts the pods into replicas and condemned ones.
+    pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
+        let set = &*observed.set;
+        let mut replicas: Vec<Replica<'_>> = (0..identity::replicas(set))
+            .map(|n| Replica::Missing(identity::ordinals_start(set).saturating_add(n)))
             .collect();
         let mut condemned = Vec::new();
-        for pod in &seen.pods.owned {
-            // A pod whose number is none is nobody's concern.
+        for pod in &observed.pods.owned {
+            // A pod without an ordinal is ignored.
             let Some(ordinal) = identity::ordinal(pod) else { continue };
             match identity::place(set, ordinal) {
-                Some(place) => replicas[place] = Slot::There(pod),
+                Some(place) => replicas[place] = Replica::Existing(pod),
                 None => condemned.push((ordinal, pod)),
             }
         }
         condemned.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.meta.name.cmp(&y.meta.name)));
         Self {
-            seen,
+            observed,
             now,
             target: wire::target(set),
             replicas,
             condemned,
             actions: Vec::new(),
             replaced: Vec::new(),
-            made: Vec::new(),
+            created: Vec::new(),
             progress: None,
             n_created: 0,
         }
     }
 
-    /// The revision of the set's template is there, and the newest, before pods are made from it.
-    fn keep_history(&mut self) {
-        let set = &*self.seen.set;
-        match &self.seen.update {
+    /// Creates or renumbers the update revision, before pods are created from it. Upstream: `getStatefulSetRevisions`.
+    fn ensure_update_revision(&mut self) {
+        let set = &*self.observed.set;
+        match &self.observed.update {
             Update::Present(_) | Update::Gone(_) => {}
             Update::Renumbered(revision, number) => {
                 self.actions
                     .push(revisions::change(revision, &json!({ "revision": number })).into());
             }
-            Update::Made(draft, number) => {
+            Update::Created(draft, number) => {
                 let labels = &set.spec.template.labels;
                 let create =
                     draft.clone().create(&self.target, &set.meta, labels, HASH_LABEL, *number);
@@ -202,19 +204,20 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn in_order(&mut self) -> Next {
+    fn process_ordered(&mut self) -> Next {
         for at in 0..self.replicas.len() {
-            let next = self.see_to(at);
+            let next = self.process_replica(at);
             if next != Next::Go {
                 return next;
             }
         }
         for at in 0..self.condemned.len() {
             let (ordinal, pod) = self.condemned[at];
-            self.settle_claims(ordinal, Some(pod), Settling::Condemned);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
         }
-        // All others are available; those beyond the set's size go one by one, and each waits to be available unless it is
-        // the first that is not. One that has ended never will be (upstream waits for two such for ever).
+        // All replicas are available, and condemned pods are deleted one at a time. Each must be available first,
+        // unless it is the first unavailable one. A terminal pod never becomes available and is deleted too (upstream
+        // waits for ever if two are terminal). Upstream: `processCondemned`.
         let Some(&(_, last)) = self.condemned.first() else { return Next::Go };
         let first_unavailable =
             self.condemned.iter().rev().find(|(_, pod)| self.is_unavailable(pod));
@@ -229,19 +232,20 @@ impl<'a> Pass<'a> {
         Next::Wait
     }
 
-    /// A pod that is blocked does not keep others from being made (upstream, which makes them in batches by number, makes
-    /// none of those in batches after it), but the set gets neither smaller nor newer before it can go on.
-    fn all_at_once(&mut self) -> Next {
+    /// Processes all replicas without waiting. A blocked replica does not keep others from being created, but prevents
+    /// scaling down and updates. (Upstream creates in batches by ordinal, and no later batch after a failure.)
+    /// Upstream: `runForAll` with `monotonic` off.
+    fn process_parallel(&mut self) -> Next {
         let (mut missing, mut next) = (Vec::new(), Next::Go);
         for at in 0..self.replicas.len() {
             match self.replicas[at] {
-                Slot::Missing(ordinal) => missing.push(ordinal),
-                Slot::There(_) => next = next.max(self.see_to(at)),
+                Replica::Missing(ordinal) => missing.push(ordinal),
+                Replica::Existing(_) => next = next.max(self.process_replica(at)),
             }
         }
-        missing.retain(|ordinal| !self.waits_for_claims(*ordinal));
-        // In batches, so that claims of a batch are there before its pods, and a failure ends it all early.
-        let mut size = if self.seen.set.spec.volume_claim_templates.is_empty() {
+        missing.retain(|ordinal| !self.has_stale_claims(*ordinal));
+        // Slow-start batches: the claims of a batch precede its pods, and a failure ends the reconciliation early.
+        let mut size = if self.observed.set.spec.volume_claim_templates.is_empty() {
             missing.len().max(1)
         } else {
             1
@@ -249,13 +253,13 @@ impl<'a> Pass<'a> {
         let mut rest = &missing[..];
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(size.min(rest.len()));
-            next = next.max(self.make_batch(batch));
+            next = next.max(self.create_batch(batch));
             rest = later;
             size *= 2;
         }
         for at in 0..self.condemned.len() {
             let (ordinal, pod) = self.condemned[at];
-            self.settle_claims(ordinal, Some(pod), Settling::Condemned);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
         }
         if next == Next::Blocked {
             return Next::Blocked;
@@ -269,88 +273,91 @@ impl<'a> Pass<'a> {
         Next::Go
     }
 
-    /// Sees to one pod that the set should have.
+    /// Processes one replica: creates it if it is missing, deletes it if it is Failed or Succeeded, so that it is
+    /// recreated, and updates its identity. Upstream: `processReplica`.
     ///
-    /// A rollout to a template whose pods never become ready gets stuck here with `OrderedReady`, and stays so when the old
-    /// template is back: the broken pod, which is neither ready nor ended, holds up all others, itself included, since none
-    /// is replaced while one is not available. As with upstream (and as documented: "forced rollback"), somebody must delete
-    /// it by hand; it then comes back from the set's template. `maxUnavailable` does not help, `Parallel` does.
-    fn see_to(&mut self, at: usize) -> Next {
-        let ordered = self.seen.is_ordered();
+    /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the template
+    /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As
+    /// documented for upstream ("forced rollback"), the user deletes the pod, which is then recreated from the current
+    /// template. `maxUnavailable` does not help; `Parallel` does.
+    fn process_replica(&mut self, at: usize) -> Next {
+        let ordered = self.observed.is_ordered();
         let pod = match self.replicas[at] {
-            Slot::There(pod) => pod,
-            Slot::Missing(ordinal) => {
-                if !self.waits_for_claims(ordinal) {
-                    self.make_batch(&[ordinal]);
+            Replica::Existing(pod) => pod,
+            Replica::Missing(ordinal) => {
+                if !self.has_stale_claims(ordinal) {
+                    self.create_batch(&[ordinal]);
                 }
                 return Next::Wait;
             }
         };
-        let ordinal = identity::ordinals_start(&self.seen.set)
+        let ordinal = identity::ordinals_start(&self.observed.set)
             .saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
         if pods::is_terminal(pod) {
-            // It is made anew when it is gone, however it ended.
+            // A terminal pod is recreated after its deletion, whatever its phase.
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
             return Next::Wait;
         }
         if &*pod.status.phase == "Pending" {
-            // A claim may have been deleted before the pod could use it.
-            if self.make_claims(ordinal) == Next::Blocked {
+            // A claim may have been deleted before the pod used it.
+            if self.create_claims(ordinal) == Next::Blocked {
                 return Next::Blocked;
             }
-            self.settle_claims(ordinal, Some(pod), Settling::Made);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Created);
         }
-        let holds_up = pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
-        if ordered && holds_up {
+        let blocks_later_replicas =
+            pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
+        if ordered && blocks_later_replicas {
             return Next::Wait;
         }
-        self.mend(ordinal, pod)
+        self.update_stateful_pod(ordinal, pod)
     }
 
-    /// Whether a pod cannot be made yet because its claims belong to the pod before it.
-    fn waits_for_claims(&self, ordinal: i32) -> bool {
-        let owners = Owners::new(&self.seen.set, ordinal, None);
+    /// Whether the replica's claims still belong to an earlier pod of its name, and are deleted with that.
+    fn has_stale_claims(&self, ordinal: i32) -> bool {
+        let owners = Owners::new(&self.observed.set, ordinal, None);
         self.claims(ordinal).any(|(_, _, claim)| claim.is_some_and(|claim| owners.is_stale(claim)))
     }
 
-    /// The claims of the pod of this number: templates, names, and what is there.
+    /// Returns the replica's claims: template, name, and the existing object.
     fn claims(
         &self,
         ordinal: i32,
     ) -> impl Iterator<Item = (&'a ClaimTemplate, String, Option<&'a Arc<PersistentVolumeClaim>>)>
     + use<'a> {
-        let seen = self.seen;
-        seen.set.spec.volume_claim_templates.iter().map(move |template| {
-            let name = identity::claim_name(&seen.set, &template.name, ordinal);
-            let claim = seen.volumes.get(&*name);
+        let observed = self.observed;
+        observed.set.spec.volume_claim_templates.iter().map(move |template| {
+            let name = identity::claim_name(&observed.set, &template.name, ordinal);
+            let claim = observed.volumes.get(&*name);
             (template, name, claim)
         })
     }
 
-    /// Makes pods, after their claims. `Blocked` where one cannot be made for want of a claim.
-    fn make_batch(&mut self, ordinals: &[i32]) -> Next {
+    /// Creates claims, then pods. `Blocked` if a claim of one is terminating. Upstream: `slowStartBatch`,
+    /// `CreateStatefulPod`.
+    fn create_batch(&mut self, ordinals: &[i32]) -> Next {
         let mut next = Next::Go;
         let mut ready = Vec::new();
         for ordinal in ordinals {
-            match self.make_claims(*ordinal) {
+            match self.create_claims(*ordinal) {
                 Next::Blocked => {
                     next = Next::Blocked;
-                    self.tell_of_claims(*ordinal, "Create");
+                    self.record_claim_errors(*ordinal, "Create");
                 }
                 Next::Go | Next::Wait => ready.push(*ordinal),
             }
         }
         for (n, ordinal) in ready.into_iter().enumerate() {
-            self.make_pod(ordinal, n == 0);
-            self.settle_claims(ordinal, None, Settling::Made);
+            self.create_pod(ordinal, n == 0);
+            self.update_claim_retention(ordinal, None, ClaimUpdate::Created);
         }
         next
     }
 
-    /// Says which claims are in a pod's way.
-    fn tell_of_claims(&mut self, ordinal: i32, verb: &str) {
+    /// Records an event about terminating claims that block a pod.
+    fn record_claim_errors(&mut self, ordinal: i32, verb: &str) {
         let going: Vec<String> = self
             .claims(ordinal)
             .filter(|(_, _, claim)| claim.is_some_and(|claim| claim.meta.deleting()))
@@ -361,13 +368,14 @@ impl<'a> Pass<'a> {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        let pod = identity::pod_name(&self.seen.set, ordinal);
+        let pod = identity::pod_name(&self.observed.set, ordinal);
         self.actions.push(failed(&self.target, verb, &pod, &error).into());
     }
 
-    /// Makes claims that are missing. `Blocked` if one is on its way out: its successor cannot be made before it is gone.
-    fn make_claims(&mut self, ordinal: i32) -> Next {
-        let set = &*self.seen.set;
+    /// Creates missing claims. `Blocked` if one is terminating, because its successor needs the name. Upstream:
+    /// `createPersistentVolumeClaims`.
+    fn create_claims(&mut self, ordinal: i32) -> Next {
+        let set = &*self.observed.set;
         let pod = identity::pod_name(set, ordinal);
         let mut next = Next::Go;
         for (template, name, present) in self.claims(ordinal) {
@@ -386,7 +394,7 @@ impl<'a> Pass<'a> {
                             done: Some(done),
                             ..Create::new(PersistentVolumeClaim::kind(), &set.meta.namespace, body)
                         },
-                        Made::Claim { claim: name, pod: pod.clone() },
+                        Created::Claim { claim: name, pod: pod.clone() },
                     );
                 }
                 None => next = Next::Blocked,
@@ -395,11 +403,11 @@ impl<'a> Pass<'a> {
         next
     }
 
-    fn make_pod(&mut self, ordinal: i32, apart: bool) {
+    fn create_pod(&mut self, ordinal: i32, apart: bool) {
         if self.n_created >= BURST_LIMIT {
             return;
         }
-        let set = &*self.seen.set;
+        let set = &*self.observed.set;
         let (template, revision) = self.template_by_partition(ordinal);
         let owner = wire::controller_reference(&self.target);
         let body = identity::pod_json(set, template, revision, ordinal, &owner);
@@ -409,19 +417,20 @@ impl<'a> Pass<'a> {
             done: Some(done(&self.target, "Create", &name)),
             ..Create::new(Pod::kind(), &set.meta.namespace, body)
         };
-        self.create(create, Made::Pod(name));
+        self.create(create, Created::Pod(name));
     }
 
-    fn create(&mut self, create: Create, made: Made) {
+    fn create(&mut self, create: Create, created: Created) {
         self.n_created += 1;
-        self.made.push((self.actions.len(), made));
+        self.created.push((self.actions.len(), created));
         self.actions.push(Create { on_error: OnError::SkipRest, ..create }.into());
     }
 
-    /// What the pod of this number is made from, and of which revision that is: those below `partition` keep the old one.
+    /// Returns the template and the revision for a replica: replicas below `partition` keep the current revision.
+    /// Upstream: `newVersionedStatefulSetPod`.
     pub(crate) fn template_by_partition(&self, ordinal: i32) -> (&'a Template, &'a str) {
-        let seen = self.seen;
-        let set = &*seen.set;
+        let observed = self.observed;
+        let set = &*observed.set;
         let place = i64::from(ordinal) - i64::from(identity::ordinals_start(set));
         let keeps_old = match set.spec.update_strategy.rolling_update.as_deref() {
             Some(rolling) => place < i64::from(rolling.partition.unwrap_or(0)),
@@ -430,28 +439,27 @@ impl<'a> Pass<'a> {
                     && place < i64::from(set.status.current_replicas)
             }
         };
-        match seen.current().filter(|_| keeps_old) {
+        match observed.current().filter(|_| keeps_old) {
             Some(current) => match &current.data.0 {
                 Some(template) => (template, &current.meta.name),
-                None => (&set.spec.template, seen.update.name()),
+                None => (&set.spec.template, observed.update.name()),
             },
-            None => (&set.spec.template, seen.update.name()),
+            None => (&set.spec.template, observed.update.name()),
         }
     }
 
-    /// Gives claims the owners that the policy asks for, once in a pass. When a pod is mended, that counts as an update of it.
-    ///
-    /// Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
-    fn settle_claims(&mut self, ordinal: i32, pod: Option<&Pod>, when: Settling) {
-        let mending = when == Settling::Mended;
-        let set = &*self.seen.set;
+    /// Sets the claims' owner references by the retention policy, once in a pass. While a pod is updated, this counts as a
+    /// part of the update. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
+    fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, when: ClaimUpdate) {
+        let updating = when == ClaimUpdate::Updated;
+        let set = &*self.observed.set;
         let owners = Owners::new(set, ordinal, pod);
         let name = identity::pod_name(set, ordinal);
         let mut changes: Vec<Rewrite> = Vec::new();
         for (_, claim_name, claim) in self.claims(ordinal) {
             let Some(claim) = claim else { continue };
             let corrected = owners.corrected(claim);
-            if owners.conflict(claim) && (!mending || corrected.is_some()) {
+            if owners.conflict(claim) && (!updating || corrected.is_some()) {
                 let text = format!(
                     "PersistentVolumeClaim {claim_name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
                 );
@@ -459,9 +467,9 @@ impl<'a> Pass<'a> {
                 self.actions.push(note.into());
             }
             let target = wire::target(&**claim);
-            let again = |action: &Action| matches!(action, Action::Rewrite(change) if change.target == target);
+            let is_repeated = |action: &Action| matches!(action, Action::Rewrite(change) if change.target == target);
             // A second write of the version that was seen could only be a conflict.
-            if self.actions.iter().any(again) {
+            if self.actions.iter().any(is_repeated) {
                 continue;
             }
             if let Some(corrected) = corrected {
@@ -470,7 +478,7 @@ impl<'a> Pass<'a> {
                 );
                 let failed = failed(&self.target, "Update", &name, &error);
                 changes.push(Rewrite {
-                    failed: Some(failed).filter(|_| when != Settling::Condemned),
+                    failed: Some(failed).filter(|_| when != ClaimUpdate::Condemned),
                     on_error: OnError::SkipRest,
                     ..Rewrite::new(
                         target,
@@ -481,22 +489,22 @@ impl<'a> Pass<'a> {
                 });
             }
         }
-        if let Some(last) = changes.last_mut().filter(|_| mending) {
+        if let Some(last) = changes.last_mut().filter(|_| updating) {
             last.done = Some(done(&self.target, "Update", &name));
         }
         self.actions.extend(changes.into_iter().map(Action::Rewrite));
     }
 
-    /// Gives a pod the labels and claims that its name asks for.
-    fn mend(&mut self, ordinal: i32, pod: &Pod) -> Next {
-        let changes = identity::repair(&self.seen.set, pod, ordinal);
+    /// Restores the labels and volumes of a replica's identity. Upstream: `UpdateStatefulPod`.
+    fn update_stateful_pod(&mut self, ordinal: i32, pod: &Pod) -> Next {
+        let changes = identity::repair(&self.observed.set, pod, ordinal);
         if changes.iter().any(|change| change["path"] == "/spec/volumes/-")
-            && self.make_claims(ordinal) == Next::Blocked
+            && self.create_claims(ordinal) == Next::Blocked
         {
-            self.tell_of_claims(ordinal, "Update");
+            self.record_claim_errors(ordinal, "Update");
             return Next::Blocked;
         }
-        self.settle_claims(ordinal, Some(pod), Settling::Mended);
+        self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Updated);
         if changes.is_empty() {
             return Next::Go;
         }
@@ -517,7 +525,7 @@ impl<'a> Pass<'a> {
         Next::Go
     }
 
-    /// Deletes a pod, once in a pass.
+    /// Deletes a pod, at most once in a reconciliation.
     pub(crate) fn delete(&mut self, pod: &Pod) {
         let target = wire::target(pod);
         let again =
@@ -534,45 +542,49 @@ impl<'a> Pass<'a> {
         }));
     }
 
-    /// The revision that a pod is of, or will be.
-    pub(crate) fn revision(&self, slot: Slot<'a>) -> &'a str {
+    /// Returns the revision of a replica's pod, existing or not.
+    pub(crate) fn revision(&self, slot: Replica<'a>) -> &'a str {
         match slot {
-            Slot::There(pod) => revision_of(pod),
-            Slot::Missing(ordinal) => self.template_by_partition(ordinal).1,
+            Replica::Existing(pod) => revision_of(pod),
+            Replica::Missing(ordinal) => self.template_by_partition(ordinal).1,
         }
     }
 
-    /// Whether the pod is ready for long enough.
+    /// Whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
-        pods::is_available(pod, self.seen.set.spec.min_ready_seconds, self.now)
+        pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether the pod is not, or not for long.
+    /// Whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
     pub(crate) fn is_unavailable(&self, pod: &Pod) -> bool {
         !self.is_available(pod) || pod.meta.deleting()
     }
 
-    /// How many of the pods that the set should have are not available.
+    /// Returns the number of unavailable replicas.
     pub(crate) fn n_unavailable(&self) -> i32 {
         let unavailable = self.replicas.iter().filter(|slot| match slot {
-            Slot::There(pod) => self.is_unavailable(pod),
-            Slot::Missing(_) => true,
+            Replica::Existing(pod) => self.is_unavailable(pod),
+            Replica::Missing(_) => true,
         });
         i32::try_from(unavailable.count()).unwrap_or(i32::MAX)
     }
 
-    /// How many may be: one by one, where `maxUnavailable` does not count.
+    /// Returns `maxUnavailable`; 1 if its gate is off.
     pub(crate) fn max_unavailable(&self) -> i32 {
-        if self.seen.features.max_unavailable { budget::max_unavailable(&self.seen.set) } else { 1 }
+        if self.observed.features.max_unavailable {
+            budget::max_unavailable(&self.observed.set)
+        } else {
+            1
+        }
     }
 }
 
-/// Whether the pod runs and is ready.
+/// Whether the pod is running and ready. Upstream: `isRunningAndReady`.
 pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && pods::is_ready(pod)
 }
 
-/// Labels that the set's selector asks for by value: its claims get them.
+/// Returns the selector's `matchLabels`, which are copied to claims.
 fn match_labels(set: &StatefulSet) -> evenkeel_api::StrMap {
     set.spec.selector.match_labels().collect()
 }
@@ -587,7 +599,7 @@ fn done(target: &Target, verb: &str, pod: &str) -> Note {
     Note::normal(target.clone(), reason, text)
 }
 
-/// The event of something that went wrong with a pod.
+/// Returns the event of a failed operation on a pod. Upstream: `recordPodEvent`.
 pub(crate) fn failed(target: &Target, verb: &str, pod: &str, error: &str) -> Note {
     let text = format!("{verb} Pod {pod} in StatefulSet {} failed error: {error}", target.name);
     let reason = match verb {

@@ -1,9 +1,9 @@
-//! Recreate: all pods of old revisions are gone before the first new one is made (KEP-3541).
+//! Update strategy `Recreate`: all pods of old revisions are deleted before a new one is created (KEP-3541).
 
 use super::{
     identity,
+    observed::Observed,
     plan::Pass,
-    seen::Seen,
     strategy::{RECREATE_STRATEGY, Strategy},
 };
 use crate::{conditions::Condition, pods::revision_of};
@@ -11,24 +11,24 @@ use evenkeel_api::{time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::Note;
 use std::sync::Arc;
 
-/// The condition that tells how far it is.
+/// Condition type of the strategy's progress.
 const PROGRESSING: &str = "Progressing";
 
-/// What is told of a pass: reason and message.
+/// Reason and message of the condition.
 pub(crate) type Progress = (&'static str, &'static str);
 
 const DELETING: Progress = ("RecreateInProgress", "Deleting old revision pods");
 const MAKING: Progress = ("RecreateInProgress", "Waiting for new-revision pods to be created");
 const COMPLETED: Progress = ("RecreateCompleted", "All pods recreated successfully");
 
-/// Whether the set asks for this strategy while its gate is off: then nothing is done but to say so.
-pub(crate) fn is_unknown(seen: &Seen) -> bool {
-    Strategy::of(&seen.set) == Strategy::Recreate && !seen.features.recreate
+/// Whether the set has this strategy while its gate is off; then only an event is recorded.
+pub(crate) fn is_unknown(observed: &Observed) -> bool {
+    Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
 
-/// The event that says so.
+/// Returns the event about the unknown strategy.
 pub(crate) fn unknown(pass: &Pass<'_>) -> Note {
-    let meta = &pass.seen.set.meta;
+    let meta = &pass.observed.set.meta;
     let text = format!(
         "statefulset {}/{} uses Recreate strategy but feature gate {RECREATE_STRATEGY} is disabled",
         meta.namespace, meta.name
@@ -36,35 +36,35 @@ pub(crate) fn unknown(pass: &Pass<'_>) -> Note {
     Note::warning(pass.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions at once, those beyond the set's size too. Whether there are any: nothing else is done
-/// until they are gone.
+/// Deletes all pods of old revisions, condemned ones included. Returns whether there are any; until they are gone,
+/// nothing else is done.
 pub(crate) fn clear(pass: &mut Pass<'_>) -> bool {
-    let (seen, update) = (pass.seen, pass.seen.update.name());
+    let (observed, update) = (pass.observed, pass.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
-    let old: Vec<_> = seen.pods.owned.iter().filter(is_old).collect();
+    let old: Vec<_> = observed.pods.owned.iter().filter(is_old).collect();
     for pod in old.iter().filter(|pod| !pod.meta.deleting()) {
         pass.delete(pod);
     }
     if !old.is_empty() {
         pass.progress = Some(DELETING);
-    } else if seen.current_name() != update {
+    } else if observed.current_name() != update {
         pass.progress = Some(MAKING);
     }
     !old.is_empty()
 }
 
-/// Notes among the set's conditions how far it is; `complete` when all pods are of the new revision and ready.
+/// Sets the condition `Progressing`; `complete` if all pods are ready and of the update revision.
 pub(crate) fn tell(conditions: &mut Vec<Condition>, pass: &Pass<'_>, complete: bool) {
     if let Some(progress) = pass.progress {
         set(conditions, "True", progress, pass.now);
     }
-    let recreates = Strategy::of(&pass.seen.set) == Strategy::Recreate;
+    let recreates = Strategy::of(&pass.observed.set) == Strategy::Recreate;
     if complete && recreates && conditions.iter().any(|c| &*c.type_ == PROGRESSING) {
         set(conditions, "False", COMPLETED, pass.now);
     }
 }
 
-/// While its status stays, so does the time since when.
+/// Sets the condition; its transition time changes with its status only.
 fn set(conditions: &mut Vec<Condition>, status: &str, (reason, message): Progress, now: Timestamp) {
     let new = Condition::new(PROGRESSING, status, reason, message).transitioned(now);
     match conditions.iter_mut().find(|c| &*c.type_ == PROGRESSING) {

@@ -1,4 +1,5 @@
-//! What becomes of claims when their set shrinks or goes: an owner for those that are to go with it.
+//! `persistentVolumeClaimRetentionPolicy`: owner references of claims, by which the garbage collector deletes them
+//! (KEP-1847).
 
 use super::identity;
 use crate::wire;
@@ -8,7 +9,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::plan::Target;
 
-/// What becomes of claims.
+/// `Delete` or `Retain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Retain,
@@ -16,22 +17,22 @@ enum Fate {
 }
 
 impl Fate {
-    /// What is not `Delete` is `Retain`.
+    /// Any value but `Delete` counts as `Retain`.
     fn of(said: &str) -> Self {
         if said == "Delete" { Self::Delete } else { Self::Retain }
     }
 }
 
-/// The set's `persistentVolumeClaimRetentionPolicy`.
+/// The policy of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Policy {
-    /// Of all, when the set is deleted.
+    /// For all claims, when the set is deleted.
     when_deleted: Fate,
-    /// Of those of pods that a smaller set does without.
+    /// For claims of condemned pods, when the set is scaled down.
     when_scaled: Fate,
 }
 
-/// Who owns a claim for this policy's sake: the garbage collector takes it along with its owner.
+/// The owner reference that a claim has by the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Nobody,
@@ -52,7 +53,7 @@ impl Policy {
         self.when_deleted == Fate::Retain && self.when_scaled == Fate::Retain
     }
 
-    /// Who owns the claim of a pod that the set should have, or of one beyond its size (`condemned`).
+    /// Returns the owner of a claim, for a replica or a condemned pod. Upstream: `updateClaimOwnerRefForSetAndPod`.
     fn owner(self, condemned: bool) -> Owner {
         use Fate::{Delete, Retain};
         use Owner::{Nobody, Pod, Set};
@@ -66,7 +67,7 @@ impl Policy {
     }
 }
 
-/// A claim's set, and the pod of its number. A pod that is not there yet has no uid.
+/// The set and the pod of a claim, as owners. A pod that does not exist has no uid.
 #[derive(Debug, Clone)]
 pub(crate) struct Owners<'a> {
     set: &'a StatefulSet,
@@ -76,7 +77,7 @@ pub(crate) struct Owners<'a> {
 }
 
 impl<'a> Owners<'a> {
-    /// Those of the claims of the pod of this number.
+    /// Returns the owners of the claims of this ordinal.
     pub(crate) fn new(set: &'a StatefulSet, ordinal: i32, pod: Option<&Pod>) -> Self {
         let name = identity::pod_name(set, ordinal);
         let uid = pod.map_or("", |pod| &pod.meta.uid);
@@ -88,12 +89,13 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether the claim still belongs to an earlier pod of this name, and will go with it.
+    /// Whether an earlier pod of the name owns the claim, which is deleted with it. Upstream: `isClaimOwnerUpToDate`,
+    /// `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         Policy::of(self.set).when_scaled == Fate::Delete && has_stale(&claim.meta, &self.of_pod)
     }
 
-    /// Whether somebody else controls the claim, which the policy does not provide for.
+    /// Whether another controller owns the claim, in conflict with the policy. Upstream: `hasUnexpectedController`.
     pub(crate) fn conflict(&self, claim: &PersistentVolumeClaim) -> bool {
         !Policy::of(self.set).retains_all()
             && claim.meta.owners.iter().any(|owner| {
@@ -104,8 +106,8 @@ impl<'a> Owners<'a> {
             })
     }
 
-    /// The owners that the claim should have, if it has others. One that an earlier set or pod of the name owns is left to
-    /// the garbage collector.
+    /// Returns the corrected owner references; `None` if they agree. References to an earlier set or pod of the name
+    /// are left for the garbage collector.
     pub(crate) fn corrected(&self, claim: &PersistentVolumeClaim) -> Option<Vec<OwnerReference>> {
         let owners = &claim.meta.owners;
         if has_stale(&claim.meta, &self.of_set) || has_stale(&claim.meta, &self.of_pod) {
@@ -139,7 +141,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Whether the reference is to an object of this kind and name, whatever its uid.
+/// Whether the reference has the kind and name of the target, whatever its uid.
 fn means(owner: &OwnerReference, of: &Target) -> bool {
     *owner.api_version == *of.kind.api_version()
         && *owner.kind == *of.kind.kind

@@ -1,26 +1,27 @@
-//! Pods of old revisions give way, the last first, as long as enough are available.
+//! Rolling update: replaces pods of old revisions from the last ordinal, within `maxUnavailable`. Upstream:
+//! `performUpdate`.
 
 use super::{
     budget,
-    plan::{Pass, Slot},
+    plan::{Pass, Replica},
 };
 
-/// Deletes pods of old revisions down to the partition.
+/// Deletes pods of old revisions with ordinals from `partition`.
 ///
-/// With `OrderedReady` as many as may still become unavailable. With `Parallel` those that are unavailable anyway go first
-/// and cost nothing, then others as far as the budget goes.
+/// With `OrderedReady`, as many as may become unavailable. With `Parallel`, unavailable pods are deleted first and do
+/// not count, then others within the budget. Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
-    if !pass.seen.features.max_unavailable {
+    if !pass.observed.features.max_unavailable {
         return one_by_one(pass);
     }
     let (unavailable, max) = (pass.n_unavailable(), pass.max_unavailable());
-    let ordered = pass.seen.is_ordered();
-    let update = pass.seen.update.name();
+    let ordered = pass.observed.is_ordered();
+    let update = pass.observed.update.name();
     let old: Vec<_> = (0..pass.replicas.len())
         .rev()
         .filter_map(|at| match pass.replicas[at] {
-            Slot::There(pod) if pass.revision(pass.replicas[at]) != update => Some((at, pod)),
-            Slot::There(_) | Slot::Missing(_) => None,
+            Replica::Existing(pod) if pass.revision(pass.replicas[at]) != update => Some((at, pod)),
+            Replica::Existing(_) | Replica::Missing(_) => None,
         })
         .filter(|(_, pod)| !pod.meta.deleting())
         .collect();
@@ -28,7 +29,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if unavailable >= max && !stuck {
         return;
     }
-    let partition = budget::partition(&pass.seen.set);
+    let partition = budget::partition(&pass.observed.set);
     let mut budget = max - unavailable;
     let candidates = old.into_iter().filter(|(at, _)| *at >= partition).map(|(_, pod)| pod);
     let (free, rest): (Vec<_>, Vec<_>) =
@@ -45,18 +46,18 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// As it was before there was `maxUnavailable`: the last pod of an old revision goes, and none while one after it is not
-/// available.
+/// Rolling update without the gate `MaxUnavailableStatefulSet`: deletes the last pod of an old revision, unless a later
+/// one is unavailable.
 fn one_by_one(pass: &mut Pass<'_>) {
-    let update = pass.seen.update.name();
-    for at in (budget::partition(&pass.seen.set)..pass.replicas.len()).rev() {
+    let update = pass.observed.update.name();
+    for at in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {
         let slot = pass.replicas[at];
         match slot {
-            Slot::There(pod) if pass.revision(slot) != update && !pod.meta.deleting() => {
+            Replica::Existing(pod) if pass.revision(slot) != update && !pod.meta.deleting() => {
                 return replace(pass, pod);
             }
-            Slot::There(pod) if !pass.is_unavailable(pod) => {}
-            Slot::There(_) | Slot::Missing(_) => return,
+            Replica::Existing(pod) if !pass.is_unavailable(pod) => {}
+            Replica::Existing(_) | Replica::Missing(_) => return,
         }
     }
 }
@@ -64,7 +65,7 @@ fn one_by_one(pass: &mut Pass<'_>) {
 fn replace(pass: &mut Pass<'_>, pod: &evenkeel_api::views::Pod) {
     let at = pass.actions.len();
     pass.delete(pod);
-    // One that has ended is deleted already.
+    // A terminal pod is deleted already.
     if pass.actions.len() > at {
         pass.replaced.push(at);
     }

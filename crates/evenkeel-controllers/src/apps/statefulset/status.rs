@@ -1,10 +1,10 @@
-//! The status of a set: counts of its pods, its revisions, and what is told of failures.
+//! Status of a StatefulSet. Upstream: `updateStatefulSetStatus`.
 
 use super::{
     identity,
-    plan::{Made, Pass, failed, is_running_and_ready},
+    observed::{Observed, Update},
+    plan::{Created, Pass, failed, is_running_and_ready},
     recreate,
-    seen::{Seen, Update},
 };
 use crate::{
     apps::revisions,
@@ -17,41 +17,42 @@ use evenkeel_runtime::plan::{Action, Note, Outcomes, Plan, Update as Write};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What follows from the pods that were seen and from how the actions went.
-pub(crate) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
+/// Returns the status update, events about failures, and the delay until the next pod becomes available.
+pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    if seen.set.spec.selector.error().is_some() {
+    if observed.set.spec.selector.error().is_some() {
         return plan;
     }
-    if recreate::is_unknown(seen) {
-        plan.actions.extend(beyond_history_limit(seen));
+    if recreate::is_unknown(observed) {
+        plan.actions.extend(beyond_history_limit(observed));
         return plan;
     }
-    let pass = Pass::decide(seen, now);
+    let pass = Pass::decide(observed, now);
     plan.actions.extend(failures(&pass, outcomes).map(Action::Event));
     let status = counted(&pass, outcomes);
-    if is_changed(seen, &status) {
-        let body = wire::status_body(&*seen.set, &seen.set.meta.annotations, &status);
-        plan.push(Write::status(wire::target(&*seen.set), body));
+    if is_changed(observed, &status) {
+        let body = wire::status_body(&*observed.set, &observed.set.meta.annotations, &status);
+        plan.push(Write::status(wire::target(&*observed.set), body));
     }
-    plan.actions.extend(beyond_history_limit(seen));
-    if seen.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas {
-        plan.requeue_after(next_check(seen, now));
+    plan.actions.extend(beyond_history_limit(observed));
+    if observed.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas
+    {
+        plan.requeue_after(next_check(observed, now));
     }
     plan
 }
 
-/// What is told of pods and claims that could not be made. That one of the name is there already is a matter of caches.
+/// Returns events about failed creations. AlreadyExists is not reported: the cache lags behind.
 fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = Note> {
-    let told = pass.made.iter().flat_map(|(at, made)| {
+    let told = pass.created.iter().flat_map(|(at, created)| {
         let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;
         if error.is_already_exists() || error.namespace_terminating {
             return None;
         }
-        let set = &pass.seen.set.meta.name;
-        Some(match made {
-            Made::Pod(pod) => vec![failed(&pass.target, "Create", pod, &error.message)],
-            Made::Claim { claim, pod } => {
+        let set = &pass.observed.set.meta.name;
+        Some(match created {
+            Created::Pod(pod) => vec![failed(&pass.target, "Create", pod, &error.message)],
+            Created::Claim { claim, pod } => {
                 let text = format!(
                     "Create Claim {claim} for Pod {pod} in StatefulSet {set} failed error: {error}"
                 );
@@ -67,10 +68,10 @@ fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = Note> 
 }
 
 fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
-    let seen = pass.seen;
-    let set = &*seen.set;
-    let (current, update) = (seen.current_name(), seen.update.name());
-    let pods: Vec<&Pod> = seen
+    let observed = pass.observed;
+    let set = &*observed.set;
+    let (current, update) = (observed.current_name(), observed.update.name());
+    let pods: Vec<&Pod> = observed
         .pods
         .owned
         .iter()
@@ -92,14 +93,14 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         updated_replicas: of(update),
         current_revision: current.into(),
         update_revision: update.into(),
-        collision_count: match &seen.update {
-            Update::Made(draft, _) => draft.collisions,
+        collision_count: match &observed.update {
+            Update::Created(draft, _) => draft.collisions,
             _ => set.status.collision_count.unwrap_or(0),
         },
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
         available_replicas: count(&|pod| is_running_and_ready(pod) && pass.is_available(pod)),
     };
-    // The update is complete: from now on it is what pods had before the next.
+    // The update is complete: its revision becomes the current one. Upstream: `completeRollingUpdate`.
     let wanted = identity::replicas(set);
     let complete = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
     if complete {
@@ -110,8 +111,8 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
     status
 }
 
-fn is_changed(seen: &Seen, status: &Status) -> bool {
-    let present = &seen.set.status;
+fn is_changed(observed: &Observed, status: &Status) -> bool {
+    let present = &observed.set.status;
     status.observed_generation > present.observed_generation
         || status.replicas != present.replicas
         || status.current_replicas != present.current_replicas
@@ -123,11 +124,11 @@ fn is_changed(seen: &Seen, status: &Status) -> bool {
         || !present.conditions.iter().map(Condition::from).eq(status.conditions.iter().cloned())
 }
 
-/// The oldest revisions that neither the set nor a pod is of, beyond as many as `revisionHistoryLimit` says.
-fn beyond_history_limit(seen: &Seen) -> impl Iterator<Item = Action> {
-    let in_use = revisions::in_use(&seen.pods.owned);
-    let (current, update) = (seen.current_name(), seen.update.name());
-    let unused: Vec<_> = seen
+/// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `truncateHistory`.
+fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
+    let in_use = revisions::in_use(&observed.pods.owned);
+    let (current, update) = (observed.current_name(), observed.update.name());
+    let unused: Vec<_> = observed
         .history
         .iter()
         .filter(|revision| {
@@ -135,16 +136,19 @@ fn beyond_history_limit(seen: &Seen) -> impl Iterator<Item = Action> {
             name != current && name != update && !in_use.contains(name)
         })
         .collect();
-    let limit = revisions::history_limit(seen.set.spec.revision_history_limit);
+    let limit = revisions::history_limit(observed.set.spec.revision_history_limit);
     let surplus = unused.len().saturating_sub(limit);
     revisions::delete(unused.into_iter(), surplus)
 }
 
-/// When the first pod becomes available that is only ready now.
-fn next_check(seen: &Seen, now: Timestamp) -> Duration {
-    let min_ready_seconds = seen.set.spec.min_ready_seconds;
-    let waits =
-        seen.pods.owned.iter().filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
+/// Returns the delay until the first ready pod becomes available.
+fn next_check(observed: &Observed, now: Timestamp) -> Duration {
+    let min_ready_seconds = observed.set.spec.min_ready_seconds;
+    let waits = observed
+        .pods
+        .owned
+        .iter()
+        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
     waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 

@@ -1,21 +1,21 @@
-//! How pods of old revisions are replaced (`updateStrategy`), and the feature gates that have a say in it.
+//! Update strategies of StatefulSets, and feature gates that affect them.
 
 use crate::needs::Gates;
 use evenkeel_api::views::StatefulSet;
 
-/// `updateStrategy.type`.
+/// `spec.updateStrategy.type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    /// Bit by bit, by the controller ([`super::rolling`]).
+    /// The controller replaces pods within the budget ([`super::rolling`]).
     RollingUpdate,
-    /// When somebody deletes them, and not before. What is not known here is taken for this.
+    /// The user deletes pods. Unknown types count as this one.
     OnDelete,
-    /// All at once, before any new one is made ([`super::recreate`]; KEP-3541).
+    /// All old pods are deleted before a new one is created ([`super::recreate`]; KEP-3541).
     Recreate,
 }
 
 impl Strategy {
-    /// The set's.
+    /// Returns the set's strategy.
     pub(crate) fn of(set: &StatefulSet) -> Self {
         match &*set.spec.update_strategy.type_ {
             "RollingUpdate" => Self::RollingUpdate,
@@ -25,22 +25,22 @@ impl Strategy {
     }
 }
 
-/// The gate of `maxUnavailable` (KEP-961).
+/// Feature gate of `maxUnavailable` (KEP-961).
 const MAX_UNAVAILABLE: &str = "MaxUnavailableStatefulSet";
-/// The gate of [`Strategy::Recreate`].
+/// Feature gate of [`Strategy::Recreate`].
 pub(crate) const RECREATE_STRATEGY: &str = "StatefulSetRecreateStrategy";
 
-/// Feature gates that a decision asks for.
+/// Feature gates that affect the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Features {
-    /// `maxUnavailable` counts; without, pods are replaced one by one.
+    /// Whether `maxUnavailable` counts; otherwise it is 1.
     pub(crate) max_unavailable: bool,
-    /// The strategy `Recreate` is known.
+    /// Whether the strategy `Recreate` is enabled.
     pub(crate) recreate: bool,
 }
 
 impl Features {
-    /// As the gates are.
+    /// Reads the gates.
     pub(crate) fn of(gates: &Gates) -> Self {
         Self {
             max_unavailable: gates.enabled(MAX_UNAVAILABLE),

@@ -1,6 +1,6 @@
 //! Stories of single sets, and properties of whole rollouts on a model of the world.
 
-use super::{identity, plan::plan, seen::Seen, status::status, strategy::Features};
+use super::{identity, observed::Observed, plan::plan, status::status, strategy::Features};
 use crate::{
     fixtures::{T0, at, object, owned_by},
     needs::Gates,
@@ -91,9 +91,9 @@ impl World {
         world
     }
 
-    fn seen(&self) -> Seen {
+    fn observed(&self) -> Observed {
         let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
-        Seen::new(
+        Observed::new(
             Arc::new(self.set.clone()),
             self.pods.iter().cloned().map(Arc::new),
             self.revisions.iter().map(shared),
@@ -105,8 +105,8 @@ impl World {
 
     /// One pass of the controller; whether it wrote anything.
     fn pass(&mut self) -> bool {
-        let seen = self.seen();
-        let next = plan(&seen, self.now);
+        let observed = self.observed();
+        let next = plan(&observed, self.now);
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let mut outcomes = Outcomes::default();
         for action in &next.actions {
@@ -117,7 +117,7 @@ impl World {
                 break;
             }
         }
-        let told = status(&seen, &outcomes, self.now);
+        let told = status(&observed, &outcomes, self.now);
         for action in &told.actions {
             self.apply(action);
         }
@@ -146,7 +146,7 @@ impl World {
                         namespace_terminating: false,
                     });
                 }
-                self.made(&create.kind.kind, &body);
+                self.created(&create.kind.kind, &body);
                 self.tell(format!("create {name}"), create.done.as_ref());
             }
             Action::Delete(delete) => {
@@ -185,7 +185,7 @@ impl World {
         self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
     }
 
-    fn made(&mut self, kind: &str, body: &Value) {
+    fn created(&mut self, kind: &str, body: &Value) {
         self.n_made += 1;
         let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
         match kind {
@@ -342,12 +342,12 @@ fn pods_come_one_after_another() {
         (&status.current_revision, status.collision_count),
         (&status.update_revision, Some(0))
     );
-    let seen = world.seen();
-    assert!(plan(&seen, T0).is_nothing() && status_is_silent(&seen));
+    let observed = world.observed();
+    assert!(plan(&observed, T0).is_nothing() && status_is_silent(&observed));
 }
 
-fn status_is_silent(seen: &Seen) -> bool {
-    status(seen, &Outcomes::default(), T0).is_nothing()
+fn status_is_silent(observed: &Observed) -> bool {
+    status(observed, &Outcomes::default(), T0).is_nothing()
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_pod_is_made_with_its_identity() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.set.spec.ordinals =
         object::<StatefulSet>(&json!({ "spec": { "ordinals": { "start": 7 } } })).spec.ordinals;
-    let plan = plan(&world.seen(), T0);
+    let plan = plan(&world.observed(), T0);
     let bodies: Vec<String> = plan
         .actions
         .iter()
@@ -788,7 +788,7 @@ fn somebody_elses_claim_is_left_alone() {
 
 /// The claims that the next pass gives owners, each with the event of a failure.
 fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
-    let plan = plan(&world.seen(), world.now);
+    let plan = plan(&world.observed(), world.now);
     let rewrites = plan.actions.iter().filter_map(|action| match action {
         Action::Rewrite(rewrite) => Some(rewrite),
         _ => None,
@@ -836,7 +836,7 @@ fn a_pod_that_another_changed_meanwhile_is_mended_without_a_warning() {
     let mut world = World::settled(set(1, &json!({})));
     let pod = world.pod("db-0");
     pod.meta.labels = pod.meta.labels.with("statefulset.kubernetes.io/pod-name", "another");
-    let plan = plan(&world.seen(), world.now);
+    let plan = plan(&world.observed(), world.now);
     let mended = plan.actions.iter().any(|action| {
         matches!(action, Action::Rewrite(change)
             if change.target.kind.kind == "Pod" && change.failed.is_some() && change.retries_on_conflict)
@@ -931,8 +931,8 @@ fn pods_become_available_by_time() {
     world.now = at(10);
     world.pass();
     assert_eq!(world.pods.len(), 1);
-    let seen = world.seen();
-    let after = status(&seen, &Outcomes::default(), world.now);
+    let observed = world.observed();
+    let after = status(&observed, &Outcomes::default(), world.now);
     assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
     world.now = at(31);
     world.pass();
@@ -998,7 +998,7 @@ fn scatter(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: b
     let template = revision.data.0.clone().unwrap();
     let owner = owned_by(&world.set)[0].clone();
     let body = identity::pod_json(&world.set, &template, &revision.meta.name, ordinal, &owner);
-    world.made("Pod", &serde_json::from_str(&body).unwrap());
+    world.created("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
     if orphan {
         pod.meta.owners = Shared::default();
@@ -1037,7 +1037,7 @@ proptest! {
     #[test]
     fn in_order_no_pod_comes_before_those_before_it(start in any_world()) {
         let mut world = start;
-        prop_assume!(world.seen().is_ordered());
+        prop_assume!(world.observed().is_ordered());
         for _ in 0..60 {
             let before: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.clone()).collect();
             let available = |world: &World, n: i32| {
@@ -1046,9 +1046,9 @@ proptest! {
             };
             let moment = world.clone();
             world.pass();
-            let made: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
-            prop_assert!(made.len() <= 1);
-            for pod in made {
+            let created: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
+            prop_assert!(created.len() <= 1);
+            for pod in created {
                 let ordinal = identity::ordinal(pod).unwrap();
                 prop_assert!((0..ordinal).all(|n| available(&moment, n)), "{}", pod.meta.name);
             }

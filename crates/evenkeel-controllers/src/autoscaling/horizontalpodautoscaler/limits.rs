@@ -2,7 +2,7 @@
 //!
 //! Upstream: `normalizeDesiredReplicas` and `…WithBehaviors` (KEP-853).
 
-use super::history::History;
+use super::stabilization::StabilizationHistory;
 use evenkeel_api::{
     time::Timestamp,
     views::{HorizontalPodAutoscalerBehavior, HpaScalingPolicy, HpaScalingRules},
@@ -58,14 +58,14 @@ const DOWN_LIMIT: Why = (
 pub(super) fn limit(
     wanted: i32,
     bounds: &Bounds<'_>,
-    history: &mut History,
+    history: &mut StabilizationHistory,
     now: Timestamp,
 ) -> Limited {
     let rules =
         bounds.behavior.and_then(|b| Some((&**b.scale_up.as_ref()?, &**b.scale_down.as_ref()?)));
     let (stable, why, (replicas, limit)) = match rules {
         None => {
-            let stable = history.stabilize_scale_down(wanted, bounds.window, now);
+            let stable = history.stabilize_recommendation(wanted, bounds.window, now);
             (stable, DOWN_STABILIZED, plain(stable, bounds))
         }
         Some((up, down)) => {
@@ -74,7 +74,12 @@ pub(super) fn limit(
                 up.stabilization_window_seconds.unwrap_or(0),
                 down.stabilization_window_seconds.unwrap_or(default),
             );
-            let stable = history.stabilize(bounds.current, wanted, windows, now);
+            let stable = history.stabilize_recommendation_with_behaviors(
+                bounds.current,
+                wanted,
+                windows,
+                now,
+            );
             let why = if wanted >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
             (stable, why, by_rules(stable, bounds, (up, down), history, now))
         }
@@ -103,12 +108,13 @@ fn by_rules(
     wanted: i32,
     bounds: &Bounds<'_>,
     (up, down): (&HpaScalingRules, &HpaScalingRules),
-    history: &History,
+    history: &StabilizationHistory,
     now: Timestamp,
 ) -> (i32, Why) {
     let current = bounds.current;
-    let start =
-        |policy: &HpaScalingPolicy| history.replicas_before(current, policy.period_seconds, now);
+    let start = |policy: &HpaScalingPolicy| {
+        history.replicas_at_period_start(current, policy.period_seconds, now)
+    };
     if wanted > current {
         let fastest = most(up, current, start).max(current);
         let (most, why) =
@@ -180,7 +186,8 @@ mod tests {
     #[test]
     fn without_policies() {
         let to = |wanted, current| {
-            let limited = limit(wanted, &bounds(current, None), &mut History::default(), T0);
+            let limited =
+                limit(wanted, &bounds(current, None), &mut StabilizationHistory::default(), T0);
             (limited.replicas, limited.limited, limited.limit.0)
         };
         assert_eq!(to(3, 3), (3, false, "DesiredWithinRange"));
@@ -192,8 +199,8 @@ mod tests {
 
     #[test]
     fn shrinking_waits_for_older_recommendations() {
-        let mut history = History::default();
-        history.begin(8, T0);
+        let mut history = StabilizationHistory::default();
+        history.record_initial_recommendation(8, T0);
         let limited = limit(3, &bounds(8, None), &mut history, at(100));
         assert_eq!((limited.replicas, limited.able.0), (8, "ScaleDownStabilized"));
         let limited = limit(3, &bounds(8, None), &mut history, at(400));
@@ -211,8 +218,12 @@ mod tests {
         let to = |select: &str, policies: &Value, wanted, current| {
             let up = json!({"selectPolicy": select, "policies": policies, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
-            let limited =
-                limit(wanted, &bounds(current, Some(&behavior)), &mut History::default(), T0);
+            let limited = limit(
+                wanted,
+                &bounds(current, Some(&behavior)),
+                &mut StabilizationHistory::default(),
+                T0,
+            );
             (limited.replicas, limited.limit.0)
         };
         assert_eq!(to("Max", &both, 19, 3), (7, "ScaleUpLimit"));
@@ -236,8 +247,12 @@ mod tests {
             let down =
                 json!({"selectPolicy": select, "policies": both, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
-            let limited =
-                limit(wanted, &bounds(current, Some(&behavior)), &mut History::default(), T0);
+            let limited = limit(
+                wanted,
+                &bounds(current, Some(&behavior)),
+                &mut StabilizationHistory::default(),
+                T0,
+            );
             (limited.replicas, limited.limit.0)
         };
         assert_eq!(to("Max", 2, 9), (5, "ScaleDownLimit"));
@@ -251,8 +266,8 @@ mod tests {
     fn what_was_added_within_a_period_counts() {
         let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
         let behavior = behavior(&up, &up);
-        let mut history = History::default();
-        history.scaled(3, 6, behavior.scale_up.as_deref(), T0);
+        let mut history = StabilizationHistory::default();
+        history.store_scale_event(3, 6, behavior.scale_up.as_deref(), T0);
         let to = |seconds| {
             limit(19, &bounds(6, Some(&behavior)), &mut history.clone(), at(seconds)).replicas
         };
@@ -269,8 +284,8 @@ mod tests {
             let select = ["Max", "Min", "Disabled"][select];
             let one = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});
             let behavior = behavior(&one, &one);
-            let mut history = History::default();
-            history.begin(current, T0);
+            let mut history = StabilizationHistory::default();
+            history.record_initial_recommendation(current, T0);
             let bounds = bounds(current, rules.then_some(&behavior));
             let replicas = limit(wanted, &bounds, &mut history, at(1)).replicas;
             prop_assert!((2..=20).contains(&replicas));

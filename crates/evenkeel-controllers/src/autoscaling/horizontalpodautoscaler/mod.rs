@@ -2,7 +2,6 @@
 //!
 //! Upstream: `pkg/controller/podautoscaler`.
 
-mod history;
 mod limits;
 mod metric;
 mod metrics;
@@ -12,7 +11,8 @@ mod readings;
 mod replicas;
 mod samples;
 mod selectors;
-mod sheet;
+mod stabilization;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -34,13 +34,13 @@ use evenkeel_runtime::{
     plan::{Failure, Key},
     queue::Backoff,
 };
-use history::History;
 use metric::{Proposal, Refusal};
 use metrics::{Done, Metrics};
-use plan::{Course, Decision, Measured, Pods, Problem, Seen};
+use plan::{Course, Decision, Measured, Observed, Pods, Problem};
 use readings::Readings;
 use replicas::Scene;
 use selectors::Selectors;
+use stabilization::StabilizationHistory;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -81,7 +81,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     });
     let every =
         Backoff { first: options.sync_period, longest: options.sync_period, overall: false };
-    let (of_events, told) = (worker.clone(), worker.clone());
+    let (of_events, description) = (worker.clone(), worker.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &autoscalers, move |event, enqueue| {
             of_events.on_autoscaler(event, enqueue);
@@ -91,7 +91,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .stale_skips_metric("horizontal_pod_autoscaler_controller_stale_sync_skips_total")
         .backoff(every)
         .explains(move |key, _| {
-            let autoscaler = told.autoscalers.get(&key.namespace, &key.name)?;
+            let autoscaler = description.autoscalers.get(&key.namespace, &key.name)?;
             Some((describe(&autoscaler), vec!["measure, and scale if need be".to_owned()]))
         });
     context.run(builder.reconcile(move |request, context: Context| {
@@ -104,24 +104,25 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 /// What an autoscaler said last, in words.
 fn describe(autoscaler: &HorizontalPodAutoscaler) -> Description {
     let (spec, status) = (&autoscaler.spec, &autoscaler.status);
-    let mut told = Description::new();
+    let mut description = Description::new();
     let target = &spec.scale_target_ref;
-    told.fact("scales", format!("{} {}", target.kind, target.name));
-    told.fact("bounds", format!("{} to {}", spec.min_replicas.unwrap_or(1), spec.max_replicas));
-    told.fact(
+    description.fact("scales", format!("{} {}", target.kind, target.name));
+    description
+        .fact("bounds", format!("{} to {}", spec.min_replicas.unwrap_or(1), spec.max_replicas));
+    description.fact(
         "replicas",
         format!("{}, {} wanted", status.current_replicas, status.desired_replicas),
     );
     for condition in &status.conditions {
         let text = format!("{} ({}) {}", condition.status, condition.reason, condition.message);
-        told.fact(&condition.type_.to_lowercase(), text.trim_end());
+        description.fact(&condition.type_.to_lowercase(), text.trim_end());
         if &*condition.status == "False"
             && matches!(&*condition.type_, "AbleToScale" | "ScalingActive")
         {
-            told.waits(&*condition.message);
+            description.waits(&*condition.message);
         }
     }
-    told
+    description
 }
 
 struct Worker {
@@ -130,7 +131,7 @@ struct Worker {
     scales: Scales,
     readings: Readings,
     selectors: Selectors,
-    histories: Mutex<HashMap<Key, History>>,
+    histories: Mutex<HashMap<Key, StabilizationHistory>>,
     metrics: Metrics,
     options: Options,
     clock: Clock,
@@ -185,9 +186,9 @@ impl Worker {
         let (kind, scale) = match self.scale_of(&autoscaler).await {
             Ok(found) => found,
             Err(why) => {
-                let sheet = plan::without_scale(&autoscaler, &why, self.clock.now());
+                let builder = plan::without_scale(&autoscaler, &why, self.clock.now());
                 // That it cannot be told of matters less than what it would tell.
-                let _ = context.act(key, &sheet.plan(&autoscaler)).await;
+                let _ = context.act(key, &builder.plan(&autoscaler)).await;
                 let target = &autoscaler.spec.scale_target_ref;
                 let of_spec = group_of(&target.api_version).is_err();
                 let text = if of_spec {
@@ -202,41 +203,41 @@ impl Worker {
                 return (Done::Nothing, Err(Problem { text, of_spec }));
             }
         };
-        let seen = Seen { autoscaler, scale };
-        let course = plan::course(&seen, &self.options);
+        let observed = Observed { autoscaler, scale };
+        let course = plan::course(&observed, &self.options);
         let measured = match course {
-            Course::Measure => self.measure(key, &seen).await,
+            Course::Measure => self.measure(key, &observed).await,
             Course::Disabled | Course::Bound(..) => Measured::Each(Vec::new()),
         };
         let mut history = self.histories().get(key).cloned().unwrap_or_default();
         let now = self.clock.now();
-        let decision = plan::decide(&seen, course, measured, &mut history, &self.options, now);
+        let decision = plan::decide(&observed, course, measured, &mut history, &self.options, now);
         let scaled = match &decision.rescale {
-            Some(_) => Some(self.rescale(&kind, &seen, decision.desired).await),
+            Some(_) => Some(self.rescale(&kind, &observed, decision.desired).await),
             None => None,
         };
         let now = self.clock.now();
-        let sheet =
-            plan::conclude(&seen, &decision, scaled.as_ref(), &mut history, &self.options, now);
+        let builder =
+            plan::conclude(&observed, &decision, scaled.as_ref(), &mut history, &self.options, now);
         self.histories().insert(key.clone(), history);
-        let written = context.act(key, &sheet.plan(&seen.autoscaler)).await;
-        self.ended(&seen, decision, scaled, written.err())
+        let written = context.act(key, &builder.plan(&observed.autoscaler)).await;
+        self.ended(&observed, decision, scaled, written.err())
     }
 
     /// How the pass ended.
     fn ended(
         &self,
-        seen: &Seen,
+        observed: &Observed,
         decision: Decision,
         scaled: Option<Result<(), String>>,
         unwritten: Option<Failure>,
     ) -> (Done, Result<(), Problem>) {
-        let meta = &seen.autoscaler.meta;
+        let meta = &observed.autoscaler.meta;
         let internal = |text| Err(Problem { text, of_spec: false });
         if let Some(Err(error)) = scaled {
             return (Done::Nothing, internal(format!("failed to rescale: {error}")));
         }
-        let done = Done::of(seen.scale.replicas, decision.desired);
+        let done = Done::of(observed.scale.replicas, decision.desired);
         if !decision.failed {
             self.metrics.wants(&meta.namespace, &meta.name, decision.desired);
         }
@@ -271,8 +272,8 @@ impl Worker {
     }
 
     /// What each metric asks for.
-    async fn measure(&self, key: &Key, seen: &Seen) -> Measured {
-        let text = &seen.scale.selector;
+    async fn measure(&self, key: &Key, observed: &Observed) -> Measured {
+        let text = &observed.scale.selector;
         let selector = match selectors::parse(text) {
             Ok(selector) => selector,
             Err(unselected) => return unselected,
@@ -283,11 +284,11 @@ impl Worker {
             return ambiguous;
         }
         let mut each = Vec::new();
-        for metric in &seen.autoscaler.spec.metrics {
+        for metric in &observed.autoscaler.spec.metrics {
             let begun = tokio::time::Instant::now();
             let read = self.readings.read(metric, &key.namespace, &selector).await;
-            let proposal = self.propose(metric, read, seen, &pods);
-            let before = seen.autoscaler.status.current_replicas;
+            let proposal = self.propose(metric, read, observed, &pods);
+            let before = observed.autoscaler.status.current_replicas;
             let (done, of_spec) = match &proposal {
                 Ok(proposal) => (Done::of(before, proposal.replicas), None),
                 Err(refusal) => (Done::Nothing, Some(refusal.of_spec)),
@@ -302,24 +303,27 @@ impl Worker {
         &self,
         metric: &MetricSpec,
         read: metric::Read,
-        seen: &Seen,
+        observed: &Observed,
         pods: &Pods,
     ) -> Result<Proposal, Refusal> {
         let scene = Scene {
             pods,
-            spec_replicas: seen.scale.replicas,
-            status_replicas: seen.scale.current,
-            tolerances: plan::tolerances(seen.autoscaler.spec.behavior.as_deref(), &self.options),
+            spec_replicas: observed.scale.replicas,
+            status_replicas: observed.scale.current,
+            tolerances: plan::tolerances(
+                observed.autoscaler.spec.behavior.as_deref(),
+                &self.options,
+            ),
             options: &self.options,
             now: self.clock.now(),
         };
-        metric::propose(metric, read, &scene, &seen.autoscaler.meta.namespace)
+        metric::propose(metric, read, &scene, &observed.autoscaler.meta.namespace)
     }
 
     /// Asks for so many pods, again on the newest scale when somebody else wrote to the object.
-    async fn rescale(&self, kind: &Kind, seen: &Seen, replicas: i32) -> Result<(), String> {
-        let namespace = &seen.autoscaler.meta.namespace;
-        let mut scale = seen.scale.clone();
+    async fn rescale(&self, kind: &Kind, observed: &Observed, replicas: i32) -> Result<(), String> {
+        let namespace = &observed.autoscaler.meta.namespace;
+        let mut scale = observed.scale.clone();
         for attempt in 1.. {
             let changed = self.scales.set(kind, namespace, &scale, replicas).await;
             let Err(refused) = changed else { return Ok(()) };
@@ -334,7 +338,7 @@ impl Worker {
         Ok(())
     }
 
-    fn histories(&self) -> MutexGuard<'_, HashMap<Key, History>> {
+    fn histories(&self) -> MutexGuard<'_, HashMap<Key, StabilizationHistory>> {
         self.histories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

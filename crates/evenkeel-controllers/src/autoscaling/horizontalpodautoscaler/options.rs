@@ -3,10 +3,10 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// How many autoscalers are worked on at the same time; `--concurrent-horizontal-pod-autoscaler-syncs`.
+    /// Number of autoscalers processed concurrently; `--concurrent-horizontal-pod-autoscaler-syncs`.
     pub concurrent_syncs: usize,
     /// How often each is looked at; `--horizontal-pod-autoscaler-sync-period`.
     pub sync_period: Duration,
@@ -47,7 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         let time = |name: &str| flags.duration(&format!("horizontal-pod-autoscaler-{name}"));
         Self {

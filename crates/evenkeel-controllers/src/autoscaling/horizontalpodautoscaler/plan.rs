@@ -14,9 +14,9 @@
 //! | `ceil(currentReplicas × currentMetricValue / desiredMetricValue)`; missing metrics, pods not yet ready, reversed direction | `replicas::desired_replicas` |
 //! | terminating and failed pods; `--horizontal-pod-autoscaler-cpu-initialization-period`, `--horizontal-pod-autoscaler-initial-readiness-delay` | `samples::Groups`, `samples::is_starting` |
 //! | `behavior.scaleUp.tolerance`, `behavior.scaleDown.tolerance`, `--horizontal-pod-autoscaler-tolerance` | `tolerances`, `replicas::is_within` |
-//! | `stabilizationWindowSeconds` | `history::stabilize` |
-//! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `history::stabilize_scale_down` |
-//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `history::replicas_before` |
+//! | `stabilizationWindowSeconds` | `stabilization::stabilize_recommendation_with_behaviors` |
+//! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
+//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `stabilization::replicas_at_period_start` |
 //! | the default behavior | `limits::plain` |
 //! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-apiserver/src/kinds/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
@@ -25,11 +25,11 @@
 
 use super::{
     Options,
-    history::History,
     limits::{self, Bounds},
     metric::{Proposal, Refusal},
     replicas::Tolerances,
-    sheet::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, Sheet},
+    stabilization::StabilizationHistory,
+    status::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, StatusBuilder},
 };
 use crate::scale::Scale;
 use evenkeel_api::{
@@ -40,13 +40,13 @@ use evenkeel_api::{
 use std::sync::Arc;
 
 /// What a decision looks at, metrics apart.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
     /// Of what is scaled.
     pub(super) scale: Scale,
 }
 
-impl Seen {
+impl Observed {
     fn min(&self) -> i32 {
         self.autoscaler.spec.min_replicas.unwrap_or(1)
     }
@@ -99,17 +99,17 @@ pub(super) enum Course {
 }
 
 /// Whether metrics matter.
-pub(super) fn course(seen: &Seen, options: &Options) -> Course {
-    let current = seen.scale.replicas;
+pub(super) fn course(observed: &Observed, options: &Options) -> Course {
+    let current = observed.scale.replicas;
     if current == 0 {
-        let ours = seen.is_scaled_to_zero(options);
-        let goes_on = ours && (seen.min() != 0 || seen.has_outside_metric());
+        let ours = observed.is_scaled_to_zero(options);
+        let goes_on = ours && (observed.min() != 0 || observed.has_outside_metric());
         return if goes_on { Course::Measure } else { Course::Disabled };
     }
-    if current > seen.max() {
-        Course::Bound(seen.max(), "Current number of replicas above Spec.MaxReplicas")
-    } else if current < seen.min() {
-        Course::Bound(seen.min(), "Current number of replicas below Spec.MinReplicas")
+    if current > observed.max() {
+        Course::Bound(observed.max(), "Current number of replicas above Spec.MaxReplicas")
+    } else if current < observed.min() {
+        Course::Bound(observed.min(), "Current number of replicas below Spec.MinReplicas")
     } else {
         Course::Measure
     }
@@ -127,7 +127,7 @@ pub(super) enum Measured {
 /// What is decided.
 #[derive(Debug)]
 pub(super) struct Decision {
-    pub(super) sheet: Sheet,
+    pub(super) builder: StatusBuilder,
     /// How many pods there should be.
     pub(super) desired: i32,
     /// Why the number is changed; `None` where it is not.
@@ -151,12 +151,12 @@ pub(super) fn without_scale(
     autoscaler: &HorizontalPodAutoscaler,
     why: &str,
     now: Timestamp,
-) -> Sheet {
-    let mut sheet = Sheet::new(autoscaler, now);
-    sheet.warn("FailedGetScale", why);
+) -> StatusBuilder {
+    let mut builder = StatusBuilder::new(autoscaler, now);
+    builder.warn("FailedGetScale", why);
     let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-    sheet.set(ABLE_TO_SCALE, false, "FailedGetScale", &message);
-    sheet
+    builder.set(ABLE_TO_SCALE, false, "FailedGetScale", &message);
+    builder
 }
 
 /// What the metrics come to.
@@ -168,12 +168,12 @@ struct Weighed {
 }
 
 /// The most that a metric asks for. Where some cannot be told, that must not make it fewer.
-fn weigh(seen: &Seen, measured: Measured, sheet: &mut Sheet) -> Weighed {
+fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -> Weighed {
     let each = match measured {
         Measured::Each(each) => each,
         Measured::Unselected { event, reason, message, error } => {
-            sheet.warn(event, error.clone());
-            sheet.set(SCALING_ACTIVE, false, reason, &message);
+            builder.warn(event, error.clone());
+            builder.set(SCALING_ACTIVE, false, reason, &message);
             let error = Some(Problem { text: error, of_spec: false });
             return Weighed { replicas: None, statuses: Vec::new(), error };
         }
@@ -191,7 +191,7 @@ fn weigh(seen: &Seen, measured: Measured, sheet: &mut Sheet) -> Weighed {
             }
             Err(refusal) => {
                 statuses.push(MetricStatus::default());
-                sheet.warn(refusal.reason, refusal.told.clone());
+                builder.warn(refusal.reason, refusal.told.clone());
                 refusals.push(refusal);
             }
         }
@@ -205,80 +205,80 @@ fn weigh(seen: &Seen, measured: Measured, sheet: &mut Sheet) -> Weighed {
         of_spec: first.of_spec,
     });
     if let Some(first) = refusals.first()
-        && (refusals.len() >= count || most.0 < seen.scale.replicas)
+        && (refusals.len() >= count || most.0 < observed.scale.replicas)
     {
         let message = format!("the HPA was unable to compute the replica count: {}", first.told);
-        sheet.set(SCALING_ACTIVE, false, first.reason, &message);
+        builder.set(SCALING_ACTIVE, false, first.reason, &message);
         return Weighed { replicas: None, statuses, error };
     }
     let message =
         format!("the HPA was able to successfully calculate a replica count from {}", most.1);
-    sheet.set(SCALING_ACTIVE, true, "ValidMetricFound", &message);
+    builder.set(SCALING_ACTIVE, true, "ValidMetricFound", &message);
     Weighed { replicas: Some(most), statuses, error }
 }
 
 /// How many pods there should be. `measured` is what metrics said where the course is to look at them.
 pub(super) fn decide(
-    seen: &Seen,
+    observed: &Observed,
     course: Course,
     measured: Measured,
-    history: &mut History,
+    history: &mut StabilizationHistory,
     options: &Options,
     now: Timestamp,
 ) -> Decision {
-    let mut sheet = Sheet::new(&seen.autoscaler, now);
+    let mut builder = StatusBuilder::new(&observed.autoscaler, now);
     let message = "the HPA controller was able to get the target's current scale";
-    sheet.set(ABLE_TO_SCALE, true, "SucceededGetScale", message);
-    let current = seen.scale.replicas;
-    history.begin(current, now);
+    builder.set(ABLE_TO_SCALE, true, "SucceededGetScale", message);
+    let current = observed.scale.replicas;
+    history.record_initial_recommendation(current, now);
     let (mut error, mut failed) = (None, false);
     let (desired, rescale) = match course {
         Course::Disabled => {
             let message = "scaling is disabled since the replica count of the target is zero";
-            sheet.set(SCALING_ACTIVE, false, "ScalingDisabled", message);
+            builder.set(SCALING_ACTIVE, false, "ScalingDisabled", message);
             if !options.to_zero {
-                sheet.remove(SCALED_TO_ZERO);
+                builder.remove(SCALED_TO_ZERO);
             }
-            sheet.status.current_metrics = Box::new([]);
+            builder.status.current_metrics = Box::new([]);
             (0, None)
         }
         Course::Bound(to, why) => {
-            sheet.status.current_metrics = Box::new([]);
+            builder.status.current_metrics = Box::new([]);
             (to, Some(why.to_owned()))
         }
         Course::Measure => {
-            let weighed = weigh(seen, measured, &mut sheet);
-            sheet.status.current_metrics = weighed.statuses.into();
+            let weighed = weigh(observed, measured, &mut builder);
+            builder.status.current_metrics = weighed.statuses.into();
             error = weighed.error;
             match weighed.replicas {
                 Some((most, metric)) => {
                     let (to, why) =
-                        normalize(seen, most, &metric, &mut sheet, history, options, now);
+                        normalize(observed, most, &metric, &mut builder, history, options, now);
                     (to, (to != current).then_some(why))
                 }
                 None => {
                     failed = true;
                     let text = error.as_ref().map_or_else(String::new, |error| error.text.clone());
-                    sheet.warn("FailedComputeMetricsReplicas", text);
+                    builder.warn("FailedComputeMetricsReplicas", text);
                     (current, None)
                 }
             }
         }
     };
-    Decision { sheet, desired, rescale, error, failed }
+    Decision { builder, desired, rescale, error, failed }
 }
 
 /// What is wanted within what is allowed, and why the number would change.
 fn normalize(
-    seen: &Seen,
+    observed: &Observed,
     most: i32,
     metric: &str,
-    sheet: &mut Sheet,
-    history: &mut History,
+    builder: &mut StatusBuilder,
+    history: &mut StabilizationHistory,
     options: &Options,
     now: Timestamp,
 ) -> (i32, String) {
-    let current = seen.scale.replicas;
+    let current = observed.scale.replicas;
     let (wanted, metric) = if most > 0 { (most, metric) } else { (0, "") };
     let mut why = match wanted.cmp(&current) {
         std::cmp::Ordering::Greater => format!("{metric} above target"),
@@ -286,19 +286,23 @@ fn normalize(
         std::cmp::Ordering::Equal => String::new(),
     };
     let bounds = Bounds {
-        min: seen.min(),
-        max: seen.max(),
+        min: observed.min(),
+        max: observed.max(),
         current,
-        behavior: seen.behavior(),
+        behavior: observed.behavior(),
         window: options.downscale_stabilization,
     };
     let limited = limits::limit(wanted, &bounds, history, now);
-    sheet.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
-    sheet.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
+    builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
+    builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;
     // Whose minimum was raised while it was at zero.
-    if current == 0 && seen.min() != 0 && seen.is_scaled_to_zero(options) && desired < seen.min() {
-        desired = seen.min();
+    if current == 0
+        && observed.min() != 0
+        && observed.is_scaled_to_zero(options)
+        && desired < observed.min()
+    {
+        desired = observed.min();
         if why.is_empty() {
             "Current number of replicas below Spec.MinReplicas".clone_into(&mut why);
         }
@@ -308,65 +312,65 @@ fn normalize(
 
 /// What is said in the end. `scaled` is how the change went, where there was one.
 pub(super) fn conclude(
-    seen: &Seen,
+    observed: &Observed,
     decision: &Decision,
     scaled: Option<&Result<(), String>>,
-    history: &mut History,
+    history: &mut StabilizationHistory,
     options: &Options,
     now: Timestamp,
-) -> Sheet {
-    let mut sheet = decision.sheet.clone();
-    let (current, desired) = (seen.scale.replicas, decision.desired);
+) -> StatusBuilder {
+    let mut builder = decision.builder.clone();
+    let (current, desired) = (observed.scale.replicas, decision.desired);
     let why = decision.rescale.as_deref().unwrap_or_default();
-    let before = seen.autoscaler.status.desired_replicas;
-    sheet.status.desired_replicas = match scaled {
+    let before = observed.autoscaler.status.desired_replicas;
+    builder.status.desired_replicas = match scaled {
         None if decision.failed => before,
         None => current,
         Some(Err(error)) => {
             let told = format!("New size: {desired}; reason: {why}; error: {error}");
-            sheet.warn("FailedRescale", told);
+            builder.warn("FailedRescale", told);
             let message =
                 format!("the HPA controller was unable to update the target scale: {error}");
-            sheet.set(ABLE_TO_SCALE, false, "FailedUpdateScale", &message);
+            builder.set(ABLE_TO_SCALE, false, "FailedUpdateScale", &message);
             before
         }
         Some(Ok(())) => {
             let message =
                 format!("the HPA controller was able to update the target scale to {desired}");
-            sheet.set(ABLE_TO_SCALE, true, "SucceededRescale", &message);
-            sheet.normal("SuccessfulRescale", format!("New size: {desired}; reason: {why}"));
-            if let Some(behavior) = seen.behavior() {
+            builder.set(ABLE_TO_SCALE, true, "SucceededRescale", &message);
+            builder.normal("SuccessfulRescale", format!("New size: {desired}; reason: {why}"));
+            if let Some(behavior) = observed.behavior() {
                 let up = desired > current;
                 let rules = if up { &behavior.scale_up } else { &behavior.scale_down };
-                history.scaled(current, desired, rules.as_deref(), now);
+                history.store_scale_event(current, desired, rules.as_deref(), now);
             }
-            note_zero(seen, desired, &mut sheet, options);
-            sheet.scaled();
+            note_zero(observed, desired, &mut builder, options);
+            builder.set_last_scale_time();
             desired
         }
     };
-    sheet.status.current_replicas = current;
+    builder.status.current_replicas = current;
     if options.by_generation {
-        sheet.status.observed_generation = Some(seen.autoscaler.meta.generation);
+        builder.status.observed_generation = Some(observed.autoscaler.meta.generation);
     } else {
-        sheet.status.observed_generation = None;
+        builder.status.observed_generation = None;
     }
-    sheet
+    builder
 }
 
 /// Whether it was this autoscaler that took it to zero, said with each change so that it is never out of date.
-fn note_zero(seen: &Seen, desired: i32, sheet: &mut Sheet, options: &Options) {
+fn note_zero(observed: &Observed, desired: i32, builder: &mut StatusBuilder, options: &Options) {
     if !options.to_zero {
-        sheet.remove(SCALED_TO_ZERO);
+        builder.remove(SCALED_TO_ZERO);
         return;
     }
-    let to_zero = seen.scale.replicas > 0 && desired == 0;
-    if to_zero && seen.min() == 0 && seen.has_outside_metric() {
+    let to_zero = observed.scale.replicas > 0 && desired == 0;
+    if to_zero && observed.min() == 0 && observed.has_outside_metric() {
         let message = "the HPA controller scaled the workload to zero";
-        sheet.set(SCALED_TO_ZERO, true, "ScaledToZero", message);
+        builder.set(SCALED_TO_ZERO, true, "ScaledToZero", message);
     } else {
         let message = "the HPA controller did not scale the workload to zero";
-        sheet.set(SCALED_TO_ZERO, false, "NotScaledToZero", message);
+        builder.set(SCALED_TO_ZERO, false, "NotScaledToZero", message);
     }
 }
 

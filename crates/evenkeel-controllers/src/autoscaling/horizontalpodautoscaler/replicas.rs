@@ -190,7 +190,7 @@ impl Scene<'_> {
     }
 }
 
-struct Share {
+struct Utilization {
     ratio: f64,
     percent: i32,
     average: i64,
@@ -200,7 +200,7 @@ fn utilization(
     samples: &Samples,
     requests: &BTreeMap<Text, i64>,
     target: i32,
-) -> Result<Share, String> {
+) -> Result<Utilization, String> {
     let known =
         samples.iter().filter_map(|(pod, sample)| Some((sample.value, *requests.get(pod)?)));
     let (mut used, mut requested, mut count) = (0_i64, 0_i64, 0_i64);
@@ -215,7 +215,7 @@ fn utilization(
     let percent = i128::from(used) * 100 / i128::from(requested);
     let percent = i32::try_from(percent).unwrap_or(i32::MAX);
     let ratio = f64::from(percent) / f64::from(target);
-    Ok(Share { ratio, percent, average: used / count })
+    Ok(Utilization { ratio, percent, average: used / count })
 }
 
 /// Of samples of which there is one at least.

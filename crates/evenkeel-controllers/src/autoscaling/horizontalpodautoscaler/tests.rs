@@ -2,14 +2,14 @@
 
 use super::{
     Options,
-    history::History,
     metric::{self, Proposal, Read},
-    plan::{self, Course, Measured, Seen},
+    plan::{self, Course, Measured, Observed},
     readings::Reading,
     replicas::{ReplicaCount, Scene, Tolerances},
     samples::{Sample, Samples},
     selectors::{self, Selectors},
-    sheet::Sheet,
+    stabilization::StabilizationHistory,
+    status::StatusBuilder,
 };
 use crate::{
     fixtures::{T0, at, label, meta, object, pod},
@@ -258,7 +258,7 @@ fn queue() -> Value {
     json!({"type": "External", "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "2"}}})
 }
 
-fn seen(spec: &Value, status: &Value, replicas: i32) -> Seen {
+fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
     let scale = Scale {
         name: "web".into(),
         replicas,
@@ -266,68 +266,69 @@ fn seen(spec: &Value, status: &Value, replicas: i32) -> Seen {
         selector: "app=web".into(),
         ..Scale::default()
     };
-    Seen { autoscaler: Arc::new(autoscaler(spec, status)), scale }
+    Observed { autoscaler: Arc::new(autoscaler(spec, status)), scale }
 }
 
 /// A pass in which each metric read that; the plan's events, the status, and what it was scaled to.
 fn pass(
-    seen: &Seen,
+    observed: &Observed,
     reads: Vec<Read>,
-    history: &mut History,
+    history: &mut StabilizationHistory,
     now: Timestamp,
-) -> (Sheet, Vec<String>, Option<i32>) {
-    let course = plan::course(seen, &OPTIONS);
-    let pods = pods(&vec![Is::Ready; usize::try_from(seen.scale.replicas).unwrap()]);
-    let each = seen.autoscaler.spec.metrics.iter().zip(reads);
+) -> (StatusBuilder, Vec<String>, Option<i32>) {
+    let course = plan::course(observed, &OPTIONS);
+    let pods = pods(&vec![Is::Ready; usize::try_from(observed.scale.replicas).unwrap()]);
+    let each = observed.autoscaler.spec.metrics.iter().zip(reads);
     let propose = |(spec, read): (&MetricSpec, Read)| {
-        metric::propose(spec, read, &scene(&pods, seen.scale.replicas), "ns")
+        metric::propose(spec, read, &scene(&pods, observed.scale.replicas), "ns")
     };
     let measured = Measured::Each(if course == Course::Measure {
         each.map(propose).collect()
     } else {
         Vec::new()
     });
-    conclude(seen, course, measured, history, now)
+    conclude(observed, course, measured, history, now)
 }
 
 fn conclude(
-    seen: &Seen,
+    observed: &Observed,
     course: Course,
     measured: Measured,
-    history: &mut History,
+    history: &mut StabilizationHistory,
     now: Timestamp,
-) -> (Sheet, Vec<String>, Option<i32>) {
-    let decision = plan::decide(seen, course, measured, history, &OPTIONS, now);
+) -> (StatusBuilder, Vec<String>, Option<i32>) {
+    let decision = plan::decide(observed, course, measured, history, &OPTIONS, now);
     let scaled = decision.rescale.as_ref().map(|_| Ok(()));
-    let sheet = plan::conclude(seen, &decision, scaled.as_ref(), history, &OPTIONS, now);
-    let written = sheet.plan(&seen.autoscaler);
+    let builder = plan::conclude(observed, &decision, scaled.as_ref(), history, &OPTIONS, now);
+    let written = builder.plan(&observed.autoscaler);
     assert!(lint(&written).is_empty(), "{written:?}");
     let events = written.actions.iter().filter_map(|action| match action {
         Action::Event(note) => Some(format!("{}: {}", note.reason, note.message)),
         _ => None,
     });
     let events = events.collect();
-    (sheet, events, decision.rescale.map(|_| decision.desired))
+    (builder, events, decision.rescale.map(|_| decision.desired))
 }
 
 fn used(values: &[i64]) -> Read {
     Ok(Reading::Samples(samples(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>())))
 }
 
-fn says(sheet: &Sheet, type_: &str) -> (String, String) {
-    let found = condition::find(&sheet.status.conditions, type_).expect(type_);
+fn says(builder: &StatusBuilder, type_: &str) -> (String, String) {
+    let found = condition::find(&builder.status.conditions, type_).expect(type_);
     (found.status.to_string(), found.reason.to_string())
 }
 
 #[test]
 fn bounds_come_before_metrics() {
     let spec = json!({"minReplicas": 2, "maxReplicas": 4, "metrics": [cpu()]});
-    let of = |replicas| plan::course(&seen(&spec, &json!({}), replicas), &OPTIONS);
+    let of = |replicas| plan::course(&observed(&spec, &json!({}), replicas), &OPTIONS);
     assert_eq!(of(5), Course::Bound(4, "Current number of replicas above Spec.MaxReplicas"));
     assert_eq!(of(1), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
     assert_eq!((of(0), of(2), of(4)), (Course::Disabled, Course::Measure, Course::Measure));
-    let seen = seen(&spec, &json!({}), 9);
-    let (sheet, events, to) = pass(&seen, Vec::new(), &mut History::default(), T0);
+    let observed = observed(&spec, &json!({}), 9);
+    let (builder, events, to) =
+        pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
     assert_eq!(to, Some(4));
     assert_eq!(
         events,
@@ -335,67 +336,68 @@ fn bounds_come_before_metrics() {
             "SuccessfulRescale: New size: 4; reason: Current number of replicas above Spec.MaxReplicas"
         ]
     );
-    assert_eq!((sheet.status.current_replicas, sheet.status.desired_replicas), (9, 4));
-    assert_eq!(says(&sheet, "AbleToScale"), ("True".into(), "SucceededRescale".into()));
-    assert_eq!(says(&sheet, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
-    assert_eq!(sheet.status.last_scale_time, Some(T0));
+    assert_eq!((builder.status.current_replicas, builder.status.desired_replicas), (9, 4));
+    assert_eq!(says(&builder, "AbleToScale"), ("True".into(), "SucceededRescale".into()));
+    assert_eq!(says(&builder, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    assert_eq!(builder.status.last_scale_time, Some(T0));
 }
 
 #[test]
 fn scaled_by_hand_to_zero_it_stays() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
-    let seen = seen(&spec, &json!({"desiredReplicas": 3}), 0);
-    let (sheet, events, to) = pass(&seen, Vec::new(), &mut History::default(), T0);
+    let observed = observed(&spec, &json!({"desiredReplicas": 3}), 0);
+    let (builder, events, to) =
+        pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
     assert_eq!((to, events.len()), (None, 0));
-    assert_eq!(says(&sheet, "ScalingActive"), ("False".into(), "ScalingDisabled".into()));
-    assert_eq!(sheet.status.desired_replicas, 0);
+    assert_eq!(says(&builder, "ScalingActive"), ("False".into(), "ScalingDisabled".into()));
+    assert_eq!(builder.status.desired_replicas, 0);
 }
 
 #[test]
 fn to_zero_and_back() {
     let spec = json!({"minReplicas": 0, "maxReplicas": 9, "metrics": [queue()]});
-    let mut history = History::default();
+    let mut history = StabilizationHistory::default();
     let jobs = |n: i64| vec![Ok(Reading::Values(vec![n * 1000]))];
-    let busy = seen(&spec, &json!({}), 1);
-    history.begin(1, at(-600));
-    let (sheet, _, to) = pass(&busy, jobs(0), &mut history, T0);
+    let busy = observed(&spec, &json!({}), 1);
+    history.record_initial_recommendation(1, at(-600));
+    let (builder, _, to) = pass(&busy, jobs(0), &mut history, T0);
     assert_eq!(to, Some(0));
-    assert_eq!(says(&sheet, "ScaledToZero"), ("True".into(), "ScaledToZero".into()));
+    assert_eq!(says(&builder, "ScaledToZero"), ("True".into(), "ScaledToZero".into()));
     let status = json!({"conditions": [{"type": "ScaledToZero", "status": "True"}]});
-    let idle = seen(&spec, &status, 0);
+    let idle = observed(&spec, &status, 0);
     assert_eq!(pass(&idle, jobs(0), &mut history.clone(), at(15)).2, None);
-    let (sheet, events, to) = pass(&idle, jobs(5), &mut history.clone(), at(30));
+    let (builder, events, to) = pass(&idle, jobs(5), &mut history.clone(), at(30));
     assert_eq!(to, Some(3));
     assert_eq!(
         events,
         ["SuccessfulRescale: New size: 3; reason: external metric jobs(nil) above target"]
     );
-    assert_eq!(says(&sheet, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    assert_eq!(says(&builder, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
     // Where the gate is off, zero is zero.
     let off = Options { to_zero: false, ..OPTIONS };
     assert_eq!(plan::course(&idle, &off), Course::Disabled);
     // Whose minimum is raised comes back by that alone.
     let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
-    let raised = seen(&raised, &status, 0);
+    let raised = observed(&raised, &status, 0);
     assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
 }
 
 #[test]
 fn the_metric_that_asks_for_most_counts() {
     let spec = json!({"maxReplicas": 9, "metrics": [cpu(), queue()]});
-    let seen = seen(&spec, &json!({}), 3);
+    let observed = observed(&spec, &json!({}), 3);
     let jobs = |n: i64| Ok(Reading::Values(vec![n * 1000]));
-    let (sheet, events, to) =
-        pass(&seen, vec![used(&[500; 3]), jobs(10)], &mut History::default(), T0);
+    let (builder, events, to) =
+        pass(&observed, vec![used(&[500; 3]), jobs(10)], &mut StabilizationHistory::default(), T0);
     assert_eq!(to, Some(5));
     assert_eq!(
         events,
         ["SuccessfulRescale: New size: 5; reason: external metric jobs(nil) above target"]
     );
-    assert_eq!(says(&sheet, "ScalingActive"), ("True".into(), "ValidMetricFound".into()));
-    assert_eq!(sheet.status.current_metrics.len(), 2);
+    assert_eq!(says(&builder, "ScalingActive"), ("True".into(), "ValidMetricFound".into()));
+    assert_eq!(builder.status.current_metrics.len(), 2);
     assert_eq!(
-        sheet.status.current_metrics[1]
+        builder.status.current_metrics[1]
             .external
             .as_ref()
             .unwrap()
@@ -407,28 +409,31 @@ fn the_metric_that_asks_for_most_counts() {
     );
     // One that cannot be read does not keep it from growing, but from shrinking.
     let lost = || Err("no answer".to_owned());
-    let (sheet, events, to) = pass(&seen, vec![lost(), jobs(10)], &mut History::default(), T0);
-    assert_eq!((to, says(&sheet, "ScalingActive").0.as_str()), (Some(5), "True"));
+    let (builder, events, to) =
+        pass(&observed, vec![lost(), jobs(10)], &mut StabilizationHistory::default(), T0);
+    assert_eq!((to, says(&builder, "ScalingActive").0.as_str()), (Some(5), "True"));
     assert_eq!(
         events[0],
         "FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no answer"
     );
-    let (sheet, events, to) = pass(&seen, vec![lost(), jobs(1)], &mut History::default(), T0);
+    let (builder, events, to) =
+        pass(&observed, vec![lost(), jobs(1)], &mut StabilizationHistory::default(), T0);
     assert_eq!(
-        (to, says(&sheet, "ScalingActive")),
+        (to, says(&builder, "ScalingActive")),
         (None, ("False".into(), "FailedGetResourceMetric".into()))
     );
     let told = "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no answer";
     assert_eq!(events[1], told);
-    assert_eq!(&*sheet.status.current_metrics[0].type_, "", "as upstream has it");
+    assert_eq!(&*builder.status.current_metrics[0].type_, "", "as upstream has it");
 }
 
 #[test]
 fn every_source_tells_of_its_failure() {
     let of = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
-        let seen = seen(&spec, &json!({}), 2);
-        pass(&seen, vec![Err("E".to_owned())], &mut History::default(), T0).1[0].clone()
+        let observed = observed(&spec, &json!({}), 2);
+        pass(&observed, vec![Err("E".to_owned())], &mut StabilizationHistory::default(), T0).1[0]
+            .clone()
     };
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let value = json!({"type": "Value", "value": "1"});
@@ -463,10 +468,11 @@ fn every_source_tells_of_its_failure() {
 fn memory_is_written_as_memory() {
     let metric = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "64Mi"}}});
     let spec = json!({"maxReplicas": 9, "metrics": [metric]});
-    let seen = seen(&spec, &json!({}), 2);
+    let observed = observed(&spec, &json!({}), 2);
     let bytes = 64 * 1024 * 1024 * 1000;
-    let (sheet, ..) = pass(&seen, vec![used(&[bytes; 2])], &mut History::default(), T0);
-    let current = &sheet.status.current_metrics[0].resource.as_ref().unwrap().current;
+    let (builder, ..) =
+        pass(&observed, vec![used(&[bytes; 2])], &mut StabilizationHistory::default(), T0);
+    let current = &builder.status.current_metrics[0].resource.as_ref().unwrap().current;
     assert_eq!(current.average_value.unwrap().to_string(), "64Mi");
     assert_eq!(current.average_utilization, None);
 }
@@ -484,21 +490,27 @@ fn tolerance_may_be_the_autoscalers_own() {
 #[test]
 fn a_change_that_fails_is_told() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
-    let seen = seen(&spec, &json!({"desiredReplicas": 7}), 9);
-    let mut history = History::default();
+    let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
+    let mut history = StabilizationHistory::default();
     let decision = plan::decide(
-        &seen,
-        plan::course(&seen, &OPTIONS),
+        &observed,
+        plan::course(&observed, &OPTIONS),
         Measured::Each(Vec::new()),
         &mut history,
         &OPTIONS,
         T0,
     );
-    let sheet =
-        plan::conclude(&seen, &decision, Some(&Err("no".to_owned())), &mut history, &OPTIONS, T0);
-    assert_eq!(says(&sheet, "AbleToScale"), ("False".into(), "FailedUpdateScale".into()));
-    assert_eq!((sheet.status.desired_replicas, sheet.status.last_scale_time), (7, None));
-    let Action::Event(note) = &sheet.plan(&seen.autoscaler).actions[0] else {
+    let builder = plan::conclude(
+        &observed,
+        &decision,
+        Some(&Err("no".to_owned())),
+        &mut history,
+        &OPTIONS,
+        T0,
+    );
+    assert_eq!(says(&builder, "AbleToScale"), ("False".into(), "FailedUpdateScale".into()));
+    assert_eq!((builder.status.desired_replicas, builder.status.last_scale_time), (7, None));
+    let Action::Event(note) = &builder.plan(&observed.autoscaler).actions[0] else {
         panic!("an event comes first")
     };
     assert_eq!(
@@ -510,10 +522,10 @@ fn a_change_that_fails_is_told() {
 #[test]
 fn without_a_scale_the_status_says_so_and_nothing_else() {
     let autoscaler = autoscaler(&json!({"maxReplicas": 4}), &json!({"desiredReplicas": 7}));
-    let sheet = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
-    assert_eq!(says(&sheet, "AbleToScale"), ("False".into(), "FailedGetScale".into()));
-    assert_eq!((sheet.status.desired_replicas, sheet.status.observed_generation), (7, None));
-    assert_eq!(sheet.plan(&autoscaler).actions.len(), 2);
+    let builder = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
+    assert_eq!(says(&builder, "AbleToScale"), ("False".into(), "FailedGetScale".into()));
+    assert_eq!((builder.status.desired_replicas, builder.status.observed_generation), (7, None));
+    assert_eq!(builder.plan(&autoscaler).actions.len(), 2);
 }
 
 #[test]
@@ -552,12 +564,12 @@ fn a_scale_without_a_selector_is_told() {
     assert_eq!(said(""), ("SelectorRequired", "InvalidSelector"));
     assert_eq!(said("a in"), ("InvalidSelector", "InvalidSelector"));
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
-    let seen = seen(&spec, &json!({}), 2);
+    let observed = observed(&spec, &json!({}), 2);
     let Err(unselected) = selectors::parse("") else { panic!("there is none") };
-    let (sheet, events, to) =
-        conclude(&seen, Course::Measure, unselected, &mut History::default(), T0);
+    let (builder, events, to) =
+        conclude(&observed, Course::Measure, unselected, &mut StabilizationHistory::default(), T0);
     assert_eq!(
-        (to, says(&sheet, "ScalingActive")),
+        (to, says(&builder, "ScalingActive")),
         (None, ("False".into(), "InvalidSelector".into()))
     );
     assert_eq!(
@@ -570,12 +582,14 @@ fn a_scale_without_a_selector_is_told() {
 }
 
 /// The autoscaler and its target after a pass.
-fn after(seen: &Seen, sheet: &Sheet, to: Option<i32>) -> Seen {
-    let autoscaler =
-        HorizontalPodAutoscaler { status: sheet.status.clone(), ..(*seen.autoscaler).clone() };
-    let replicas = to.unwrap_or(seen.scale.replicas);
-    let scale = Scale { replicas, current: replicas, ..seen.scale.clone() };
-    Seen { autoscaler: Arc::new(autoscaler), scale }
+fn after(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Observed {
+    let autoscaler = HorizontalPodAutoscaler {
+        status: builder.status.clone(),
+        ..(*observed.autoscaler).clone()
+    };
+    let replicas = to.unwrap_or(observed.scale.replicas);
+    let scale = Scale { replicas, current: replicas, ..observed.scale.clone() };
+    Observed { autoscaler: Arc::new(autoscaler), scale }
 }
 
 proptest! {
@@ -589,22 +603,22 @@ proptest! {
         if behavior {
             spec["behavior"] = json!({"scaleUp": rules, "scaleDown": rules});
         }
-        let (mut history, mut seen, mut now) = (History::default(), seen(&spec, &json!({}), start), T0);
+        let (mut history, mut observed, mut now) = (StabilizationHistory::default(), observed(&spec, &json!({}), start), T0);
         for _ in 0..60 {
-            let each = load / i64::from(seen.scale.replicas);
-            let reads = vec![used(&vec![each; usize::try_from(seen.scale.replicas).unwrap()])];
-            let (sheet, _, to) = pass(&seen, reads, &mut history, now);
-            seen = after(&seen, &sheet, to);
+            let each = load / i64::from(observed.scale.replicas);
+            let reads = vec![used(&vec![each; usize::try_from(observed.scale.replicas).unwrap()])];
+            let (builder, _, to) = pass(&observed, reads, &mut history, now);
+            observed = after(&observed, &builder, to);
             now += SignedDuration::from_secs(15);
         }
-        let replicas = i64::from(seen.scale.replicas);
+        let replicas = i64::from(observed.scale.replicas);
         let each = load / replicas;
         prop_assert!((1..=12).contains(&replicas));
         prop_assert!(each <= 550 + 10 || replicas == 12, "{each} each of {replicas}");
         let reads = vec![used(&vec![each; usize::try_from(replicas).unwrap()])];
-        let (sheet, events, to) = pass(&seen, reads, &mut history, now);
+        let (builder, events, to) = pass(&observed, reads, &mut history, now);
         prop_assert_eq!((to, events.len()), (None, 0));
-        prop_assert!(sheet.plan(&seen.autoscaler).is_nothing());
+        prop_assert!(builder.plan(&observed.autoscaler).is_nothing());
     }
 }
 

@@ -1,10 +1,10 @@
-//! How many Jobs that have ended are kept.
+//! History limits of finished Jobs. Upstream: `cleanupFinishedJobs`.
 
 use crate::batch::job;
 use evenkeel_api::views::{CronJob, Job};
 use std::{cmp::Ordering, sync::Arc};
 
-/// The Jobs that are too many, oldest first: of those that succeeded and those that failed each has its limit.
+/// Returns the Jobs beyond `successfulJobsHistoryLimit` and `failedJobsHistoryLimit`, oldest first.
 pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
     let ended = |type_: &str| -> Vec<&'a Arc<Job>> {
         let ended = jobs.iter().filter(|job| {
@@ -24,7 +24,7 @@ fn oldest(mut jobs: Vec<&Arc<Job>>, limit: Option<i32>) -> Vec<&Arc<Job>> {
     jobs
 }
 
-/// One that never began comes last.
+/// Orders by start time; Jobs without one come last. Upstream: `byJobStartTime`.
 fn by_start(a: &Job, b: &Job) -> Ordering {
     let (x, y) = (a.status.start_time, b.status.start_time);
     x.is_none().cmp(&y.is_none()).then(x.cmp(&y)).then_with(|| a.meta.name.cmp(&b.meta.name))

@@ -1,11 +1,9 @@
-//! Makes Jobs on a schedule.
-//!
-//! Upstream: `pkg/controller/cronjob`.
+//! CronJob controller: creates Jobs on a schedule. Upstream: `pkg/controller/cronjob`.
 
 mod history;
+mod observed;
 mod plan;
 mod run;
-mod seen;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -26,16 +24,16 @@ use evenkeel_runtime::{
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
 };
+use observed::Observed;
 use prometheus::Histogram;
 use run::Run;
-use seen::Seen;
 use std::sync::OnceLock;
 use times::Times;
 
-/// How many CronJobs are worked on at the same time; `--concurrent-cron-job-syncs`.
+/// Number of CronJobs processed concurrently; `--concurrent-cron-job-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-cron-job-syncs";
 
 /// The controller of CronJobs.
@@ -68,7 +66,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// A schedule that has changed is followed from its next time on; everything else is looked at now.
+/// Enqueues a CronJob at once; after a change of the schedule, at its next time. Upstream: `updateCronJob`.
 fn on_cron_job(event: &CacheEvent<CronJob>, now: Timestamp, enqueue: &Enqueue) {
     let key = Key::of(&event.object().meta);
     if let CacheEvent::Updated { old, new } = event
@@ -102,9 +100,9 @@ struct CronJobs {
     of_jobs: ByController<Job>,
 }
 
-/// What was seen and what was decided upon it: the status follows from both.
+/// Observed state and decision, from which the status follows.
 struct Pass {
-    seen: Seen,
+    observed: Observed,
     plan: OnceLock<Plan>,
 }
 
@@ -115,14 +113,14 @@ impl Planner for CronJobs {
         let cron = self.crons.get(&key.namespace, &key.name)?;
         let all = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
-        Some(Pass { seen: Seen::new(cron, jobs, all), plan: OnceLock::new() })
+        Some(Pass { observed: Observed::new(cron, jobs, all), plan: OnceLock::new() })
     }
 
     fn plan(&self, pass: &Pass, now: Timestamp) -> Plan {
-        pass.plan.get_or_init(|| plan::plan(&pass.seen, now)).clone()
+        pass.plan.get_or_init(|| plan::plan(&pass.observed, now)).clone()
     }
 
     fn status(&self, pass: &Pass, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(&pass.seen, &self.plan(pass, now), outcomes)
+        status::status(&pass.observed, &self.plan(pass, now), outcomes)
     }
 }

@@ -1,13 +1,14 @@
-//! Which Jobs a CronJob makes and deletes.
+//! Jobs that a CronJob creates and deletes. Upstream: `syncCronJob` in `cronjob_controllerv2.go`.
 //!
-//! A Job is made under a name that follows from its time, so that it is made once; the pass that sees it tells of it in the
-//! status. What is told there is read off the Jobs, and a crash in between changes nothing.
+//! A Job's name follows from its scheduled time, so that it is created once. The reconciliation that observes the Job
+//! updates the status, which a crash in between does not change.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `schedule`, `timeZone` | `times::of`, `times::due` |
-//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start`, `times::due` |
-//! | `concurrencyPolicy`: `Allow`, `Forbid`, `Replace` | `start` |
+//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `times::due` |
+//! | `concurrencyPolicy`: `Allow`, `Forbid` | `start_due_job` |
+//! | `concurrencyPolicy`: `Replace` | `replace_active_jobs` |
 //! | `suspend` | `plan` |
 //! | `successfulJobsHistoryLimit`, `failedJobsHistoryLimit` | `history::surplus` |
 //! | `jobTemplate`, the Job's name, annotation `batch.kubernetes.io/cronjob-scheduled-timestamp` | `run::name`, `run::body` |
@@ -15,8 +16,8 @@
 
 use super::{
     history,
+    observed::Observed,
     run::Run,
-    seen::Seen,
     times::{Times, Unusable},
 };
 use crate::wire;
@@ -28,11 +29,11 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Create, Delete, Note, OnError, Plan, Propagation, Target};
 
 /// What to do: Jobs that are too old go; then, if a time has come, its Job is made.
-pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    let cron = &*seen.cron;
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let cron = &*observed.cron;
     let mut plan = Plan::nothing();
-    for job in history::surplus(cron, &seen.jobs) {
-        // One that cannot be deleted is tried again with the next time: a back-off would have times missed.
+    for job in history::surplus(cron, &observed.jobs) {
+        // A failed deletion is repeated with the next schedule: a backoff would miss schedules.
         let delete = delete(cron, wire::target(&**job));
         plan.push(Delete { on_error: OnError::Ignore, ..delete });
     }
@@ -40,13 +41,13 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
         return plan;
     }
     match times(cron, &mut plan) {
-        Some(times) if !cron.spec.suspend => start(seen, &times, now, &mut plan),
+        Some(times) if !cron.spec.suspend => start_due_job(observed, &times, now, &mut plan),
         Some(_) | None => {}
     }
     plan
 }
 
-/// The CronJob's times, or a word to its owner. One that is suspended need not have any.
+/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid schedule.
 fn times(cron: &CronJob, plan: &mut Plan) -> Option<Times> {
     let warn = |reason, message: String| Note::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
@@ -78,8 +79,9 @@ fn times(cron: &CronJob, plan: &mut Plan) -> Option<Times> {
     }
 }
 
-fn start(seen: &Seen, times: &Times, now: Timestamp, plan: &mut Plan) {
-    let cron = &*seen.cron;
+/// Creates the Job of a scheduled time that has come, by deadline and concurrency policy. Upstream: `syncCronJob`.
+fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut Plan) {
+    let cron = &*observed.cron;
     let target = wire::target(cron);
     let deadline = cron.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
     let not_before = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
@@ -106,30 +108,35 @@ fn start(seen: &Seen, times: &Times, now: Timestamp, plan: &mut Plan) {
     }
     let run = Run { at };
     let name = run.name(cron);
-    let is_there = seen.jobs.iter().any(|job| *job.meta.name == *name)
+    let is_there = observed.jobs.iter().any(|job| *job.meta.name == *name)
         || cron.status.active.iter().any(|active| *active.name == *name);
-    if is_there || seen.last_schedule() == Some(at) {
+    if is_there || observed.last_schedule() == Some(at) {
         return;
     }
-    let busy = seen.active().next().is_some() || seen.new_at_work().next().is_some();
+    let is_active = observed.active().next().is_some() || observed.new_at_work().next().is_some();
     match &*cron.spec.concurrency_policy {
-        "Forbid" if busy => {
+        "Forbid" if is_active => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
             return plan.push(Action::Event(Note::normal(target, "JobAlreadyActive", message)));
         }
-        "Replace" => {
-            for (active, _) in seen.active() {
-                let delete = Delete { on_error: OnError::SkipRest, ..delete(cron, named(active)) };
-                plan.push(delete);
-            }
-        }
+        "Replace" => replace_active_jobs(observed, plan),
         _ => {}
     }
-    // That the name is taken is told of in the status, where it can be told from other errors.
+    // AlreadyExists is handled in the status, apart from other errors.
     plan.push(Create {
         done: Some(Note::normal(target, "SuccessfulCreate", "Created job {name}")),
         ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron, &times.zone))
     });
+}
+
+/// `concurrencyPolicy: Replace`: deletes the active Jobs. If a deletion fails, the new Job is not created. Upstream:
+/// `syncCronJob`, at `ReplaceConcurrent`.
+fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
+    let cron = &*observed.cron;
+    for (active, _) in observed.active() {
+        let delete = Delete { on_error: OnError::SkipRest, ..delete(cron, named(active)) };
+        plan.push(delete);
+    }
 }
 
 fn named(active: &ObjectReference) -> Target {

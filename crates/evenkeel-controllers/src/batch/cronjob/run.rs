@@ -1,4 +1,4 @@
-//! The Job of one time: its name, by which it is made once only, and its body.
+//! The Job of one scheduled time: name and body. Upstream: `getJobFromTemplate2`.
 
 use crate::wire;
 use evenkeel_api::{
@@ -10,29 +10,30 @@ use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-/// On a Job, the time for which it was made, in the CronJob's zone.
+/// Annotation of a Job with its scheduled time in the CronJob's time zone. Upstream:
+/// `CronJobScheduledTimestampAnnotation`.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// One run.
+/// A run of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The time for which it is.
+    /// The scheduled time.
     pub(super) at: Timestamp,
 }
 
 impl Run {
-    /// The run that a Job is, if it is one: it has the name and the time of one.
+    /// Returns the run of a Job with the name and time of one.
     pub(super) fn of(cron: &CronJob, job: &Job) -> Option<Self> {
         let run = Self { at: job.meta.annotations.get(SCHEDULED)?.parse().ok()? };
         (*run.name(cron) == *job.meta.name).then_some(run)
     }
 
-    /// The Job's name: the CronJob's, and the time in minutes.
+    /// Returns the Job's name: the CronJob's and the time in minutes. Upstream: `getJobName`.
     pub(super) fn name(self, cron: &CronJob) -> String {
         format!("{}-{}", cron.meta.name, self.at.as_second() / 60)
     }
 
-    /// The Job's body.
+    /// Returns the Job's body.
     pub(super) fn body(self, cron: &CronJob, zone: &TimeZone) -> Vec<u8> {
         let template = &cron.spec.job_template;
         let annotations = template.annotations.with(SCHEDULED, &self.written(zone));
@@ -46,7 +47,7 @@ impl Run {
             "labels": labels, "annotations": annotations,
         });
         let meta = meta.to_string();
-        // Both are JSON objects: the one is only just made, the other canonical.
+        // Both are JSON objects: one was just serialized, the other is canonical.
         let meta = meta.strip_suffix('}').unwrap_or_default();
         format!(
             r#"{{"apiVersion":"batch/v1","kind":"Job","metadata":{meta},"ownerReferences":[{owner}]}},"spec":{}}}"#,
@@ -55,7 +56,7 @@ impl Run {
         .into_bytes()
     }
 
-    /// RFC 3339 in the zone.
+    /// Formats the time as RFC 3339 in the time zone.
     fn written(self, zone: &TimeZone) -> String {
         let at = self.at.to_zoned(zone.clone());
         if at.offset().is_zero() {

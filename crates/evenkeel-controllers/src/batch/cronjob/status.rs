@@ -1,6 +1,6 @@
-//! A CronJob's status: which Jobs run, when the last one was made, and when one last succeeded.
+//! Status of a CronJob.
 
-use super::seen::Seen;
+use super::observed::Observed;
 use crate::{batch::job, wire};
 use evenkeel_api::{
     time::Timestamp,
@@ -9,13 +9,13 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Note, OnError, Outcomes, Plan, Update};
 use serde::Serialize;
 
-/// What follows from the Jobs that were seen.
-pub(super) fn status(seen: &Seen, plan: &Plan, outcomes: &Outcomes) -> Plan {
-    let cron = &*seen.cron;
+/// Returns the status update and events about Jobs.
+pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> Plan {
+    let cron = &*observed.cron;
     let target = wire::target(cron);
     let mut after = Plan::nothing();
     for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
-        // A Job of that name is there already, or will be seen soon: nothing that its owner must be told.
+        // AlreadyExists: the Job exists, or its event will arrive, and the user need not know.
         if let (Action::Create(_), Some(error)) = (action, &outcome.error)
             && !error.is_already_exists()
             && !error.namespace_terminating
@@ -24,19 +24,19 @@ pub(super) fn status(seen: &Seen, plan: &Plan, outcomes: &Outcomes) -> Plan {
             after.push(Action::Event(Note::warning(target.clone(), "FailedCreate", message)));
         }
     }
-    let next = Status::next(seen, &deleted(plan, outcomes));
-    let notes = notes(seen).into_iter().map(Action::Event);
-    if next == Status::of(seen) {
-        after.actions.extend(notes);
+    let next = Status::next(observed, &deleted(plan, outcomes));
+    let events = events(observed).into_iter().map(Action::Event);
+    if next == Status::of(observed) {
+        after.actions.extend(events);
         return after;
     }
     let body = wire::status_body(cron, &cron.meta.annotations, &next);
     after.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
-    after.actions.extend(notes);
+    after.actions.extend(events);
     after
 }
 
-/// Uids of the Jobs that were deleted.
+/// Returns the uids of the deleted Jobs.
 fn deleted<'a>(plan: &'a Plan, outcomes: &Outcomes) -> Vec<&'a str> {
     let done = plan.actions.iter().zip(&outcomes.0).filter(|(_, outcome)| outcome.error.is_none());
     let uids = done.filter_map(|(action, _)| match action {
@@ -46,41 +46,41 @@ fn deleted<'a>(plan: &'a Plan, outcomes: &Outcomes) -> Vec<&'a str> {
     uids.collect()
 }
 
-/// What became of Jobs that were active, and Jobs that nobody expected.
-fn notes(seen: &Seen) -> Vec<Note> {
-    let target = wire::target(&*seen.cron);
-    let mut notes = Vec::new();
-    for job in &seen.jobs {
+/// Returns events about active Jobs that finished or disappeared, and about unexpected Jobs.
+fn events(observed: &Observed) -> Vec<Note> {
+    let target = wire::target(&*observed.cron);
+    let mut events = Vec::new();
+    for job in &observed.jobs {
         let name = &job.meta.name;
         match job::finished(job) {
-            Some(condition) if seen.is_active(job) => {
+            Some(condition) if observed.is_active(job) => {
                 let how = &condition.type_;
                 let message = format!("Saw completed job: {name}, condition: {how}");
-                notes.push(Note::normal(target.clone(), "SawCompletedJob", message));
+                events.push(Note::normal(target.clone(), "SawCompletedJob", message));
             }
-            None if !seen.is_active(job)
-                && !seen.new_runs().any(|(new, _)| new.meta.uid == job.meta.uid) =>
+            None if !observed.is_active(job)
+                && !observed.new_runs().any(|(new, _)| new.meta.uid == job.meta.uid) =>
             {
                 let message =
                     format!("Saw a job that the controller did not create or forgot: {name}");
-                notes.push(Note::warning(target.clone(), "UnexpectedJob", message));
+                events.push(Note::warning(target.clone(), "UnexpectedJob", message));
             }
             Some(_) | None => {}
         }
     }
-    for active in missing(seen) {
+    for active in missing(observed) {
         let message = format!("Active job went missing: {}", active.name);
-        notes.push(Note::normal(target.clone(), "MissingJob", message));
+        events.push(Note::normal(target.clone(), "MissingJob", message));
     }
-    notes
+    events
 }
 
-/// Jobs that the status has as active and that are gone.
-fn missing(seen: &Seen) -> impl Iterator<Item = &ObjectReference> {
+/// Returns the entries of `status.active` whose Jobs are gone.
+fn missing(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
     let gone = |active: &&ObjectReference| {
-        seen.all && !seen.jobs.iter().any(|job| job.meta.uid == active.uid)
+        observed.all && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
     };
-    seen.cron.status.active.iter().filter(gone)
+    observed.cron.status.active.iter().filter(gone)
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -131,9 +131,9 @@ impl<'a> Reference<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// As it is.
-    fn of(seen: &'a Seen) -> Self {
-        let status = &seen.cron.status;
+    /// Returns the current status.
+    fn of(observed: &'a Observed) -> Self {
+        let status = &observed.cron.status;
         Self {
             active: status.active.iter().map(Reference::new).collect(),
             last_schedule_time: status.last_schedule_time,
@@ -141,18 +141,18 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// As it is to be.
-    fn next(seen: &'a Seen, deleted: &[&str]) -> Self {
-        let old = seen.active().map(|(active, _)| Reference::new(active));
-        let active = old.chain(seen.new_at_work().map(|job| Reference::to(job)));
-        let succeeded = seen.jobs.iter().filter(|job| {
+    /// Returns the new status.
+    fn next(observed: &'a Observed, deleted: &[&str]) -> Self {
+        let old = observed.active().map(|(active, _)| Reference::new(active));
+        let active = old.chain(observed.new_at_work().map(|job| Reference::to(job)));
+        let succeeded = observed.jobs.iter().filter(|job| {
             job::finished(job).is_some_and(|condition| &*condition.type_ == "Complete")
         });
         let last = succeeded.filter_map(|job| job.status.completion_time).max();
         Self {
             active: active.filter(|active| !deleted.contains(&active.uid)).collect(),
-            last_schedule_time: seen.last_schedule(),
-            last_successful_time: seen.cron.status.last_successful_time.max(last),
+            last_schedule_time: observed.last_schedule(),
+            last_successful_time: observed.cron.status.last_successful_time.max(last),
         }
     }
 }

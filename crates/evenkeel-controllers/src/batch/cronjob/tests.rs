@@ -1,6 +1,6 @@
 //! Tables of the rules, and a CronJob's day.
 
-use super::{plan::plan, seen::Seen, status::status};
+use super::{observed::Observed, plan::plan, status::status};
 use crate::fixtures::{object, owned_by};
 use evenkeel_api::{
     time::Timestamp,
@@ -49,8 +49,8 @@ fn active(cron: &mut CronJob, names: &[&str]) {
     cron.status = object::<CronJob>(&json!({ "status": { "active": active } })).status;
 }
 
-fn seen(cron: &CronJob, jobs: &[Arc<Job>]) -> Seen {
-    Seen::new(Arc::new(cron.clone()), jobs.to_vec(), true)
+fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
+    Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true)
 }
 
 /// What a plan does, in a word each.
@@ -84,14 +84,14 @@ fn a_job_is_made_when_its_time_has_come() {
         ),
     ];
     for (spec, now, want) in table {
-        assert_eq!(deeds(&plan(&seen(&cron(&spec), &[]), time(now))), want, "{spec} {now}");
+        assert_eq!(deeds(&plan(&observed(&cron(&spec), &[]), time(now))), want, "{spec} {now}");
     }
 }
 
 #[test]
 fn the_job_is_the_templates() {
     let cron = cron(&json!({ "timeZone": "Asia/Tokyo" }));
-    let made = plan(&seen(&cron, &[]), time("2026-01-05T10:00:00Z"));
+    let made = plan(&observed(&cron, &[]), time("2026-01-05T10:00:00Z"));
     let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["labels"], json!({ "from": "tick" }));
@@ -114,10 +114,10 @@ fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
         let mut cron = cron(&json!({ "concurrencyPolicy": policy }));
         active(&mut cron, &["old"]);
         let jobs = [job(&cron, "old", None, "2026-01-05T09:31:00Z")];
-        assert_eq!(deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T10:00:00Z"))), want);
+        assert_eq!(deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z"))), want);
         // One that has ended is in nobody's way.
         let jobs = [job(&cron, "old", Some("Complete"), "2026-01-05T09:31:00Z")];
-        let made = deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T10:00:00Z")));
+        let made = deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
         assert_eq!(made, ["create tick-29460120"]);
     }
 }
@@ -140,7 +140,7 @@ fn what_was_made_and_is_not_told_of_yet_is_in_the_way_until_it_ends() {
     ];
     for (condition, want) in table {
         let jobs = [run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", condition)];
-        let made = deeds(&plan(&seen(&cron, &jobs), time("2026-01-05T11:00:00Z")));
+        let made = deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T11:00:00Z")));
         assert_eq!(made, want, "{condition:?}");
     }
 }
@@ -156,7 +156,7 @@ fn the_oldest_jobs_go() {
         job(&cron, "b", Some("Failed"), "2026-01-05T09:00:00Z"),
         job(&cron, "d", None, "2026-01-05T07:00:00Z"),
     ];
-    let plan = plan(&seen(&cron, &jobs), time("2026-01-05T09:40:00Z"));
+    let plan = plan(&observed(&cron, &jobs), time("2026-01-05T09:40:00Z"));
     assert_eq!(deeds(&plan), ["delete c", "delete b"]);
     // Where the server refuses that, the next time is not waited for with back-off.
     let is_ignored = |action: &Action| match action {
@@ -167,10 +167,10 @@ fn the_oldest_jobs_go() {
 }
 
 fn after(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
-    let seen = seen(cron, jobs);
-    let planned = plan(&seen, time(now));
+    let observed = observed(cron, jobs);
+    let planned = plan(&observed, time(now));
     let well = planned.actions.iter().map(|_| Outcome::success()).collect();
-    let plan = status(&seen, &planned, &Outcomes(well));
+    let plan = status(&observed, &planned, &Outcomes(well));
     let body = plan.actions.iter().find_map(|action| match action {
         Action::Update(update) => serde_json::from_slice::<Value>(&update.body).ok(),
         _ => None,
@@ -206,18 +206,18 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
 fn a_job_that_is_not_seen_yet_is_not_missing() {
     let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     active(&mut cron, &["late"]);
-    let seen = Seen::new(Arc::new(cron), Vec::new(), false);
-    let planned = plan(&seen, time("2026-01-05T10:00:00Z"));
+    let observed = Observed::new(Arc::new(cron), Vec::new(), false);
+    let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     assert_eq!(deeds(&planned), ["JobAlreadyActive"]);
-    let told = status(&seen, &planned, &Outcomes(vec![Outcome::success()]));
+    let told = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));
     assert!(told.is_nothing(), "{told:?}");
 }
 
 #[test]
 fn only_errors_that_matter_are_told() {
     let cron = cron(&json!({}));
-    let seen = seen(&cron, &[]);
-    let planned = plan(&seen, time("2026-01-05T10:00:00Z"));
+    let observed = observed(&cron, &[]);
+    let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     for (reason, want) in [("AlreadyExists", vec![]), ("Forbidden", vec!["FailedCreate"])] {
         let failure = Failure {
             code: 409,
@@ -225,7 +225,7 @@ fn only_errors_that_matter_are_told() {
             message: "no".to_owned(),
             namespace_terminating: false,
         };
-        let told = status(&seen, &planned, &Outcomes(vec![Outcome::failure(failure)]));
+        let told = status(&observed, &planned, &Outcomes(vec![Outcome::failure(failure)]));
         assert_eq!(deeds(&told), want);
     }
 }

@@ -1,4 +1,4 @@
-//! For which times a Job is due.
+//! Scheduled times. Upstream: `mostRecentScheduleTime`, `nextScheduleTimeDuration` in `utils.go`.
 
 use evenkeel_api::{
     cron::{Schedule, zone},
@@ -8,41 +8,42 @@ use evenkeel_api::{
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// So much later than it is due is a CronJob looked at, since clocks differ.
-const LEEWAY: Duration = Duration::from_millis(100);
-/// More missed times than this are too many to be no mistake.
-const MANY: i64 = 100;
+/// Delay of a reconciliation after the scheduled time, because clocks differ. Upstream: `nextScheduleDelta`.
+const SCHEDULE_DELAY: Duration = Duration::from_millis(100);
+/// Number of missed times from which an event is recorded.
+const MAX_MISSED_TIMES: i64 = 100;
 
-/// A schedule in its zone.
+/// A schedule in its time zone.
 #[derive(Debug, Clone)]
 pub(super) struct Times {
     schedule: Schedule,
-    /// The zone that the schedule is of.
+    /// The time zone of the schedule.
     pub(super) zone: TimeZone,
 }
 
-/// Why there is no schedule.
+/// Why a schedule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// Nobody knows the zone.
+    /// The time zone is unknown.
     Zone(String),
-    /// It cannot be read.
+    /// The schedule cannot be parsed.
     Schedule(String),
 }
 
-/// What was due up to now.
+/// Scheduled times up to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Due {
-    /// The last time that has come, if any has since the last Job.
+    /// The most recent time since the last Job, if any.
     pub(super) at: Option<Timestamp>,
-    /// Whether so many were missed that something must be wrong.
+    /// Whether more than 100 times were missed.
     pub(super) too_many: bool,
-    /// Whether any time has come at all.
+    /// Whether any time has passed since the last Job.
     any: bool,
 }
 
 impl Times {
-    /// The times of a CronJob. Where it names no zone they are UTC's, unless the schedule itself begins with one.
+    /// Parses the schedule. Without `timeZone` it is UTC, unless the schedule itself has a `TZ` prefix. Upstream:
+    /// `formatSchedule`.
     pub(super) fn of(cron: &CronJob) -> Result<Self, Unusable> {
         let unknown = |name: &str| Unusable::Zone(format!("unknown time zone {name}"));
         let named = cron.spec.time_zone.as_deref();
@@ -65,7 +66,8 @@ impl Times {
         Ok(Self { schedule, zone })
     }
 
-    /// The last time that has come since the last Job, or since the CronJob was made; none of before `not_before`.
+    /// Returns the most recent time since the last Job, or since the creation, and not before `not_before`. Upstream:
+    /// `mostRecentScheduleTime`.
     ///
     /// # Errors
     /// Where the schedule has no two times.
@@ -77,7 +79,7 @@ impl Times {
     ) -> Result<Due, &'static str> {
         const NEVER: &str = "time difference between two schedules is less than 1 second";
         let since = since(cron).max(not_before.unwrap_or(Timestamp::MIN));
-        // What comes only once in so many years has not come.
+        // A schedule whose next time is many years away has no time.
         let Some(first) = self.next(since) else { return Err(NEVER) };
         if now < first {
             return Ok(Due::default());
@@ -96,10 +98,10 @@ impl Times {
             at = Some(time);
             next = self.next(time);
         }
-        Ok(Due { at, too_many: missed > MANY, any: true })
+        Ok(Due { at, too_many: missed > MAX_MISSED_TIMES, any: true })
     }
 
-    /// How long until the CronJob is to be looked at for its next time.
+    /// Returns the delay until the next reconciliation. Upstream: `nextScheduleTimeDuration`.
     pub(super) fn until_next(&self, cron: &CronJob, now: Timestamp) -> Option<Duration> {
         let from = match self.due(cron, None, now) {
             Ok(Due { at: Some(at), .. }) => at,
@@ -107,7 +109,7 @@ impl Times {
             Ok(_) | Err(_) => now,
         };
         let left = self.next(from)?.duration_since(now);
-        Some(Duration::try_from(left).unwrap_or(Duration::ZERO) + LEEWAY)
+        Some(Duration::try_from(left).unwrap_or(Duration::ZERO) + SCHEDULE_DELAY)
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
@@ -115,7 +117,7 @@ impl Times {
     }
 }
 
-/// From when on times count.
+/// Returns the time from which schedules count.
 fn since(cron: &CronJob) -> Timestamp {
     let made = || cron.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
     cron.status.last_schedule_time.unwrap_or_else(made)
@@ -198,7 +200,7 @@ mod tests {
             ("2026-01-05T13:30:00Z", 30 * 60),
             ("2026-01-05T11:00:00Z", 3600),
         ] {
-            let want = Duration::from_secs(seconds) + LEEWAY;
+            let want = Duration::from_secs(seconds) + SCHEDULE_DELAY;
             assert_eq!(times.until_next(&cron, time(now)), Some(want), "{now}");
         }
     }

@@ -1,4 +1,4 @@
-//! How long a Job waits before it replaces pods that failed. Upstream: `backoff_utils.go`.
+//! Backoff before failed pods of a Job are replaced. Upstream: `backoff_utils.go`.
 
 use super::{per_index, pod};
 use evenkeel_api::{
@@ -8,31 +8,32 @@ use evenkeel_api::{
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-/// After the first failure.
-const FIRST: Duration = Duration::from_secs(10);
-/// The longest, as upstream has it; its documentation says six minutes.
-const LONGEST: Duration = Duration::from_mins(10);
+/// Backoff after the first failure. Upstream: `DefaultJobPodFailureBackOff`.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+/// Maximum backoff, as in upstream's code (the documentation says 6 minutes). Upstream: `MaxJobPodFailureBackOff`.
+const MAX_BACKOFF: Duration = Duration::from_mins(10);
 
-/// Failures of a Job's pods since one last succeeded: each doubles the time, which counts from the last.
+/// Failures since a pod last succeeded; each doubles the backoff, which starts at the last failure. Upstream:
+/// `backoffRecord`.
 ///
-/// Remembered from pass to pass, as upstream does, since a pod that failed need not stay: one that is evicted or deleted has
-/// failed at once, where `podReplacementPolicy` says `TerminatingOrFailed`, and is soon gone. After a restart, when nothing
-/// is remembered, failures are read off the pods that are there (upstream then counts from nothing).
+/// The count is kept across reconciliations, because failed pods may disappear: with `podReplacementPolicy:
+/// TerminatingOrFailed`, an evicted pod has failed and is soon gone. After a restart, the existing pods are counted
+/// (upstream starts from zero).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     number: u32,
     last: Option<Timestamp>,
-    /// Uids of pods that have ended and are held back still: each of them is taken into account.
+    /// Uids of counted pods that still have the finalizer.
     counted: HashSet<Text>,
 }
 
 impl Failures {
-    /// With what pods have ended since `earlier`, which is none when the Job is looked at for the first time.
-    pub(super) fn seen(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
+    /// Updates the record with pods that ended since `earlier`; `None` for a Job that is new to this process.
+    pub(super) fn observed(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
         let is_new = |pod: &Pod| match earlier {
-            // No pod is let go before it is looked at here.
+            // A pod keeps its finalizer until it is counted here.
             Some(earlier) => pod::is_tracked(pod) && !earlier.counted.contains(&pod.meta.uid),
-            // One that the Job itself deletes, when it is suspended, is not tracked and has not failed.
+            // A pod that a suspended Job deletes has no finalizer and did not fail.
             None => pod::is_tracked(pod) || !pod.meta.deleting(),
         };
         let ended = || {
@@ -56,22 +57,24 @@ impl Failures {
         Self { number, last, counted: held.map(|pod| pod.meta.uid.clone()).collect() }
     }
 
-    /// How long is left to wait.
+    /// Returns the remaining backoff. Upstream: `getRemainingTime`.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
         self.last.map_or(Duration::ZERO, |last| left(self.number, last, now))
     }
 }
 
-/// How long is left to wait for one index, whose last pod this is.
+/// Returns the remaining backoff of an index, after its last failed pod. Upstream: `getRemainingTimePerIndex`.
 pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
-    let (counted, ignored) = per_index::earlier_failures(last);
+    let (counted, ignored) = per_index::index_failure_counts(last);
     let earlier = u32::try_from(counted.saturating_add(ignored)).unwrap_or(0);
     left(earlier.saturating_add(1), pod::finished_at(last), now)
 }
 
 fn left(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
-    let wait = FIRST.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(LONGEST);
-    // A clock that is behind makes the wait no longer than it is.
+    let wait = INITIAL_BACKOFF
+        .saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))
+        .min(MAX_BACKOFF);
+    // A clock that runs behind does not extend the backoff.
     let passed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
     wait.saturating_sub(passed)
 }

@@ -1,4 +1,4 @@
-//! Which Jobs an event concerns, and how soon.
+//! Maps events to the Jobs to enqueue, with delays.
 
 use super::{BATCH, end};
 use crate::children::on_child;
@@ -9,7 +9,8 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// A new Job and a changed spec are looked at now; a changed status when more may have happened to the pods.
+/// Enqueues a Job at once if it is new or its spec changed, and after the batch period if its status changed. Upstream:
+/// `updateJob`.
 pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
     let key = Key::of(&event.object().meta);
     match event {
@@ -21,8 +22,8 @@ pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
     }
 }
 
-/// The pod's own Job, before and after; for a pod that nobody controls, those that may adopt it. Whatever happens to a pod
-/// may change what it counts as.
+/// Enqueues the pod's Job, before and after an update. For an orphan, enqueues the Jobs that may adopt it. Upstream:
+/// `addPod`, `updatePod`, `deletePod`.
 pub(super) fn on_pod(jobs: &Cache<Job>, event: &CacheEvent<Pod>, enqueue: impl FnMut(Key)) {
     let could_take = |job: &Job, pod: &Pod| job.spec.selector.matches(&pod.meta.labels);
     on_child(jobs, event, could_take, |_, _| true, enqueue);

@@ -1,14 +1,14 @@
-//! Sets of completion indexes, as runs: `0,2-5`. Upstream: `indexed_job_utils.go`.
+//! Sets of completion indexes, as intervals: `0,2-5`. Upstream: `indexed_job_utils.go`.
 
 use std::fmt;
 
-/// A set of indexes.
+/// A set of indexes, as sorted intervals. Upstream: `orderedIntervals`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(u32, u32)>);
 
 impl Indexes {
-    /// Reads a status's text. What lies past `completions` is cut off (an elastic Job may have shrunk), and what cannot be
-    /// read is left out.
+    /// Parses the status. Indexes from `completions` on are dropped, because an elastic Job may have shrunk; invalid
+    /// text is skipped. Upstream: `parseIndexesFromString`.
     pub(super) fn parse(text: &str, completions: u32) -> Self {
         let mut runs = Self::default();
         for run in text.split(',').filter(|run| !run.is_empty()) {
@@ -24,23 +24,23 @@ impl Indexes {
         runs
     }
 
-    /// How many there are.
+    /// Returns the number of indexes.
     pub(super) fn total(&self) -> usize {
         self.0.iter().map(|(first, last)| (last - first) as usize + 1).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains the index.
     pub(super) fn has(&self, index: u32) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// These and those.
+    /// Returns the union with single indexes. Upstream: `withOrderedIndexes`.
     #[must_use]
     pub(super) fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
         let mut runs: Vec<(u32, u32)> = others.into_iter().map(|index| (index, index)).collect();
@@ -48,13 +48,13 @@ impl Indexes {
         Self::of_runs(runs)
     }
 
-    /// These and those.
+    /// Returns the union. Upstream: `merge`.
     #[must_use]
     pub(super) fn union(&self, others: &Self) -> Self {
         Self::of_runs(self.0.iter().chain(&others.0).copied().collect())
     }
 
-    /// How many of these are among those as well.
+    /// Returns the size of the intersection.
     pub(super) fn overlap(&self, others: &Self) -> usize {
         let both = |(a, b): (u32, u32)| {
             let common = others.0.iter().filter_map(move |(first, last)| {
@@ -65,7 +65,7 @@ impl Indexes {
         self.0.iter().copied().map(both).sum()
     }
 
-    /// The first `count` indexes below `completions` that are not among these.
+    /// Returns the first `count` indexes below `completions` that the set lacks.
     pub(super) fn missing(&self, count: usize, completions: u32) -> Vec<u32> {
         let mut found = Vec::with_capacity(count.min(completions as usize));
         let mut next = 0;
@@ -85,7 +85,7 @@ impl Indexes {
         merged
     }
 
-    /// Adds a run that begins no earlier than those before.
+    /// Appends an interval that starts no earlier than the last one.
     fn append(&mut self, first: u32, last: u32) {
         match self.0.last_mut() {
             Some(run) if first <= run.1.saturating_add(1) => run.1 = run.1.max(last),
@@ -96,7 +96,7 @@ impl Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// Sorted; three and more in a row as `a-b`.
+    /// Formats in ascending order; three or more consecutive indexes as `a-b`. Upstream: `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };

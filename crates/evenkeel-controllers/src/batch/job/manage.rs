@@ -1,59 +1,60 @@
-//! How many pods a Job has at a time: which are made, and which are one too many.
+//! Number of active pods of a Job: which are created, which are deleted. Upstream: `manageJob`.
 
-use super::{backoff, pod, seen::Seen};
-use crate::victims;
+use super::{backoff, observed::Observed, pod};
+use crate::pod_deletion_ranking;
 use evenkeel_api::{time::Timestamp, views::Pod};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The most pods made or deleted in one pass.
-const BURST: usize = 500;
+/// Maximum number of pods created or deleted in one reconciliation. Upstream: `MaxPodCreateDeletePerSync`.
+const MAX_PODS_PER_SYNC: usize = 500;
 
-/// What is done about the number of pods.
+/// Decision about the number of pods.
 #[derive(Debug, PartialEq)]
 pub(super) enum Manage {
-    /// Make these, by index where the Job has indexes.
-    Make(Vec<Option<u32>>),
-    /// Make none before this time has passed, since pods failed.
-    Wait(Duration),
-    /// Delete these, as if they had never been.
+    /// Create pods with these indexes; `None` for a NonIndexed Job.
+    Create(Vec<Option<u32>>),
+    /// Create no pods before this backoff has passed.
+    BackOff(Duration),
+    /// Delete these pods, which then count neither as failed nor as succeeded.
     Delete(Vec<Arc<Pod>>),
-    /// There are as many as there should be.
-    Keep,
+    /// The number of pods is right.
+    Nothing,
 }
 
-/// Deletions come first, so that one pass never both deletes and makes.
-pub(super) fn manage(seen: &Seen, now: Timestamp) -> Manage {
-    let (job, tally) = (&*seen.job, &seen.tally);
+/// Decides about the number of pods; deletions come first, and a reconciliation never does both. Upstream: `manageJob`.
+pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> Manage {
+    let (job, tally) = (&*observed.job, &observed.tally);
     let have = tally.active.len();
-    let want = if job.spec.suspend { 0 } else { wanted(seen) };
-    let surplus = surplus(seen, have.saturating_sub(want));
-    if job.spec.suspend || !surplus.is_empty() {
-        return Manage::Delete(surplus);
+    let want = if job.spec.suspend { 0 } else { want_active(observed) };
+    let active_pods_for_removal = active_pods_for_removal(observed, have.saturating_sub(want));
+    if job.spec.suspend || !active_pods_for_removal.is_empty() {
+        return Manage::Delete(active_pods_for_removal);
     }
     let waited_for = if pod::replaces_only_failed(job) { tally.terminating } else { 0 };
     let lack = want.saturating_sub(waited_for).saturating_sub(have);
     if lack == 0 {
-        return Manage::Keep;
+        return Manage::Nothing;
     }
     if job.spec.backoff_limit_per_index.is_some() && pod::is_indexed(job) {
-        return replace_by_index(seen, lack.min(BURST), now);
+        return create_by_index(observed, lack.min(MAX_PODS_PER_SYNC), now);
     }
-    let wait = seen.failures.remaining(now);
+    let wait = observed.failures.remaining(now);
     if !wait.is_zero() {
-        return Manage::Wait(wait);
+        return Manage::BackOff(wait);
     }
     if !pod::is_indexed(job) {
-        return Manage::Make(vec![None; lack.min(BURST)]);
+        return Manage::Create(vec![None; lack.min(MAX_PODS_PER_SYNC)]);
     }
-    make(pending(seen, lack.min(BURST)))
+    create(first_pending_indexes(observed, lack.min(MAX_PODS_PER_SYNC)))
 }
 
-/// How many pods should be active: as many as are still needed for `completions`, at most `parallelism`.
-fn wanted(seen: &Seen) -> usize {
-    let (job, tally) = (&*seen.job, &seen.tally);
+/// Returns the desired number of active pods: as many as `completions` still needs, at most `parallelism`. Upstream:
+/// `wantActive`.
+fn want_active(observed: &Observed) -> usize {
+    let (job, tally) = (&*observed.job, &observed.tally);
     let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
     match job.spec.completions {
-        // A work queue: the first success says that there is no more work, and the others may end in peace.
+        // Work queue: after the first success no pod is created, and the others run to their end.
         None if tally.succeeded > 0 => tally.active.len(),
         None => parallelism,
         Some(_) => {
@@ -62,38 +63,42 @@ fn wanted(seen: &Seen) -> usize {
     }
 }
 
-/// The pods to delete: with indexes, all that have none, or one that there is not, or one that another has too; then the
-/// least useful.
-fn surplus(seen: &Seen, at_least: usize) -> Vec<Arc<Pod>> {
-    // One that is only just being adopted is left for the next pass.
-    let own = |pod: &&Arc<Pod>| pod.meta.controlled_by(&seen.job.meta.uid);
-    let active: Vec<Arc<Pod>> = seen.tally.active.iter().filter(own).cloned().collect();
-    let (mut gone, rest) = match pod::is_indexed(&seen.job) {
-        true => duplicates(seen, active),
+/// Returns the pods to delete: for an Indexed Job those with a missing, invalid or duplicate index first, then by
+/// deletion ranking. Upstream: `activePodsForRemoval`.
+fn active_pods_for_removal(observed: &Observed, at_least: usize) -> Vec<Arc<Pod>> {
+    // A pod that is still to be adopted is left for the next reconciliation.
+    let own = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
+    let active: Vec<Arc<Pod>> = observed.tally.active.iter().filter(own).cloned().collect();
+    let (mut gone, rest) = match pod::is_indexed(&observed.job) {
+        true => duplicate_index_pods(observed, active),
         false => (Vec::new(), active),
     };
     let more = at_least.saturating_sub(gone.len()).min(rest.len());
     if more > 0 {
-        gone.extend(victims::youngest(&rest, more));
+        gone.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, more));
     }
-    if !seen.job.spec.suspend {
-        gone.truncate(BURST);
+    if !observed.job.spec.suspend {
+        gone.truncate(MAX_PODS_PER_SYNC);
     }
     gone
 }
 
-/// Pods without an index of their own, and the others.
-fn duplicates(seen: &Seen, active: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+/// Separates pods with a missing, invalid or duplicate index from the others. Upstream:
+/// `appendDuplicatedIndexPodsForRemoval`.
+fn duplicate_index_pods(
+    observed: &Observed,
+    active: Vec<Arc<Pod>>,
+) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let (mut gone, mut rest) = (Vec::new(), Vec::new());
     let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
     for pod in active {
-        match pod::valid_index(&pod, &seen.job) {
+        match pod::valid_index(&pod, &observed.job) {
             Some(index) => by_index.entry(index).or_default().push(pod),
             None => gone.push(pod),
         }
     }
     for pods in by_index.into_values() {
-        let less_useful = victims::youngest(&pods, pods.len() - 1);
+        let less_useful = pod_deletion_ranking::pods_of_job_to_delete(&pods, pods.len() - 1);
         rest.extend(
             pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))),
         );
@@ -102,11 +107,11 @@ fn duplicates(seen: &Seen, active: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod
     (gone, rest)
 }
 
-/// The first indexes that have neither succeeded nor failed nor a pod at work.
-fn pending(seen: &Seen, count: usize) -> Vec<u32> {
-    let Some(indexes) = &seen.tally.indexes else { return Vec::new() };
-    let job = &*seen.job;
-    let at_work = seen.pods.owned.iter().filter(|pod| match pod.meta.deleting() {
+/// Returns the first indexes that have neither finished nor an active pod. Upstream: `firstPendingIndexes`.
+fn first_pending_indexes(observed: &Observed, count: usize) -> Vec<u32> {
+    let Some(indexes) = &observed.tally.indexes else { return Vec::new() };
+    let job = &*observed.job;
+    let at_work = observed.pods.owned.iter().filter(|pod| match pod.meta.deleting() {
         true => pod::replaces_only_failed(job) && crate::pods::is_terminating(pod),
         false => crate::pods::is_active(pod),
     });
@@ -117,24 +122,26 @@ fn pending(seen: &Seen, count: usize) -> Vec<u32> {
     taken.missing(count, pod::completions(job))
 }
 
-/// With `backoffLimitPerIndex` each index waits for itself.
-fn replace_by_index(seen: &Seen, lack: usize, now: Timestamp) -> Manage {
-    let Some(indexes) = &seen.tally.indexes else { return Manage::Keep };
+/// Creates pods of a Job with `backoffLimitPerIndex`: each index has its own backoff. Upstream:
+/// `getPodCreationInfoForIndependentIndexes`.
+fn create_by_index(observed: &Observed, lack: usize, now: Timestamp) -> Manage {
+    let Some(indexes) = &observed.tally.indexes else { return Manage::Nothing };
     let wait = |index: &u32| {
-        let last = indexes.to_replace(*index);
+        let last = indexes.pod_with_delayed_deletion(*index);
         last.map_or(Duration::ZERO, |last| backoff::remaining_of_index(last, now))
     };
-    let pending = pending(seen, lack);
-    let ready: Vec<u32> = pending.iter().copied().filter(|index| wait(index).is_zero()).collect();
-    match pending.iter().map(wait).min() {
-        Some(shortest) if ready.is_empty() => Manage::Wait(shortest),
-        _ => make(ready),
+    let first_pending_indexes = first_pending_indexes(observed, lack);
+    let ready: Vec<u32> =
+        first_pending_indexes.iter().copied().filter(|index| wait(index).is_zero()).collect();
+    match first_pending_indexes.iter().map(wait).min() {
+        Some(shortest) if ready.is_empty() => Manage::BackOff(shortest),
+        _ => create(ready),
     }
 }
 
-fn make(indexes: Vec<u32>) -> Manage {
+fn create(indexes: Vec<u32>) -> Manage {
     if indexes.is_empty() {
-        return Manage::Keep;
+        return Manage::Nothing;
     }
-    Manage::Make(indexes.into_iter().map(Some).collect())
+    Manage::Create(indexes.into_iter().map(Some).collect())
 }

@@ -1,14 +1,14 @@
-//! What the controller counts, under upstream's names.
+//! Metrics of the Job controller, with upstream's names.
 //!
-//! Ends are counted as they show in the cache, so that a write that fails, or is done twice, counts for nothing.
+//! Finished Jobs are counted when the cache shows them, so that failed or repeated writes do not count.
 
-use super::{end, indexes::Indexes, manage::Manage, pod, policy, seen::Seen};
+use super::{end, indexes::Indexes, manage::Manage, observed::Observed, pod, policy};
 use crate::pods;
 use evenkeel_api::views::{Job, Pod};
 use evenkeel_runtime::{cache::CacheEvent, metrics, plan::Pass};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
-/// Counters.
+/// Counters and histograms of the controller.
 #[derive(Debug, Clone)]
 pub(super) struct Metrics {
     syncs: IntCounterVec,
@@ -78,7 +78,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a change of a Job tells.
+    /// Counts a Job that finished, or indexes that did.
     pub(super) fn see_job(&self, event: &CacheEvent<Job>) {
         match event {
             CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
@@ -118,7 +118,7 @@ impl Metrics {
         more("failed", &failed(old), &failed(new));
     }
 
-    /// Counts pods that have ended and are held back, and those that are not held back any more.
+    /// Counts terminal pods that have the finalizer, and those that lost it.
     pub(super) fn see_pod(&self, event: &CacheEvent<Pod>) {
         let held = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
         let (before, after) = match event {
@@ -133,39 +133,42 @@ impl Metrics {
         }
     }
 
-    /// Counts a pass, the pods that it made, and the failures that a policy spoke about.
-    pub(super) fn passed(&self, seen: &Seen, pass: &Pass<'_>) {
-        let (job, decision) = (&*seen.job, seen.decision(pass.planned));
+    /// Counts a reconciliation, created pods, and pods by the action of the failure policy.
+    pub(super) fn passed(&self, observed: &Observed, pass: &Pass<'_>) {
+        let (job, decision) = (&*observed.job, observed.decision(pass.planned));
         let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {
-            Some(Manage::Make(_) | Manage::Wait(_)) => "pods_created",
+            Some(Manage::Create(_) | Manage::BackOff(_)) => "pods_created",
             Some(Manage::Delete(_)) => "pods_deleted",
-            Some(Manage::Keep) => "tracking",
+            Some(Manage::Nothing) => "tracking",
             None => "reconciling",
         };
         self.syncs.with_label_values(&[mode(job), result, action]).inc();
         let took = pass.took.as_secs_f64();
         self.sync_duration.with_label_values(&[mode(job), result, action]).observe(took);
-        if let Some(Manage::Make(slots)) = &decision.manage {
-            let made = outcomes.0.iter().skip(seen.pods.n_actions() + decision.let_go.len());
+        if let Some(Manage::Create(slots)) = &decision.manage {
+            let made = outcomes
+                .0
+                .iter()
+                .skip(observed.pods.n_actions() + decision.finalizers_to_remove.len());
             let made: u64 = made.map(|outcome| u64::from(outcome.succeeded)).sum();
-            let reason = reason(seen);
+            let reason = reason(observed);
             self.pods_made.with_label_values(&[reason, "succeeded"]).inc_by(made);
             let failed = (slots.len() as u64).saturating_sub(made);
             self.pods_made.with_label_values(&[reason, "failed"]).inc_by(failed);
         }
-        let failed = decision.let_go.iter().filter(|pod| pod::has_failed(pod, job));
-        for action in failed.filter_map(|pod| policy::meaning(job, pod).action()) {
+        let failed = decision.finalizers_to_remove.iter().filter(|pod| pod::has_failed(pod, job));
+        for action in failed.filter_map(|pod| policy::match_pod_failure_policy(job, pod).action()) {
             self.by_policy.with_label_values(&[action]).inc();
         }
     }
 }
 
-/// Why pods are made.
-fn reason(seen: &Seen) -> &'static str {
-    match seen.tally.failed > 0 {
-        true if pod::replaces_only_failed(&seen.job) => "recreate_failed",
-        false if seen.tally.terminating == 0 => "new",
+/// Returns the metric's label `reason` of created pods.
+fn reason(observed: &Observed) -> &'static str {
+    match observed.tally.failed > 0 {
+        true if pod::replaces_only_failed(&observed.job) => "recreate_failed",
+        false if observed.tally.terminating == 0 => "new",
         _ => "recreate_terminating_or_failed",
     }
 }

@@ -1,9 +1,7 @@
-//! Runs pods until enough of them have succeeded.
+//! Job controller: runs pods until enough of them have succeeded. Upstream: `pkg/controller/job`.
 //!
-//! That a Job gets a selector and labels of its own (`manualSelector`), and what its fields are where nobody says, is the API
-//! server's part: `kinds/jobs.rs` and `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
-//!
-//! Upstream: `pkg/controller/job`.
+//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `kinds/jobs.rs` and
+//! `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
 
 mod backoff;
 mod end;
@@ -11,12 +9,12 @@ mod events;
 mod indexes;
 mod manage;
 mod metrics;
+mod observed;
 mod orphans;
 mod per_index;
 mod plan;
 mod pod;
 mod policy;
-mod seen;
 mod status;
 mod template;
 #[cfg(test)]
@@ -41,17 +39,17 @@ use evenkeel_runtime::{
     queue::Backoff,
 };
 use metrics::Metrics;
-use seen::Seen;
+use observed::Observed;
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// How many Jobs are worked on at the same time; `--concurrent-job-syncs`.
+/// Number of Jobs processed concurrently; `--concurrent-job-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-job-syncs";
 
 /// The controller of Jobs.
@@ -64,13 +62,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// The gate by which a Job that is suspended loses its start time, and the API server lets its scheduling directives change.
+/// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.
 const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJobs";
 
-/// What happens to a Job's pods within this time is one pass (upstream's `syncJobBatchPeriod`).
+/// Events of a Job's pods within this time lead to one reconciliation. Upstream: `syncJobBatchPeriod`.
 const BATCH: Duration = Duration::from_secs(1);
 
-/// Waits of a Job whose pass failed, and of a pod that could not be let go.
+/// Backoff of failed reconciliations. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1), overall: false };
 
@@ -82,7 +80,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         pods: ByController::of(&pods),
         metrics: metrics.clone(),
         failures: Mutex::default(),
-        forgets_start: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
+        clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
     };
     let (of_pods, counted) = (jobs.clone(), metrics.clone());
     let builder = context
@@ -106,9 +104,9 @@ struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
     metrics: Metrics,
-    /// Failures as the last pass over each Job left them, and whose they are.
+    /// Failures as of the last reconciliation of each Job, with the Job's uid. Upstream: `podBackoffStore`.
     failures: Mutex<HashMap<Key, (Text, Failures)>>,
-    forgets_start: bool,
+    clears_start_time: bool,
 }
 
 impl Jobs {
@@ -118,9 +116,9 @@ impl Jobs {
 }
 
 impl Planner for Jobs {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let job = self.jobs.get(&key.namespace, &key.name);
         let Some(job) = job.filter(|job| !end::is_left_alone(job)) else {
             self.failures().remove(key);
@@ -129,24 +127,24 @@ impl Planner for Jobs {
         let earlier = self.failures().get(key).cloned();
         let earlier = earlier.filter(|(uid, _)| *uid == job.meta.uid).map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        Some(Seen::new(job, candidates, earlier.as_ref(), self.forgets_start))
+        Some(Observed::new(job, candidates, earlier.as_ref(), self.clears_start_time))
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        let remembered = (seen.job.meta.uid.clone(), seen.failures.clone());
-        self.failures().insert(Key::of(&seen.job.meta), remembered);
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        let remembered = (observed.job.meta.uid.clone(), observed.failures.clone());
+        self.failures().insert(Key::of(&observed.job.meta), remembered);
+        plan::plan(observed, now)
     }
 
-    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(seen, outcomes, now)
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(observed, outcomes, now)
     }
 
-    fn passed(&self, seen: &Seen, pass: &Pass<'_>) {
-        self.metrics.passed(seen, pass);
+    fn passed(&self, observed: &Observed, pass: &Pass<'_>) {
+        self.metrics.passed(observed, pass);
     }
 }

@@ -1,5 +1,5 @@
-//! Lets go of pods whose Job is gone, or has ended without them: nobody will count them any more, and with their finalizer
-//! they could not be deleted.
+//! Removes the finalizer from pods whose Job is gone or finished: no Job counts them, and the finalizer would keep them
+//! from being deleted. Upstream: `orphanWorker`.
 
 use super::{BACKOFF, BATCH, end, plan, pod};
 use crate::{
@@ -16,9 +16,9 @@ use evenkeel_runtime::{
     plan::{Key, Plan},
 };
 
-/// Runs it beside the controller of Jobs.
+/// Starts the controller of orphan pods beside that of Jobs.
 pub(super) fn start(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
-    let found = Found { jobs: jobs.clone(), pods: pods.clone() };
+    let caches = OrphanCaches { jobs: jobs.clone(), pods: pods.clone() };
     let owned = ByController::of(pods);
     let of_pod = jobs.clone();
     let builder = context
@@ -38,10 +38,13 @@ pub(super) fn start(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache
             let left = pods.iter().filter(|pod| pod::is_tracked(pod));
             left.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
         });
-    context.run(builder.reconcile(move |request, context| let_go(request, context, found.clone())));
+    context.run(
+        builder
+            .reconcile(move |request, context| sync_orphan_pod(request, context, caches.clone())),
+    );
 }
 
-/// Whether the pod waits to be counted, and nobody does.
+/// Whether the pod has the finalizer and no Job counts it.
 fn is_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     if !pod::is_tracked(pod) {
         return false;
@@ -54,9 +57,14 @@ fn is_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     job.is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
 }
 
-/// Caches may show a pod before its Job: a Job that is not in its cache is looked for live.
-async fn let_go(request: Request, context: Context, found: Found) -> Result<Outcome, Error> {
-    let Found { jobs, pods } = found;
+/// Removes the finalizer of an orphan. The Job is read live, because the cache may lack it still. Upstream:
+/// `syncOrphanPod`.
+async fn sync_orphan_pod(
+    request: Request,
+    context: Context,
+    caches: OrphanCaches,
+) -> Result<Outcome, Error> {
+    let OrphanCaches { jobs, pods } = caches;
     let key = &request.key;
     let orphan = pods.get(&key.namespace, &key.name).filter(|pod| is_orphan(&jobs, pod));
     let Some(pod) = orphan else { return Ok(Outcome::Settled) };
@@ -75,7 +83,7 @@ async fn let_go(request: Request, context: Context, found: Found) -> Result<Outc
 }
 
 #[derive(Clone)]
-struct Found {
+struct OrphanCaches {
     jobs: Cache<Job>,
     pods: Cache<Pod>,
 }

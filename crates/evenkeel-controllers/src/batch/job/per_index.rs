@@ -1,9 +1,9 @@
-//! A limit of failures for each index (`backoffLimitPerIndex`; KEP-3850).
+//! Failures per index: `backoffLimitPerIndex` (KEP-3850).
 
 use super::{
     indexes::Indexes,
     pod::{self, INDEX_FAILURES, INDEX_IGNORED},
-    policy::{self, Meaning},
+    policy::{self, PodFailurePolicyAction},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -14,18 +14,18 @@ use std::{
     sync::Arc,
 };
 
-/// How indexes have failed.
+/// Failures of indexes.
 #[derive(Debug)]
-pub(super) struct PerIndex {
-    /// Those that have failed too often, or that a policy says have failed.
+pub(super) struct PerIndexFailures {
+    /// Indexes that exceeded the limit, or failed by the pod failure policy. Upstream: `calculateFailedIndexes`.
     pub(super) failed: Indexes,
-    /// By index, the last failed pod, while nobody has taken its place: it must stay, since its successor is told how often
-    /// the index failed before.
-    pub(super) to_replace: BTreeMap<u32, Arc<Pod>>,
+    /// The last failed pod of each index without a successor. Its deletion is delayed, because the successor gets the
+    /// failure count from its annotations. Upstream: `getPodsWithDelayedDeletionPerIndex`.
+    pub(super) pods_with_delayed_deletion: BTreeMap<u32, Arc<Pod>>,
 }
 
-impl PerIndex {
-    /// From what the status has, and pods with their indexes that are held back (`tracked`); `None` without such a limit.
+impl PerIndexFailures {
+    /// Counts from the status and from pods with the finalizer (`tracked`); `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
         tracked: impl Iterator<Item = (u32, &'a Arc<Pod>)>,
@@ -39,36 +39,37 @@ impl PerIndex {
         let failed =
             Indexes::parse(before, pod::completions(job)).with(failing.map(|(index, _)| *index));
         let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
-        let mut to_replace = BTreeMap::<u32, Arc<Pod>>::new();
+        let mut pods_with_delayed_deletion = BTreeMap::<u32, Arc<Pod>>::new();
         for (index, pod) in ended {
             if succeeded.has(index) || failed.has(index) || running.contains(&index) {
                 continue;
             }
-            let later = |other: &Arc<Pod>| last_of_index(pod) >= last_of_index(other);
-            if to_replace.get(&index).is_none_or(later) {
-                to_replace.insert(index, pod.clone());
+            let later = |other: &Arc<Pod>| attempt_order(pod) >= attempt_order(other);
+            if pods_with_delayed_deletion.get(&index).is_none_or(later) {
+                pods_with_delayed_deletion.insert(index, pod.clone());
             }
         }
-        Some(Self { failed, to_replace })
+        Some(Self { failed, pods_with_delayed_deletion })
     }
 }
 
-/// Whether the pod, which failed, is the last of its index: a policy says so (`FailIndex`), or the limit is reached.
+/// Whether a failed pod is the last of its index: by the action `FailIndex`, or by the limit. Upstream:
+/// `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
-    match policy::meaning(job, pod) {
-        Meaning::FailIndex => true,
-        meaning => meaning.counts() && earlier_failures(pod).0 >= limit,
+    match policy::match_pod_failure_policy(job, pod) {
+        PodFailurePolicyAction::FailIndex => true,
+        action => action.counts() && index_failure_counts(pod).0 >= limit,
     }
 }
 
-/// The order of pods of one index.
-fn last_of_index(pod: &Pod) -> (i32, Timestamp) {
-    let (counted, ignored) = earlier_failures(pod);
+/// Sort key of the pods of one index, by attempt.
+fn attempt_order(pod: &Pod) -> (i32, Timestamp) {
+    let (counted, ignored) = index_failure_counts(pod);
     (counted.saturating_add(ignored), pod::finished_at(pod))
 }
 
-/// How often the pod's index failed before it; those that count, and the others.
-pub(super) fn earlier_failures(pod: &Pod) -> (i32, i32) {
+/// Returns the failure counts in the pod's annotations: counted, and ignored ones. Upstream: `getIndexFailureCount`.
+pub(super) fn index_failure_counts(pod: &Pod) -> (i32, i32) {
     let number = |key| {
         let text = pod.meta.annotations.get(key);
         text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or(0)
@@ -76,11 +77,11 @@ pub(super) fn earlier_failures(pod: &Pod) -> (i32, i32) {
     (number(INDEX_FAILURES), number(INDEX_IGNORED))
 }
 
-/// How often the index has failed, with the pod that is replaced.
-pub(super) fn failures_with(job: &Job, replaced: Option<&Pod>) -> (i32, i32) {
+/// Returns the failure counts for the successor of a failed pod. Upstream: `getNewIndexFailureCounts`.
+pub(super) fn new_index_failure_counts(job: &Job, replaced: Option<&Pod>) -> (i32, i32) {
     let Some(replaced) = replaced else { return (0, 0) };
-    let (counted, ignored) = earlier_failures(replaced);
-    match policy::meaning(job, replaced).counts() {
+    let (counted, ignored) = index_failure_counts(replaced);
+    match policy::match_pod_failure_policy(job, replaced).counts() {
         true => (counted.saturating_add(1), ignored),
         false => (counted, ignored.saturating_add(1)),
     }

@@ -1,4 +1,4 @@
-//! What a Job asks of a pod: is it still to be counted, did it fail, when did it end, which index is it.
+//! Predicates on a Job's pods: finalizer, success and failure, finish time, completion index.
 
 use crate::pods;
 use evenkeel_api::{
@@ -6,26 +6,28 @@ use evenkeel_api::{
     views::{ContainerStatus, Job, Pod},
 };
 
-/// Holds a pod back until it is counted (KEP-2307).
+/// Finalizer of a pod until it is counted (KEP-2307). Upstream: `JobTrackingFinalizer`.
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// The index of a pod, as annotation and as label.
+/// Annotation and label with the completion index. Upstream: `JobCompletionIndexAnnotation`.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// How often its index failed before this pod.
+/// Annotation with the counted failures of the index before this pod. Upstream: `JobIndexFailureCountAnnotation`.
 pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// How often its index failed before this pod in ways that do not count.
+/// Annotation with the ignored failures of the index before this pod. Upstream:
+/// `JobIndexIgnoredFailureCountAnnotation`.
 pub(super) const INDEX_IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Whether the pod is still to be counted.
+/// Whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
 }
 
-/// Whether it succeeded.
+/// Whether the phase is `Succeeded`.
 pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Whether it failed: ended so, or is being deleted, unless `podReplacementPolicy` is `Failed` (KEP-3939).
+/// Whether the pod failed: by its phase, or as soon as it is terminating unless `podReplacementPolicy` is `Failed`
+/// (KEP-3939). Upstream: `isPodFailed`.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     match &*pod.status.phase {
         "Failed" => true,
@@ -34,39 +36,39 @@ pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     }
 }
 
-/// Whether `podReplacementPolicy` is `Failed`: pods that are being deleted are waited for before they are replaced. With
-/// `TerminatingOrFailed` they are not.
+/// Whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
+/// `onlyReplaceFailedPods`.
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed"
 }
 
-/// Whether each pod has an index (`completionMode` is `Indexed`).
+/// Whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
 pub(super) fn is_indexed(job: &Job) -> bool {
     &*job.spec.completion_mode == "Indexed"
 }
 
-/// The pod's index, if it has one that can be read.
+/// Returns the pod's completion index, if valid. Upstream: `getCompletionIndex`.
 pub(super) fn index(pod: &Pod) -> Option<u32> {
     pod.meta.annotations.get(INDEX)?.parse::<i32>().ok()?.try_into().ok()
 }
 
-/// The pod's index, if the Job has such a one.
+/// Returns the pod's completion index, if it is below `completions`.
 pub(super) fn valid_index(pod: &Pod, job: &Job) -> Option<u32> {
     index(pod).filter(|index| *index < completions(job))
 }
 
-/// How many pods must succeed (`completions`); 0 where nobody said.
+/// Returns `completions`, default 0.
 pub(super) fn completions(job: &Job) -> u32 {
     job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
 
-/// Whether the pod can be counted: in a Job with indexes only one that has an index is.
+/// Whether the pod counts: a pod of an Indexed Job needs a valid index.
 pub(super) fn counts(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }
 
-/// When the pod ended, as well as can be known: its last container's end; else since when it is not ready; else when it
-/// was told to end; else when it was made.
+/// Returns the pod's finish time: the end of its last container, else the transition time of `Ready`, else the deletion
+/// time, else the creation time. Upstream: `getFinishedTime`.
 pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready");
     let not_ready =
@@ -79,7 +81,8 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     containers_ended(pod).or_else(not_ready).or_else(told).unwrap_or_else(made)
 }
 
-/// When the last container ended, if all have; sidecars are among them.
+/// Returns the end of the last container, sidecars included, if all have terminated. Upstream:
+/// `getFinishTimeFromContainers`.
 fn containers_ended(pod: &Pod) -> Option<Timestamp> {
     let is_sidecar = |status: &&ContainerStatus| {
         let mut sidecars = pod.spec.init_containers.iter();
@@ -93,7 +96,7 @@ fn containers_ended(pod: &Pod) -> Option<Timestamp> {
     last
 }
 
-/// Restarts of all containers of a pod that restarts them in place and has not ended.
+/// Returns the restarts of all containers of a pod with `restartPolicy: OnFailure` that is pending or running.
 pub(super) fn restarts(pod: &Pod) -> i64 {
     if pods::is_terminal(pod) || &*pod.spec.restart_policy != "OnFailure" {
         return 0;

@@ -1,32 +1,32 @@
-//! What a failed pod means (KEP-3329), and when a Job is complete before all of its indexes are (KEP-3998).
+//! Pod failure policy (KEP-3329) and success policy (KEP-3998). Upstream: `pod_failure_policy.go`, `success_policy.go`.
 
 use super::indexes::Indexes;
 use evenkeel_api::views::{
     ContainerStatus, Job, OnExitCodes, Pod, PodFailurePolicyRule, SuccessPolicyRule,
 };
 
-/// What a failed pod means.
+/// Action for a failed pod, by the first matching rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// The Job fails, for this reason.
+pub(super) enum PodFailurePolicyAction {
+    /// The Job fails, with this message.
     FailJob(String),
-    /// Its index fails.
+    /// The pod's index fails.
     FailIndex,
-    /// It is as if it had not failed.
+    /// The failure does not count towards `backoffLimit`.
     Ignore,
-    /// It is counted, as a rule says.
+    /// The failure counts, by a rule.
     Count,
-    /// It is counted, as no rule says otherwise.
+    /// No rule matches, and the failure counts.
     Unmatched,
 }
 
-impl Meaning {
-    /// Whether the failure counts towards limits.
+impl PodFailurePolicyAction {
+    /// Whether the failure counts towards `backoffLimit`.
     pub(super) fn counts(&self) -> bool {
         *self != Self::Ignore
     }
 
-    /// The rule's action, as metrics name it.
+    /// Returns the action's name in metrics.
     pub(super) fn action(&self) -> Option<&'static str> {
         match self {
             Self::FailJob(_) => Some("FailJob"),
@@ -38,25 +38,25 @@ impl Meaning {
     }
 }
 
-/// What the failure of this pod means: the first rule that matches it says.
-pub(super) fn meaning(job: &Job, pod: &Pod) -> Meaning {
+/// Returns the action of the first rule that matches the failed pod. Upstream: `matchPodFailurePolicy`.
+pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicyAction {
     let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
     let mut told = rules.enumerate().filter_map(|(at, rule)| {
         let why = matched(rule, pod)?;
         match &*rule.action {
-            "FailJob" => {
-                Some(Meaning::FailJob(format!("{why} matching FailJob rule at index {at}")))
-            }
-            "FailIndex" => Some(Meaning::FailIndex),
-            "Ignore" => Some(Meaning::Ignore),
-            "Count" => Some(Meaning::Count),
+            "FailJob" => Some(PodFailurePolicyAction::FailJob(format!(
+                "{why} matching FailJob rule at index {at}"
+            ))),
+            "FailIndex" => Some(PodFailurePolicyAction::FailIndex),
+            "Ignore" => Some(PodFailurePolicyAction::Ignore),
+            "Count" => Some(PodFailurePolicyAction::Count),
             _ => None,
         }
     });
-    told.next().unwrap_or(Meaning::Unmatched)
+    told.next().unwrap_or(PodFailurePolicyAction::Unmatched)
 }
 
-/// What of the pod the rule matches.
+/// Returns how a rule matches the pod, for the message. Upstream: `matchOnExitCodes`, `matchOnPodConditions`.
 fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let id = format_args!("{}/{}", pod.meta.namespace, pod.meta.name).to_string();
     if let Some(codes) = &rule.on_exit_codes {
@@ -84,8 +84,12 @@ fn exited<'a>(status: &'a ContainerStatus, codes: &OnExitCodes) -> Option<(&'a s
     (named && wanted && code != 0).then_some((&*status.name, code))
 }
 
-/// Why the Job is complete with these indexes, if its success policy says so.
-pub(super) fn success(job: &Job, completions: u32, succeeded: &Indexes) -> Option<String> {
+/// Returns the message of the success policy's rule that the succeeded indexes satisfy. Upstream: `matchSuccessPolicy`.
+pub(super) fn match_success_policy(
+    job: &Job,
+    completions: u32,
+    succeeded: &Indexes,
+) -> Option<String> {
     if succeeded.is_empty() {
         return None;
     }

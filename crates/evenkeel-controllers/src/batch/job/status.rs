@@ -1,11 +1,11 @@
-//! A Job's status: its numbers, which pods are still to be counted, and how it ends.
+//! Status of a Job. Upstream: `trackJobStatusAndRemoveFinalizers`, `enactJobFinished`.
 
 use super::{
-    end::End,
+    end::FinishedCondition,
     manage::Manage,
-    plan::{Decision, Record, may_go, to_record},
+    observed::Observed,
+    plan::{Decision, Record, can_remove_finalizer, to_record},
     pod,
-    seen::Seen,
 };
 use crate::{conditions::Condition, pods, wire};
 use evenkeel_api::{
@@ -17,51 +17,50 @@ use evenkeel_runtime::plan::{Action, Note, OnError, Outcome, Outcomes, Plan, Tar
 use serde::Serialize;
 use std::{collections::HashSet, time::Duration};
 
-/// The most pods that a status has as uncounted: 500 uids are about 20 kB.
-const MOST_UNCOUNTED: usize = 500;
+/// Maximum number of uids in `uncountedTerminatedPods`, about 20 kB. Upstream: `MaxUncountedPods`.
+const MAX_UNCOUNTED: usize = 500;
 
-/// What follows from the pods that were seen and from how the actions went: an update if anything changed, with the events
-/// that tell of it, and another pass where there is a next step.
-pub(super) fn status(seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-    if !seen.mode_is_known() {
+/// Returns the status update with its events, if anything changed, and a requeue if a step follows.
+pub(super) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    if !observed.mode_is_known() {
         return Plan::nothing();
     }
-    let decision = seen.decision(now);
-    let done = Done::new(seen, decision, outcomes);
-    let mut next = Next::new(seen, &done, now);
-    next.tell_end(seen, decision, &done);
-    next.record(seen);
-    let held = next.count(seen, &done);
-    next.finish(seen, held);
-    next.into_plan(seen)
+    let decision = observed.decision(now);
+    let done = Done::new(observed, decision, outcomes);
+    let mut next = Next::new(observed, &done, now);
+    next.tell_end(observed, decision, &done);
+    next.record(observed);
+    let held = next.count(observed, &done);
+    next.finish(observed, held);
+    next.into_plan(observed)
 }
 
-/// How the actions went.
+/// Results of the actions.
 #[derive(Debug, Default)]
 struct Done<'a> {
-    /// Pods made.
+    /// Number of created pods.
     made: usize,
-    /// Pods deleted; how many of them were ready.
+    /// Number of deleted pods, and how many of them were ready.
     deleted: usize,
     deleted_ready: usize,
-    /// Whether each pod that was to be deleted is.
+    /// Whether all deletions succeeded.
     all_deleted: bool,
-    /// Uids of the pods that were let go.
-    let_go: HashSet<&'a str>,
+    /// Uids of pods that lost the finalizer.
+    finalizers_to_remove: HashSet<&'a str>,
 }
 
 impl<'a> Done<'a> {
-    fn new(seen: &'a Seen, decision: &'a Decision, outcomes: &Outcomes) -> Self {
-        let mut outcomes = outcomes.0.iter().skip(seen.pods.n_actions());
+    fn new(observed: &'a Observed, decision: &'a Decision, outcomes: &Outcomes) -> Self {
+        let mut outcomes = outcomes.0.iter().skip(observed.pods.n_actions());
         let went_well = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
         let mut done = Self { all_deleted: true, ..Self::default() };
-        for pod in &decision.let_go {
+        for pod in &decision.finalizers_to_remove {
             if went_well(outcomes.next()) {
-                done.let_go.insert(&pod.meta.uid);
+                done.finalizers_to_remove.insert(&pod.meta.uid);
             }
         }
         match &decision.manage {
-            Some(Manage::Make(_)) => {
+            Some(Manage::Create(_)) => {
                 done.made = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
             }
             Some(Manage::Delete(pods)) => {
@@ -70,7 +69,7 @@ impl<'a> Done<'a> {
             }
             _ => {}
         }
-        for pod in decision.deletes(seen) {
+        for pod in decision.deletes(observed) {
             let deleted = went_well(outcomes.next());
             done.all_deleted &= deleted;
             done.deleted += usize::from(deleted);
@@ -80,20 +79,20 @@ impl<'a> Done<'a> {
     }
 }
 
-/// The status that is to be, and what tells of it.
+/// The new status, and events about it.
 struct Next {
     body: Body,
     conditions: Vec<Condition>,
-    end: Option<End>,
+    end: Option<FinishedCondition>,
     told: Vec<Note>,
-    /// Pods wait to be recorded, though there is no room for them yet.
+    /// Whether pods are not recorded because the limit is reached.
     full: bool,
     now: Timestamp,
 }
 
 impl Next {
-    fn new(seen: &Seen, done: &Done<'_>, now: Timestamp) -> Self {
-        let (job, tally) = (&*seen.job, &seen.tally);
+    fn new(observed: &Observed, done: &Done<'_>, now: Timestamp) -> Self {
+        let (job, tally) = (&*observed.job, &observed.tally);
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
@@ -106,15 +105,15 @@ impl Next {
         Self { body, conditions, end: None, told: Vec::new(), full: false, now }
     }
 
-    /// The end that was decided upon, or that all have succeeded; else whether the Job is suspended.
-    fn tell_end(&mut self, seen: &Seen, decision: &Decision, done: &Done<'_>) {
+    /// Sets the interim condition, or the condition `Suspended`.
+    fn tell_end(&mut self, observed: &Observed, decision: &Decision, done: &Done<'_>) {
         if decision.end.is_some() {
-            // While pods run on that should not, the end is not told: they could not be counted as they end.
+            // Active pods could not be counted after the end, so it waits until all deletions succeed.
             self.end = decision.end.clone().filter(|_| done.all_deleted);
-        } else if self.is_complete(seen) {
-            self.end = Some(End::completed());
+        } else if self.is_complete(observed) {
+            self.end = Some(FinishedCondition::completed());
         } else if decision.manage.is_some() {
-            self.tell_suspension(seen);
+            self.tell_suspension(observed);
         }
         if let Some(end) = self.end.as_ref().filter(|end| !end.announced) {
             let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
@@ -122,16 +121,16 @@ impl Next {
         }
     }
 
-    fn is_complete(&self, seen: &Seen) -> bool {
-        let enough = match seen.job.spec.completions {
-            None => seen.tally.succeeded > 0,
-            Some(_) => seen.tally.succeeded >= pod::completions(&seen.job) as usize,
+    fn is_complete(&self, observed: &Observed) -> bool {
+        let enough = match observed.job.spec.completions {
+            None => observed.tally.succeeded > 0,
+            Some(_) => observed.tally.succeeded >= pod::completions(&observed.job) as usize,
         };
         enough && self.body.active == 0
     }
 
-    fn tell_suspension(&mut self, seen: &Seen) {
-        let job = &*seen.job;
+    fn tell_suspension(&mut self, observed: &Observed) {
+        let job = &*observed.job;
         let (status, reason, message) = match job.spec.suspend {
             true => ("True", "JobSuspended", "Job suspended"),
             false => ("False", "JobResumed", "Job resumed"),
@@ -141,31 +140,31 @@ impl Next {
         match self.conditions.iter_mut().find(|c| &*c.type_ == "Suspended") {
             Some(old) if old.says_as(&new) => return,
             Some(old) => *old = new,
-            // A Job that was never suspended is not resumed.
+            // A Job that was never suspended gets no condition.
             None if !job.spec.suspend => return,
             None => self.conditions.push(new),
         }
-        // `activeDeadlineSeconds` counts from here.
+        // `activeDeadlineSeconds` starts here.
         if !job.spec.suspend {
             self.body.start_time = Some(self.now);
-        } else if seen.forgets_start {
+        } else if observed.clears_start_time {
             self.body.start_time = None;
         }
         let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
         self.told.push(Note::normal(wire::target(job), event, message));
     }
 
-    /// Puts pods that have ended among those that are to be counted.
-    fn record(&mut self, seen: &Seen) {
+    /// Adds finished pods to `uncountedTerminatedPods`.
+    fn record(&mut self, observed: &Observed) {
         let mut indexes = Vec::new();
         let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
         let uncounted = self.body.uncounted_terminated_pods.len();
-        for pod in seen.own().iter().filter(|pod| pod::is_tracked(pod)) {
-            if !may_go(seen, pod, self.end.as_ref()) {
+        for pod in observed.own().iter().filter(|pod| pod::is_tracked(pod)) {
+            if !can_remove_finalizer(observed, pod, self.end.as_ref()) {
                 continue;
             }
-            let Some(record) = to_record(seen, pod, self.end.as_ref()) else { continue };
-            if uncounted + indexes.len() + succeeded.len() + failed.len() >= MOST_UNCOUNTED {
+            let Some(record) = to_record(observed, pod, self.end.as_ref()) else { continue };
+            if uncounted + indexes.len() + succeeded.len() + failed.len() >= MAX_UNCOUNTED {
                 self.full = true;
                 break;
             }
@@ -178,7 +177,7 @@ impl Next {
         let uncounted = &mut self.body.uncounted_terminated_pods;
         uncounted.succeeded.extend(succeeded);
         uncounted.failed.extend(failed);
-        if let Some(tally) = &seen.tally.indexes {
+        if let Some(tally) = &observed.tally.indexes {
             let all = tally.recorded.with(indexes);
             self.body.succeeded = count(all.total());
             self.body.completed_indexes = all.to_string().into();
@@ -186,11 +185,19 @@ impl Next {
         }
     }
 
-    /// Moves pods that were let go from the uncounted to the numbers. Says how many are held still.
-    fn count(&mut self, seen: &Seen, done: &Done<'_>) -> usize {
-        let stays = |pod: &&Pod| pod::is_tracked(pod) && !done.let_go.contains(&*pod.meta.uid);
-        let tracked: HashSet<&str> =
-            seen.own().iter().map(|pod| &**pod).filter(stays).map(|pod| &*pod.meta.uid).collect();
+    /// Moves pods without the finalizer from `uncountedTerminatedPods` to the counters. Returns how many still have it.
+    /// Upstream: `flushUncountedAndRemoveFinalizers`.
+    fn count(&mut self, observed: &Observed, done: &Done<'_>) -> usize {
+        let stays = |pod: &&Pod| {
+            pod::is_tracked(pod) && !done.finalizers_to_remove.contains(&*pod.meta.uid)
+        };
+        let tracked: HashSet<&str> = observed
+            .own()
+            .iter()
+            .map(|pod| &**pod)
+            .filter(stays)
+            .map(|pod| &*pod.meta.uid)
+            .collect();
         let drain = |uids: &mut Vec<Text>| {
             let before = uids.len();
             uids.retain(|uid| tracked.contains(&**uid));
@@ -201,18 +208,18 @@ impl Next {
         tracked.len()
     }
 
-    /// The final condition, when the interim one stands in the status and nothing is left to count or to wait for.
-    fn finish(&mut self, seen: &Seen, held: usize) {
+    /// Sets the final condition, when the status has the interim one and all pods are counted and terminal.
+    fn finish(&mut self, observed: &Observed, held: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
         if held > 0 || self.body.terminating != Some(0) {
             return;
         }
-        let target = wire::target(&*seen.job);
+        let target = wire::target(&*observed.job);
         let condition = Condition::new(end.last(), "True", &end.reason, &end.message);
         self.conditions.push(condition.transitioned(self.now).probed(self.now));
         if end.complete {
             self.body.completion_time = Some(self.now);
-            let wanted = seen.job.spec.completions;
+            let wanted = observed.job.spec.completions;
             if wanted.is_some_and(|wanted| self.body.succeeded > wanted) {
                 let message = "Too many succeeded pods running after completion count reached";
                 let note = Note::warning(target.clone(), "TooManySucceededPods", message);
@@ -224,12 +231,12 @@ impl Next {
         }
     }
 
-    fn into_plan(self, seen: &Seen) -> Plan {
-        let job = &*seen.job;
+    fn into_plan(self, observed: &Observed) -> Plan {
+        let job = &*observed.job;
         let mut plan = Plan::nothing();
         let old: Vec<Condition> = job.status.conditions.iter().map(Condition::from).collect();
         let changed = self.body != Body::of(&job.status) || self.conditions != old;
-        // Some of what was recorded may now be let go, or the end be told of for good.
+        // The next reconciliation removes finalizers of recorded pods, or sets the final condition.
         let told = self.end.as_ref().is_some_and(|end| !end.announced);
         let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || told;
         let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
@@ -247,7 +254,7 @@ impl Next {
     }
 }
 
-/// Reasons of failures, which are the reasons of their events.
+/// Returns the event reason for a failure reason.
 fn failure_event(reason: &str) -> &'static str {
     const REASONS: [&str; 5] = [
         "BackoffLimitExceeded",
@@ -271,7 +278,7 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-/// A status without its conditions.
+/// The status without its conditions.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {

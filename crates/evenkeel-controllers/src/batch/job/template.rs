@@ -1,4 +1,4 @@
-//! The pods that a Job makes.
+//! Bodies of a Job's pods.
 
 use super::{per_index, pod};
 use crate::wire;
@@ -10,10 +10,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::Target;
 use serde_json::{Value, json};
 
-/// The longest prefix that a name is generated from.
-const LONGEST_PREFIX: usize = 58;
+/// Maximum length of the prefix of generated names.
+const MAX_PREFIX: usize = 58;
 
-/// Body of a pod; of one with an index, which may take another's place.
+/// Returns the body of a pod; `replaced` is the index's failed pod.
 pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
@@ -27,7 +27,7 @@ pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> Stri
 
 fn prefix_with_index(name: &str, index: u32) -> String {
     let end = format!("-{index}-");
-    let room = LONGEST_PREFIX.saturating_sub(end.len()).min(name.len());
+    let room = MAX_PREFIX.saturating_sub(end.len()).min(name.len());
     format!("{}{end}", name.get(..room).unwrap_or(name))
 }
 
@@ -43,7 +43,7 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
             }
         });
     if job.spec.backoff_limit_per_index.is_some() {
-        let (counted, ignored) = per_index::failures_with(job, replaced);
+        let (counted, ignored) = per_index::new_index_failure_counts(job, replaced);
         template = template.with_annotation(pod::INDEX_FAILURES, &counted.to_string());
         if ignored > 0 {
             template = template.with_annotation(pod::INDEX_IGNORED, &ignored.to_string());
@@ -52,7 +52,7 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
     template
 }
 
-/// `JOB_COMPLETION_INDEX`, unless the container has a variable of that name.
+/// Adds the variable `JOB_COMPLETION_INDEX`, unless the container has it. Upstream: `addCompletionIndexEnvVariable`.
 fn tell_index(container: &mut Value) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let Some(container) = container.as_object_mut() else { return };

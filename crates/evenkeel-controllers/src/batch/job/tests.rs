@@ -4,9 +4,9 @@ use super::{
     backoff::Failures,
     end::is_finished,
     manage::Manage,
+    observed::Observed,
     plan::plan,
     pod::{FINALIZER, INDEX, INDEX_FAILURES},
-    seen::Seen,
     status::status,
 };
 use crate::fixtures::{T0, at, object, owned_by};
@@ -51,12 +51,12 @@ fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
     pod
 }
 
-fn seen(job: &Job, pods: &[Pod]) -> Seen {
+fn observed(job: &Job, pods: &[Pod]) -> Observed {
     seen_after(job, pods, None)
 }
 
-fn seen_after(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Seen {
-    Seen::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new), earlier, true)
+fn seen_after(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Observed {
+    Observed::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new), earlier, true)
 }
 
 /// A pod that failed so long ago that nothing waits for it any more.
@@ -84,9 +84,9 @@ fn as_many_pods_as_may_run_and_are_needed() {
         job.status.succeeded = succeeded;
         let pods: Vec<Pod> =
             (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
-        let seen = seen(&job, &pods);
-        let made = match &seen.decision(T0).manage {
-            Some(Manage::Make(slots)) => slots.len(),
+        let observed = observed(&job, &pods);
+        let made = match &observed.decision(T0).manage {
+            Some(Manage::Create(slots)) => slots.len(),
             _ => 0,
         };
         assert_eq!(made, want, "{spec} with {active} active and {succeeded} succeeded");
@@ -109,8 +109,8 @@ fn the_reason_of_an_end_is_upstreams() {
         pod
     };
     let check = |job: &Job, pods: &[Pod], want: Option<(&str, &str)>| {
-        let seen = seen(job, pods);
-        let end = seen.decision(T0).end.as_ref().map(|end| (&*end.reason, &*end.message));
+        let observed = observed(job, pods);
+        let end = observed.decision(T0).end.as_ref().map(|end| (&*end.reason, &*end.message));
         assert_eq!(end, want);
     };
     let limited = job(&json!({ "backoffLimit": 0 }));
@@ -141,9 +141,12 @@ fn failures_that_are_ignored_do_not_count() {
     ] } }))
     .status
     .conditions;
-    let seen = seen(&job, &[evicted]);
-    let decision = seen.decision(T0);
-    assert_eq!((decision.end.is_none(), decision.let_go.len(), seen.tally.failed), (true, 1, 0));
+    let observed = observed(&job, &[evicted]);
+    let decision = observed.decision(T0);
+    assert_eq!(
+        (decision.end.is_none(), decision.finalizers_to_remove.len(), observed.tally.failed),
+        (true, 1, 0)
+    );
 }
 
 #[test]
@@ -154,10 +157,10 @@ fn pods_that_failed_are_replaced_after_a_while() {
         pod.meta.creation = Some(at(seconds));
         pod
     };
-    let manage = |pods: &[Pod]| format!("{:?}", seen(&job, pods).decision(T0).manage);
-    assert_eq!(manage(&[failed("a", -4)]), "Some(Wait(6s))");
-    assert_eq!(manage(&[failed("a", -30), failed("b", -4)]), "Some(Wait(16s))");
-    assert_eq!(manage(&[failed("a", -30), failed("b", -20)]), "Some(Make([None]))");
+    let manage = |pods: &[Pod]| format!("{:?}", observed(&job, pods).decision(T0).manage);
+    assert_eq!(manage(&[failed("a", -4)]), "Some(BackOff(6s))");
+    assert_eq!(manage(&[failed("a", -30), failed("b", -4)]), "Some(BackOff(16s))");
+    assert_eq!(manage(&[failed("a", -30), failed("b", -20)]), "Some(Create([None]))");
 }
 
 #[test]
@@ -165,23 +168,23 @@ fn failures_are_remembered_when_their_pods_are_gone() {
     let job = job(&json!({ "completions": 9, "podReplacementPolicy": "TerminatingOrFailed" }));
     let mut failures: Option<Failures> = None;
     let mut look = |pods: &[Pod], now: Timestamp| {
-        let seen = seen_after(&job, pods, failures.as_ref());
-        failures = Some(seen.failures.clone());
-        format!("{:?}", seen.decision(now).manage)
+        let observed = seen_after(&job, pods, failures.as_ref());
+        failures = Some(observed.failures.clone());
+        format!("{:?}", observed.decision(now).manage)
     };
     for (at_, wait) in [(0, 10), (100, 20), (200, 40)] {
         let mut evicted = pod(&job, &format!("p{at_}"), None, "Running");
         evicted.meta.deletion = Some(at(at_));
-        let waits = format!("Some(Wait({wait}s))");
+        let waits = format!("Some(BackOff({wait}s))");
         assert_eq!(look(&[evicted.clone()], at(at_)), waits);
         assert_eq!(look(&[evicted.clone()], at(at_)), waits, "it counts once");
         evicted.meta.finalizers = Default::default();
         assert_eq!(look(&[evicted], at(at_)), waits, "or when it is let go");
         assert_eq!(look(&[], at(at_)), waits, "or gone");
     }
-    assert_eq!(look(&[], at(240)), "Some(Make([None]))");
+    assert_eq!(look(&[], at(240)), "Some(Create([None]))");
     let success = pod(&job, "s", None, "Succeeded");
-    assert_eq!(look(&[success], at(201)), "Some(Make([None]))", "a success makes up for all");
+    assert_eq!(look(&[success], at(201)), "Some(Create([None]))", "a success makes up for all");
 }
 
 #[test]
@@ -194,8 +197,8 @@ fn pods_that_a_suspended_job_deleted_have_not_failed() {
         [("Running", None), ("Running", Some(Failures::default())), ("Failed", None)]
     {
         stopped.status.phase = phase.into();
-        let seen = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
-        assert_eq!(seen.decision(T0).manage, Some(Manage::Make(vec![None])), "{phase}");
+        let observed = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
+        assert_eq!(observed.decision(T0).manage, Some(Manage::Create(vec![None])), "{phase}");
     }
 }
 
@@ -212,12 +215,12 @@ fn each_index_has_one_pod_and_each_waits_for_itself() {
         failed_long_ago(&job, "c", Some(2)),
         pod(&job, "d", Some(3), "Running"),
     ];
-    let seen = seen(&job, &pods);
-    let decision = seen.decision(T0);
-    assert_eq!(decision.manage, Some(Manage::Make(vec![Some(2)])));
+    let observed = observed(&job, &pods);
+    let decision = observed.decision(T0);
+    assert_eq!(decision.manage, Some(Manage::Create(vec![Some(2)])));
     // The failed pods stay until their indexes have others, and the one that succeeded until it is recorded.
-    assert!(decision.let_go.is_empty());
-    let made = plan(&seen, T0);
+    assert!(decision.finalizers_to_remove.is_empty());
+    let made = plan(&observed, T0);
     let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["generateName"], "work-2-");
@@ -238,9 +241,9 @@ fn pods_without_an_index_of_their_own_go() {
         pod(&job, "c", Some(5), "Running"),
         pod(&job, "d", None, "Running"),
     ];
-    let seen = seen(&job, &pods);
+    let observed = observed(&job, &pods);
     let mut gone: Vec<&str> =
-        seen.decision(T0).deletes(&seen).iter().map(|pod| &*pod.meta.name).collect();
+        observed.decision(T0).deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
     gone.sort_unstable();
     assert_eq!(gone, ["b", "c", "d"]);
 }
@@ -261,9 +264,9 @@ fn of_pods_that_are_as_good_the_younger_go() {
     };
     // Of a ReplicaSet's pods these would be of one age, and the dear one would stay.
     let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
-    let seen = seen(&job, &pods);
+    let observed = observed(&job, &pods);
     let mut gone: Vec<&str> =
-        seen.decision(T0).deletes(&seen).iter().map(|pod| &*pod.meta.name).collect();
+        observed.decision(T0).deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
     gone.sort_unstable();
     assert_eq!(gone, ["a", "c"]);
 }
@@ -321,16 +324,16 @@ impl Model {
             return false;
         }
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
-        let seen = seen_after(&self.job, &pods, self.failures.as_ref());
-        self.failures = Some(seen.failures.clone());
-        let planned = plan(&seen, self.now);
+        let observed = seen_after(&self.job, &pods, self.failures.as_ref());
+        self.failures = Some(observed.failures.clone());
+        let planned = plan(&observed, self.now);
         assert_eq!(lint(&planned), Vec::<String>::new());
         let outcomes = self.carry_out(&planned);
         if self.luck.pop() == Some(false) {
             self.failures = None;
             return true;
         }
-        let after = status(&seen, &outcomes, self.now);
+        let after = status(&observed, &outcomes, self.now);
         for action in &after.actions {
             if self.act(action).error.is_some() {
                 break;
@@ -503,8 +506,8 @@ fn a_suspended_job_keeps_its_start_time_without_the_gate() {
     let mut job = job(&json!({ "suspend": true }));
     job.status.start_time = Some(T0);
     for (gate, kept) in [(true, None), (false, Some(T0))] {
-        let seen = Seen::new(Arc::new(job.clone()), [], None, gate);
-        let after = status(&seen, &Outcomes::default(), at(9));
+        let observed = Observed::new(Arc::new(job.clone()), [], None, gate);
+        let after = status(&observed, &Outcomes::default(), at(9));
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let written: Job = object(&serde_json::from_slice(&update.body).unwrap());
         assert_eq!(written.status.start_time, kept);
@@ -590,8 +593,8 @@ proptest! {
 #[test]
 fn the_body_of_a_status_is_of_its_kind() {
     let job = job(&json!({}));
-    let seen = seen(&job, &[]);
-    let after = status(&seen, &Outcomes(vec![Outcome::success()]), T0);
+    let observed = observed(&job, &[]);
+    let after = status(&observed, &Outcomes(vec![Outcome::success()]), T0);
     let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
     let body: Value = serde_json::from_slice(&update.body).unwrap();
     assert_eq!(

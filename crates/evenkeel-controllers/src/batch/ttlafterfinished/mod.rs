@@ -1,6 +1,5 @@
-//! Deletes Jobs some time after they ended, where they say so.
-//!
-//! Upstream: `pkg/controller/ttlafterfinished` (KEP-592).
+//! TTL-after-finished controller: deletes finished Jobs after `ttlSecondsAfterFinished` (KEP-592). Upstream:
+//! `pkg/controller/ttlafterfinished`.
 
 mod plan;
 
@@ -17,10 +16,10 @@ use evenkeel_runtime::{
 use prometheus::Histogram;
 use std::sync::Arc;
 
-/// How many Jobs are looked at at the same time; `--concurrent-ttl-after-finished-syncs`.
+/// Number of Jobs processed concurrently; `--concurrent-ttl-after-finished-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ttl-after-finished-syncs";
 
 /// The controller that deletes Jobs that have ended.

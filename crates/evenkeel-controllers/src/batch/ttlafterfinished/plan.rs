@@ -1,4 +1,4 @@
-//! When a Job that has ended is deleted.
+//! Time at which a finished Job is deleted.
 
 use crate::{batch::job, wire};
 use evenkeel_api::{
@@ -8,8 +8,8 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Delete, Plan, Propagation};
 use std::time::Duration;
 
-/// When the Job is to be deleted: its end and its time to live after it. `None` while it has not ended, when it says
-/// nothing of it, or is being deleted.
+/// Returns the time of deletion: the finish time plus `ttlSecondsAfterFinished`. `None` if the Job is not finished, has
+/// no TTL, or is being deleted. Upstream: `timeLeft`.
 pub(super) fn due(job: &Job) -> Option<Timestamp> {
     if job.meta.deleting() {
         return None;
@@ -19,7 +19,8 @@ pub(super) fn due(job: &Job) -> Option<Timestamp> {
     ended.checked_add(SignedDuration::from_secs(ttl.into())).ok()
 }
 
-/// Deletes the Job when it is time, its pods before it; only this version of it, as its time may have been changed.
+/// Deletes an expired Job in the foreground, with its resource version as precondition: the TTL may have changed.
+/// Upstream: `processJob`.
 pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(due) = due(job) else { return plan };

@@ -14,7 +14,7 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use plan::Seen;
+use plan::Observed;
 
 /// What is signed.
 const INFO: (&str, &str) = ("kube-public", "cluster-info");
@@ -56,20 +56,20 @@ struct Signer {
 }
 
 impl Planner for Signer {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let info = self.maps.get(&key.namespace, &key.name)?;
-        Some(Seen { info, tokens: self.tokens.namespace(NAMESPACE) })
+        Some(Observed { info, tokens: self.tokens.namespace(NAMESPACE) })
     }
 
-    fn describe(&self, seen: &Seen, now: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact("tokens that sign", plan::signing(seen, now).join(", "));
-        told
+    fn describe(&self, observed: &Observed, now: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact("tokens that sign", plan::signing(observed, now).join(", "));
+        description
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 }

@@ -20,28 +20,28 @@ const CONTENT: &str = "kubeconfig";
 const SIGNATURE: &str = "jws-kubeconfig-";
 
 /// What is signed, and with what.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) info: Arc<Full<ConfigMap>>,
     pub(super) tokens: Vec<Arc<TokenSecret>>,
 }
 
 /// Puts the signatures right: those of good tokens, and no others. It is done again when one of the tokens ends.
-pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let Some(data) = &seen.info.data else { return plan };
+    let Some(data) = &observed.info.data else { return plan };
     let Some(content) = data.get(CONTENT) else { return plan };
     let mut right = data.clone();
     right.retain(|key, _| !key.starts_with(SIGNATURE));
-    for token in good(seen, now).values() {
+    for token in good(observed, now).values() {
         right.insert(format!("{SIGNATURE}{}", token.id), detached(content, *token));
     }
     if right != *data {
-        let mut map: ConfigMap = (**seen.info).clone();
+        let mut map: ConfigMap = (**observed.info).clone();
         map.metadata.managed_fields = None;
         map.data = Some(right);
-        plan.push(Update::new(wire::target(&*seen.info), wire::json(&map)));
+        plan.push(Update::new(wire::target(&*observed.info), wire::json(&map)));
     }
-    for token in &seen.tokens {
+    for token in &observed.tokens {
         if let Life::Left(time) = life(token, now) {
             plan.requeue_after(time);
         }
@@ -50,12 +50,12 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
 }
 
 /// Ids of the tokens that sign.
-pub(super) fn signing(seen: &Seen, now: Timestamp) -> Vec<&str> {
-    good(seen, now).into_keys().collect()
+pub(super) fn signing(observed: &Observed, now: Timestamp) -> Vec<&str> {
+    good(observed, now).into_keys().collect()
 }
 
-fn good(seen: &Seen, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
-    let tokens = seen.tokens.iter().filter_map(|secret| for_signing(secret, now));
+fn good(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
+    let tokens = observed.tokens.iter().filter_map(|secret| for_signing(secret, now));
     tokens.map(|token| (token.id, token)).collect()
 }
 
@@ -79,15 +79,18 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::{Value, json};
 
-    fn seen(data: &Value, tokens: Vec<TokenSecret>) -> Seen {
+    fn observed(data: &Value, tokens: Vec<TokenSecret>) -> Observed {
         let info =
             json!({"metadata": {"name": "cluster-info", "namespace": "kube-public"}, "data": data});
-        Seen { info: Arc::new(object(&info)), tokens: tokens.into_iter().map(Arc::new).collect() }
+        Observed {
+            info: Arc::new(object(&info)),
+            tokens: tokens.into_iter().map(Arc::new).collect(),
+        }
     }
 
     /// The data that are written; `None` where all is right.
-    fn written(seen: &Seen) -> Option<Value> {
-        let plan = plan(seen, at(0));
+    fn written(observed: &Observed) -> Option<Value> {
+        let plan = plan(observed, at(0));
         match &*plan.actions {
             [] => None,
             [Action::Update(update)] => {
@@ -111,30 +114,34 @@ mod tests {
 
     #[test]
     fn signatures_come_and_go_with_their_tokens() {
-        let first =
-            written(&seen(&json!({"kubeconfig": "c", "more": "m"}), vec![secret("abcdef", &[])]))
-                .unwrap();
+        let first = written(&observed(
+            &json!({"kubeconfig": "c", "more": "m"}),
+            vec![secret("abcdef", &[])],
+        ))
+        .unwrap();
         assert_eq!((&first["kubeconfig"], &first["more"]), (&json!("c"), &json!("m")));
         assert!(first["jws-kubeconfig-abcdef"].as_str().unwrap().contains(".."));
-        assert_eq!(written(&seen(&first, vec![secret("abcdef", &[])])), None);
-        let none = written(&seen(&first, Vec::new())).unwrap();
+        assert_eq!(written(&observed(&first, vec![secret("abcdef", &[])])), None);
+        let none = written(&observed(&first, Vec::new())).unwrap();
         assert_eq!(none, json!({"kubeconfig": "c", "more": "m"}));
         // Another content, or another secret, makes another signature.
         let mut changed = first.clone();
         changed["kubeconfig"] = json!("d");
-        let changed = written(&seen(&changed, vec![secret("abcdef", &[])])).unwrap();
+        let changed = written(&observed(&changed, vec![secret("abcdef", &[])])).unwrap();
         assert_ne!(changed["jws-kubeconfig-abcdef"], first["jws-kubeconfig-abcdef"]);
-        assert!(written(&seen(&first, vec![secret("abcdef", &[("token-secret", "x")])])).is_some());
+        assert!(
+            written(&observed(&first, vec![secret("abcdef", &[("token-secret", "x")])])).is_some()
+        );
     }
 
     #[test]
     fn without_content_there_is_nothing_to_sign() {
         assert_eq!(
-            written(&seen(&json!({"jws-kubeconfig-old": "x"}), vec![secret("abcdef", &[])])),
+            written(&observed(&json!({"jws-kubeconfig-old": "x"}), vec![secret("abcdef", &[])])),
             None
         );
         assert_eq!(
-            written(&seen(
+            written(&observed(
                 &json!({"kubeconfig": "c"}),
                 vec![secret("abcdef", &[("usage-bootstrap-signing", "no")])]
             )),
@@ -145,10 +152,10 @@ mod tests {
     #[test]
     fn it_is_looked_at_again_when_a_token_ends() {
         let end = seconds(at(60));
-        let seen =
-            seen(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);
-        assert_eq!(plan(&seen, at(0)).requeue.map(|time| time.as_secs()), Some(60));
-        assert_eq!(signing(&seen, at(0)), ["abcdef"]);
-        assert!(signing(&seen, at(60)).is_empty());
+        let observed =
+            observed(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);
+        assert_eq!(plan(&observed, at(0)).requeue.map(|time| time.as_secs()), Some(60));
+        assert_eq!(signing(&observed, at(0)), ["abcdef"]);
+        assert!(signing(&observed, at(60)).is_empty());
     }
 }

@@ -79,10 +79,10 @@ pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSig
 
 /// What is seen of a request, and what would be done.
 pub(super) fn describe(request: &SigningRequest) -> (Description, Vec<String>) {
-    let mut told = Description::new();
+    let mut description = Description::new();
     let would = match rights(request) {
         Err(error) => {
-            told.fact("request", error.to_string());
+            description.fact("request", error.to_string());
             Vec::new()
         }
         Ok(rights) => rights
@@ -96,7 +96,7 @@ pub(super) fn describe(request: &SigningRequest) -> (Description, Vec<String>) {
             })
             .collect(),
     };
-    (told, would)
+    (description, would)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
     queue::Priority,
 };
-use plan::{Bundle, SIGNER, Seen};
+use plan::{Bundle, Observed, SIGNER};
 use std::sync::Arc;
 
 /// The publisher.
@@ -61,20 +61,20 @@ struct Publisher {
 }
 
 impl Planner for Publisher {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, _: &Key) -> Option<Seen> {
+    fn observe(&self, _: &Key) -> Option<Observed> {
         let (ca, name) = (Arc::clone(&self.ca), self.name.clone());
-        Some(Seen { bundles: self.bundles.list(), ca, name })
+        Some(Observed { bundles: self.bundles.list(), ca, name })
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact("bundles of the signer", seen.bundles.len());
-        told
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact("bundles of the signer", observed.bundles.len());
+        description
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::plan(observed)
     }
 }

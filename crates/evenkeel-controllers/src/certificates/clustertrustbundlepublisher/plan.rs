@@ -15,7 +15,7 @@ use std::{fmt::Write as _, sync::Arc};
 pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 
 /// What there is of the signer, and what should be.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) bundles: Vec<Arc<Full<Bundle>>>,
     pub(super) ca: Arc<str>,
     pub(super) name: String,
@@ -32,24 +32,24 @@ pub(super) fn name(ca: &str) -> String {
 }
 
 /// Makes the bundle or puts it right, and only then deletes others of the signer.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let kind = Full::<Bundle>::kind();
     let (ours, others): (Vec<_>, Vec<_>) =
-        seen.bundles.iter().partition(|bundle| *bundle.meta().name == *seen.name);
+        observed.bundles.iter().partition(|bundle| *bundle.meta().name == *observed.name);
     match ours.first() {
         None => {
             let body = json!({
                 "apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle",
-                "metadata": {"name": seen.name}, "spec": {"signerName": SIGNER, "trustBundle": &*seen.ca},
+                "metadata": {"name": observed.name}, "spec": {"signerName": SIGNER, "trustBundle": &*observed.ca},
             });
             let create = Create::new(kind.clone(), "", body.to_string());
             plan.push(Create { on_error: OnError::Abort, ..create });
         }
-        Some(bundle) if bundle.spec.trust_bundle != *seen.ca => {
+        Some(bundle) if bundle.spec.trust_bundle != *observed.ca => {
             let mut right: Bundle = (****bundle).clone();
             right.metadata.managed_fields = None;
-            right.spec.trust_bundle = seen.ca.to_string();
+            right.spec.trust_bundle = observed.ca.to_string();
             let target = Target::of(kind.clone(), bundle.meta());
             plan.push(Update {
                 on_error: OnError::Abort,
@@ -71,13 +71,13 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    fn seen(bundles: &[(&str, &str)]) -> Seen {
+    fn observed(bundles: &[(&str, &str)]) -> Observed {
         let bundles = bundles.iter().map(|(name, text)| {
             Arc::new(object(&json!({
                 "metadata": {"name": name, "uid": name}, "spec": {"signerName": SIGNER, "trustBundle": text},
             })))
         });
-        Seen { bundles: bundles.collect(), ca: "PEM".into(), name: name("PEM") }
+        Observed { bundles: bundles.collect(), ca: "PEM".into(), name: name("PEM") }
     }
 
     #[test]
@@ -89,14 +89,14 @@ mod tests {
     #[test]
     fn one_bundle_with_the_right_content() {
         let name = name("PEM");
-        assert!(plan(&seen(&[(&name, "PEM")])).is_nothing());
-        let made = plan(&seen(&[("old", "OLD")]));
+        assert!(plan(&observed(&[(&name, "PEM")])).is_nothing());
+        let made = plan(&observed(&[("old", "OLD")]));
         let [Action::Create(create), Action::Delete(delete)] = &*made.actions else {
             panic!("{made:?}")
         };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!((&body["metadata"]["name"], &*delete.target.name), (&json!(name), "old"));
-        let mended = plan(&seen(&[(&name, "forged")]));
+        let mended = plan(&observed(&[(&name, "forged")]));
         let [Action::Update(update)] = &*mended.actions else { panic!("{mended:?}") };
         let body: Value = serde_json::from_slice(&update.body).unwrap();
         assert_eq!(body["spec"]["trustBundle"], "PEM");

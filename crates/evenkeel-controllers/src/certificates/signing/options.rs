@@ -4,7 +4,7 @@ use super::plan::Signer;
 use crate::options::Flags;
 use std::{fmt, time::Duration};
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The longest that certificates last; `--cluster-signing-duration`.
@@ -50,7 +50,7 @@ impl fmt::Debug for Pair {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         let of = |name: &str| {
             let file = |what: &str| flags.text(&format!("cluster-signing-{name}{what}-file"));

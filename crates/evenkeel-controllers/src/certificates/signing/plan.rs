@@ -166,18 +166,18 @@ fn changed(request: &SigningRequest) -> CertificateSigningRequest {
 
 /// What is seen of a request, and what would be done.
 pub(super) fn describe(request: &SigningRequest, signers: &[Signer]) -> (Description, Vec<String>) {
-    let mut told = Description::new();
-    told.fact("signer", &request.spec.signer_name);
+    let mut description = Description::new();
+    description.fact("signer", &request.spec.signer_name);
     let would = match plan(request, signers) {
         Ok(Step::Nothing) => Vec::new(),
         Ok(Step::Refuse(words)) => vec![format!("refuse it: {words}")],
         Ok(Step::Sign(_, content)) => vec![format!("sign it for {}", content.subject.common_name)],
         Err(error) => {
-            told.fact("request", error);
+            description.fact("request", error);
             Vec::new()
         }
     };
-    (told, would)
+    (description, would)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Looks at one object with live reads, and carries out what is decided about it.
+//! Live reads and writes of the garbage collector: the I/O around [`super::plan`].
 
 use super::{
     Failed, GarbageCollector,
-    graph::{FOREGROUND, ORPHAN, Place, Uid},
-    plan::{OwnerState, Step, plan},
+    graph::{Coordinates, FOREGROUND, ORPHAN, Uid},
+    plan::{OwnerClass, Step, plan},
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, views::Metadata};
@@ -15,38 +15,39 @@ use evenkeel_runtime::{
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-/// How many dependents are freed side by side.
-const AT_A_TIME: usize = 16;
+/// Dependents patched concurrently while their owner is orphaned.
+const MAX_CONCURRENT: usize = 16;
 
-/// How often a finalizer is tried to be taken off against other writers.
-const CONFLICTS: usize = 5;
+/// Retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer` retries 5 times.
+const MAX_CONFLICTS: usize = 5;
 
-/// An object that a live read has shown.
+/// An object as a live read returned it.
 struct Live<'a> {
     kind: &'a Kind,
     meta: &'a Meta,
 }
 
 impl GarbageCollector {
-    /// Looks at an object, and does what has to be done.
-    pub(super) async fn visit(&self, uid: &Uid) -> Result<(), Failed> {
-        let place = {
+    /// Reads an object and its owners live, decides, and writes. Upstream: `attemptToDeleteItem`.
+    pub(super) async fn attempt_to_delete_item(&self, uid: &Uid) -> Result<(), Failed> {
+        let coordinates = {
             let graph = self.graph();
             match graph.node(uid) {
-                Some(node) if !graph.at_rest(node) => node.place.clone(),
+                Some(node) if !graph.needs_no_attempt(node) => node.coordinates.clone(),
                 _ => return Ok(()),
             }
         };
-        let kind = self.kind(&place)?;
-        let Some(item) = self.read(&kind, &place.namespace, &place.name, uid).await? else {
-            let work = self.graph().not_found(uid, &place);
+        let kind = self.kind(&coordinates)?;
+        let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
+        else {
+            let work = self.graph().virtual_deleted(uid, &coordinates);
             self.enqueue(work);
             return Ok(());
         };
         let live = Live { kind: &kind, meta: &item.meta };
-        let Some(owners) = self.owners(&live).await? else { return Ok(()) };
+        let Some(owners) = self.classify_references(&live).await? else { return Ok(()) };
         let step = plan(&self.graph(), uid, live.meta, &owners);
-        self.carry_out(&live, step).await?;
+        self.execute(&live, step).await?;
         if self.graph().node(uid).is_some_and(|node| node.is_virtual) {
             Err(Failed::Unobserved)
         } else {
@@ -54,54 +55,63 @@ impl GarbageCollector {
         }
     }
 
-    /// Takes the object off its dependents' owners, then its finalizer off. A dependent that cannot be freed keeps the
-    /// finalizer where it is, and the others are freed all the same.
-    pub(super) async fn orphan(&self, uid: &Uid) -> Result<(), Failed> {
-        let (place, dependents): (_, Vec<(Uid, Place)>) = {
+    /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object. After a
+    /// failed dependent the others are still patched, and the finalizer stays. Upstream: `attemptToOrphan`,
+    /// `orphanDependents`.
+    pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), Failed> {
+        let (coordinates, dependents): (_, Vec<(Uid, Coordinates)>) = {
             let graph = self.graph();
             let Some(node) = graph.node(uid) else { return Ok(()) };
             (
-                node.place.clone(),
+                node.coordinates.clone(),
                 graph
                     .dependents(uid)
-                    .map(|(uid, node)| (uid.clone(), node.place.clone()))
+                    .map(|(uid, node)| (uid.clone(), node.coordinates.clone()))
                     .collect(),
             )
         };
         let mut all_freed = Ok(());
-        for some in dependents.chunks(AT_A_TIME) {
-            let freed = some.iter().map(|(dependent, place)| self.free(dependent, place, uid));
+        for some in dependents.chunks(MAX_CONCURRENT) {
+            let freed = some.iter().map(|(dependent, coordinates)| {
+                self.remove_owner_reference(dependent, coordinates, uid)
+            });
             all_freed = join_all(freed).await.into_iter().fold(all_freed, Result::and);
         }
         all_freed?;
-        let kind = self.kind(&place)?;
-        if let Some(item) = self.read(&kind, &place.namespace, &place.name, uid).await? {
+        let kind = self.kind(&coordinates)?;
+        if let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
+        {
             self.remove_finalizer(&Live { kind: &kind, meta: &item.meta }, ORPHAN).await?;
         }
         Ok(())
     }
 
-    /// Takes `owner` off the owners of a dependent.
-    async fn free(&self, dependent: &Uid, place: &Place, owner: &Uid) -> Result<(), Failed> {
-        let kind = self.kind(place)?;
-        let item = self.read(&kind, &place.namespace, &place.name, dependent).await?;
+    /// Removes the reference to `owner` from a dependent. Upstream: `orphanDependents`.
+    async fn remove_owner_reference(
+        &self,
+        dependent: &Uid,
+        coordinates: &Coordinates,
+        owner: &Uid,
+    ) -> Result<(), Failed> {
+        let kind = self.kind(coordinates)?;
+        let item = self.read(&kind, &coordinates.namespace, &coordinates.name, dependent).await?;
         if let Some(item) = item {
             let live = Live { kind: &kind, meta: &item.meta };
-            self.remove_owners(&live, std::slice::from_ref(owner)).await?;
+            self.remove_owner_references(&live, std::slice::from_ref(owner)).await?;
         }
         Ok(())
     }
 
-    fn kind(&self, place: &Place) -> Result<Kind, Failed> {
+    fn kind(&self, coordinates: &Coordinates) -> Result<Kind, Failed> {
         let discovered = self.discovered();
-        let resource = discovered.of_kind(&place.api_version, &place.kind);
+        let resource = discovered.of_kind(&coordinates.api_version, &coordinates.kind);
         resource.map(|resource| resource.kind.clone()).ok_or_else(|| Failed::UnknownKind {
-            api_version: place.api_version.clone(),
-            kind: place.kind.clone(),
+            api_version: coordinates.api_version.clone(),
+            kind: coordinates.kind.clone(),
         })
     }
 
-    /// The object as it is now; `None` when there is none of this uid.
+    /// Reads an object live; `None` if no object of this uid exists at these coordinates.
     async fn read(
         &self,
         kind: &Kind,
@@ -117,63 +127,68 @@ impl GarbageCollector {
         }
     }
 
-    /// What became of each owner; `None` when one is where it cannot be, so that nothing can be decided.
-    async fn owners(
+    /// Classifies the owners of an object by live reads. `None` if a cluster-scoped object names a namespaced owner:
+    /// nothing can be decided then. Upstream: `classifyReferences`.
+    async fn classify_references(
         &self,
         live: &Live<'_>,
-    ) -> Result<Option<Vec<(OwnerReference, OwnerState)>>, Failed> {
+    ) -> Result<Option<Vec<(OwnerReference, OwnerClass)>>, Failed> {
         let mut owners = Vec::with_capacity(live.meta.owners.len());
         for owner in &live.meta.owners {
-            let place = Place::named_by(owner, &live.meta.namespace);
-            let kind = self.kind(&place)?;
+            let coordinates = Coordinates::of_owner(owner, &live.meta.namespace);
+            let kind = self.kind(&coordinates)?;
             if kind.namespaced && live.meta.namespace.is_empty() {
                 tracing::warn!(
                     name = &*live.meta.name,
                     owner = &*owner.name,
-                    "A cluster-scoped object names an owner in a namespace"
+                    "Cluster-scoped object has a namespaced owner; not collecting it"
                 );
                 return Ok(None);
             }
-            let place = Place {
-                namespace: if kind.namespaced { place.namespace } else { "".into() },
-                ..place
+            let coordinates = Coordinates {
+                namespace: if kind.namespaced { coordinates.namespace } else { "".into() },
+                ..coordinates
             };
-            let known_absent = self.graph().absent.contains(&owner.uid, &place);
+            let known_absent = self.graph().absent_owner_cache.contains(&owner.uid, &coordinates);
             let state = if known_absent {
-                OwnerState::Absent
+                OwnerClass::Dangling
             } else {
-                let found = self.read(&kind, &place.namespace, &owner.name, &owner.uid).await?;
-                OwnerState::of(found.as_ref().map(|item| &item.meta), &owner.uid)
+                let found =
+                    self.read(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
+                OwnerClass::of(found.as_ref().map(|item| &item.meta), &owner.uid)
             };
-            if state == OwnerState::Absent {
-                self.graph().absent.insert(&owner.uid, &place);
+            if state == OwnerClass::Dangling {
+                self.graph().absent_owner_cache.insert(&owner.uid, &coordinates);
             }
             owners.push((owner.clone(), state));
         }
         Ok(Some(owners))
     }
 
-    async fn carry_out(&self, live: &Live<'_>, step: Step) -> Result<(), Failed> {
+    async fn execute(&self, live: &Live<'_>, step: Step) -> Result<(), Failed> {
         match step {
-            Step::Leave => {}
-            Step::Visit(uids) => {
+            Step::Nothing => {}
+            Step::AttemptToDelete(uids) => {
                 for uid in uids {
-                    self.0.delete.add(uid, Priority::NORMAL);
+                    self.0.attempt_to_delete.add(uid, Priority::NORMAL);
                 }
             }
-            Step::FinishForeground => self.remove_finalizer(live, FOREGROUND).await?,
-            Step::RemoveOwners(gone) => self.remove_owners(live, &gone).await?,
-            Step::Delete { propagation, unblock } => {
-                if unblock {
-                    self.unblock(live).await?;
+            Step::RemoveForegroundFinalizer => self.remove_finalizer(live, FOREGROUND).await?,
+            Step::RemoveOwnerReferences(deleted) => {
+                self.remove_owner_references(live, &deleted).await?
+            }
+            Step::Delete { propagation, unblock_owner_references } => {
+                if unblock_owner_references {
+                    self.unblock_owner_references(live).await?;
                 }
-                self.delete(live, propagation, unblock).await?;
+                self.delete(live, propagation, unblock_owner_references).await?;
             }
         }
         Ok(())
     }
 
-    /// Deletes just this version of the object; if only something else than its owners changed meanwhile, the new one.
+    /// Deletes the object with its resource version as precondition. After a conflict, retries without it if the owner
+    /// references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &Live<'_>,
@@ -207,21 +222,26 @@ impl GarbageCollector {
         }
     }
 
-    async fn remove_owners(&self, live: &Live<'_>, gone: &[Text]) -> Result<(), ApiError> {
+    async fn remove_owner_references(
+        &self,
+        live: &Live<'_>,
+        deleted: &[Text],
+    ) -> Result<(), ApiError> {
         let entries: Vec<Value> =
-            gone.iter().map(|uid| json!({"$patch": "delete", "uid": &**uid})).collect();
+            deleted.iter().map(|uid| json!({"$patch": "delete", "uid": &**uid})).collect();
         let kept = live
             .meta
             .owners
             .iter()
-            .filter(|owner| !gone.contains(&owner.uid))
+            .filter(|owner| !deleted.contains(&owner.uid))
             .map(reference)
             .collect();
         self.patch_owners(live, entries, kept).await
     }
 
-    /// Lets the object's owners go without it, so that a circle of waits ends.
-    async fn unblock(&self, live: &Live<'_>) -> Result<(), ApiError> {
+    /// Sets `blockOwnerDeletion` to false in all references of the object, which breaks a cycle of foreground
+    /// deletions.
+    async fn unblock_owner_references(&self, live: &Live<'_>) -> Result<(), ApiError> {
         let blocking = || live.meta.owners.iter().filter(|owner| owner.block_owner_deletion);
         if blocking().next().is_none() {
             return Ok(());
@@ -229,14 +249,19 @@ impl GarbageCollector {
         let entries = blocking()
             .map(|owner| json!({"uid": &*owner.uid, "blockOwnerDeletion": false}))
             .collect();
-        let free = |owner: &OwnerReference| {
+        let remove_owner_reference = |owner: &OwnerReference| {
             reference(&OwnerReference { block_owner_deletion: false, ..owner.clone() })
         };
-        self.patch_owners(live, entries, live.meta.owners.iter().map(free).collect()).await
+        self.patch_owners(
+            live,
+            entries,
+            live.meta.owners.iter().map(remove_owner_reference).collect(),
+        )
+        .await
     }
 
-    /// Changes owners by a strategic merge patch of single entries; where the server has none for the kind (custom
-    /// resources), by a merge patch of the whole list, against the version that was read.
+    /// Patches owner references with a strategic merge patch. A server that has none for the kind (custom resources)
+    /// gets a merge patch with the whole list and a resource version. Upstream: `patch`.
     async fn patch_owners(
         &self,
         live: &Live<'_>,
@@ -271,7 +296,7 @@ impl GarbageCollector {
             let body = json!({"metadata": {"resourceVersion": &*meta.resource_version, "finalizers": left}});
             match self.patch(&Live { kind: live.kind, meta: &meta }, PatchForm::Merge, &body).await
             {
-                Err(error) if error.is_conflict() && attempt < CONFLICTS => {
+                Err(error) if error.is_conflict() && attempt < MAX_CONFLICTS => {
                     let Some(now) =
                         self.read(live.kind, &meta.namespace, &meta.name, &meta.uid).await?
                     else {
@@ -304,7 +329,7 @@ fn ignore_absent<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     }
 }
 
-/// An owner reference as it is written.
+/// Returns an owner reference as JSON.
 fn reference(owner: &OwnerReference) -> Value {
     let mut written = json!({
         "apiVersion": &*owner.api_version, "kind": &*owner.kind, "name": &*owner.name, "uid": &*owner.uid,

@@ -1,36 +1,36 @@
-//! Who owns whom: a graph of every object that could be collected, kept by uid.
+//! Graph of owners and dependents, by uid: one node for each object that can be collected.
 //!
-//! A pure state machine: watch events go in, the uids that have to be looked at come out. An owner that some object
-//! names but that no watch has shown yet stands in the graph as a *virtual* node until a live read tells what it is.
-//! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
+//! A pure state machine: watch events come in, and each returns the uids to enqueue. An owner that is only named in a
+//! reference, and not yet observed by a watch, is a *virtual* node until a live read confirms or refutes it. Upstream:
+//! `pkg/controller/garbagecollector/graph_builder.go`.
 
-use super::absent::AbsentOwners;
+use super::absent_owner_cache::AbsentOwnerCache;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, shared::Shared};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// An object's uid.
+/// The uid of an object.
 pub(crate) type Uid = Text;
 
-/// Finalizer of an object that waits for its dependents to be deleted.
+/// Finalizer of an object that is deleted after its dependents. Upstream: `FinalizerDeleteDependents`.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an object whose dependents shall lose it as an owner.
+/// Finalizer of an object whose dependents lose their reference to it. Upstream: `FinalizerOrphanDependents`.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// Where an object is.
+/// Coordinates of an object, without its uid. Upstream: `objectReference`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
-    /// As in its `apiVersion`.
+pub(crate) struct Coordinates {
+    /// Group and version, as in the object's `apiVersion`.
     pub(crate) api_version: Text,
-    /// Kind.
+    /// The kind, as in the object's `kind`.
     pub(crate) kind: Text,
-    /// Namespace, empty for cluster-scoped kinds. Of a virtual node: that of the object that named it.
+    /// The namespace; empty for cluster-scoped kinds. A virtual node has the namespace of the dependent that named it.
     pub(crate) namespace: Text,
-    /// Name.
+    /// The object's name.
     pub(crate) name: Text,
 }
 
-impl Place {
-    /// Where an object of this kind and metadata is.
+impl Coordinates {
+    /// Returns the coordinates of an observed object.
     pub(crate) fn of(kind: &Kind, meta: &Meta) -> Self {
         Self {
             api_version: Text::recalled(&kind.api_version()),
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// Whether an object of this kind and metadata is here.
+    /// Whether an observed object has these coordinates.
     fn is_of(&self, kind: &Kind, meta: &Meta) -> bool {
         self.name == meta.name
             && self.namespace == meta.namespace
@@ -49,8 +49,9 @@ impl Place {
                 == (&*kind.group, &*kind.version)
     }
 
-    /// Where a dependent in `namespace` says that its owner is.
-    pub(crate) fn named_by(owner: &OwnerReference, namespace: &str) -> Self {
+    /// Returns the coordinates that a dependent in `namespace` gives for its owner. Upstream:
+    /// `ownerReferenceCoordinates`.
+    pub(crate) fn of_owner(owner: &OwnerReference, namespace: &str) -> Self {
         Self {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
@@ -59,9 +60,9 @@ impl Place {
         }
     }
 
-    /// Whether a dependent's reference can mean the object here. Versions of one group are the same object; an object
-    /// without a namespace can be owned from any.
-    fn answers_to(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
+    /// Whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and a
+    /// cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
+    fn matches_reference(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
         *self.kind == *owner.kind
             && *self.name == *owner.name
             && group(&self.api_version) == group(&owner.api_version)
@@ -69,131 +70,135 @@ impl Place {
     }
 }
 
-/// The group of an `apiVersion`, empty for core's.
+/// Returns the group of an `apiVersion`; the core group is empty.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// One object.
+/// A node of the graph: one object. Upstream: `node` in `graph.go`.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Where it is.
-    pub(crate) place: Place,
-    /// What it says owns it.
+    /// Coordinates of the object. Upstream: `identity`.
+    pub(crate) coordinates: Coordinates,
+    /// Owner references of the object.
     pub(crate) owners: Shared<OwnerReference>,
-    /// What says that it is owned by it. In order of uid, so that equal graphs yield equal work.
+    /// Uids of objects with a reference to this one, in ascending order, so that equal graphs enqueue in equal order.
     pub(crate) dependents: BTreeSet<Uid>,
-    /// Known from references only.
+    /// Whether the node is known from references only. Upstream: `virtual`.
     pub(crate) is_virtual: bool,
-    /// Its deletion was asked for.
+    /// Whether the object has a deletion timestamp. Upstream: `beingDeleted`.
     pub(crate) deleting: bool,
-    /// Its deletion waits for its dependents.
+    /// Whether the object waits for its dependents to be deleted (foreground). Upstream: `deletingDependents`.
     pub(crate) deleting_dependents: bool,
-    /// Its deletion waits for its dependents to let go of it.
+    /// Whether the object waits for its dependents to be orphaned.
     pub(crate) orphaning: bool,
 }
 
-/// What has to be looked at after an event.
+/// Objects to enqueue after an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Objects that may have to be deleted, or that may be unblocked.
-    pub(crate) delete: BTreeSet<Uid>,
-    /// Objects whose dependents are to be orphaned.
-    pub(crate) orphan: BTreeSet<Uid>,
-    /// Dependents (by uid) with an owner reference that leads to another namespace.
-    pub(crate) invalid: BTreeMap<Uid, OwnerReference>,
+    /// Objects for the queue `attemptToDelete`.
+    pub(crate) attempt_to_delete: BTreeSet<Uid>,
+    /// Objects for the queue `attemptToOrphan`.
+    pub(crate) attempt_to_orphan: BTreeSet<Uid>,
+    /// Dependents, each with an owner reference that names an owner in another namespace.
+    pub(crate) invalid_namespace: BTreeMap<Uid, OwnerReference>,
 }
 
-/// The graph.
+/// The graph and the cache of absent owners. Upstream: `GraphBuilder`.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: HashMap<Uid, Node>,
-    /// Owners known not to exist, so that many dependents need one live read.
-    pub(crate) absent: AbsentOwners,
+    /// Owners known not to exist: many dependents of one absent owner need one live read.
+    pub(crate) absent_owner_cache: AbsentOwnerCache,
 }
 
 impl Graph {
-    /// The object with this uid.
+    /// Returns the node with this uid.
     pub(crate) fn node(&self, uid: &str) -> Option<&Node> {
         self.nodes.get(uid)
     }
 
-    /// The first object (by uid) at a place that is asked for; one that a watch has shown before one that has not.
-    pub(crate) fn find(&self, wanted: impl Fn(&Place) -> bool) -> Option<(&Uid, &Node)> {
-        let found = self.nodes.iter().filter(|(_, node)| wanted(&node.place));
+    /// Returns the first node, by uid, whose coordinates satisfy `wanted`; observed nodes precede virtual ones.
+    pub(crate) fn find(&self, wanted: impl Fn(&Coordinates) -> bool) -> Option<(&Uid, &Node)> {
+        let found = self.nodes.iter().filter(|(_, node)| wanted(&node.coordinates));
         found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
     }
 
-    /// How many objects there are, and how many of them are known from references only.
+    /// Returns the number of nodes, and how many of them are virtual.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.nodes.len(), self.nodes.values().filter(|node| node.is_virtual).count())
     }
 
-    /// A watch showed an object, new or changed.
+    /// Applies a watch event that adds or updates an object. Upstream: `processGraphChanges`.
     pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
         let uid: Uid = meta.uid.clone();
         let mut work = Work::default();
         let before = match self.nodes.get_mut(&uid) {
             None => {
-                self.nodes.insert(uid.clone(), Node::new(Place::of(kind, meta)));
+                self.nodes.insert(uid.clone(), Node::new(Coordinates::of(kind, meta)));
                 Shared::default()
             }
             Some(node) => {
                 let became_real = std::mem::take(&mut node.is_virtual);
-                let moved = !node.place.is_of(kind, meta);
+                let moved = !node.coordinates.is_of(kind, meta);
                 if moved {
-                    node.place = Place::of(kind, meta);
+                    node.coordinates = Coordinates::of(kind, meta);
                 }
                 if became_real && moved {
-                    self.check_dependents(&uid, &mut work);
+                    self.requeue_mismatched_dependents(&uid, &mut work);
                 }
                 std::mem::take(&mut self.nodes.get_mut(&uid).expect("found above").owners)
             }
         };
-        self.relink(&uid, &before, &meta.owners, &meta.namespace, &mut work);
-        self.transition(&uid, meta, &mut work);
+        self.update_owner_references(&uid, &before, &meta.owners, &meta.namespace, &mut work);
+        self.process_transitions(&uid, meta, &mut work);
         work
     }
 
-    /// A watch showed that an object is gone.
-    pub(crate) fn gone(&mut self, uid: &str) -> Work {
+    /// Applies a watch event that deletes an object.
+    pub(crate) fn deleted(&mut self, uid: &str) -> Work {
         self.remove(uid)
     }
 
-    /// A live read found that an object is not where the graph has it (or has another uid there).
+    /// Applies the finding of a live read: no object with this uid has these coordinates.
     ///
-    /// An object that a watch has shown stays: its own watch will tell. What is asked about is then either a virtual
-    /// node, or references with wrong coordinates to a real one.
-    pub(crate) fn not_found(&mut self, uid: &str, place: &Place) -> Work {
+    /// An observed node stays, because its own watch reports its deletion. For a virtual node, the next coordinates
+    /// that dependents give are tried first. Upstream: the virtual delete event, `enqueueVirtualDeleteEvent`.
+    pub(crate) fn virtual_deleted(&mut self, uid: &str, coordinates: &Coordinates) -> Work {
         let Some(node) = self.nodes.get(uid) else { return Work::default() };
         if !node.is_virtual {
             return Work::default();
         }
-        // Other dependents may name it elsewhere; the next place they name is tried before it is given up.
-        let elsewhere = self.other_places(node, uid, place);
-        self.absent.insert(uid, place);
+        // Other dependents may give other coordinates, which are tried before the node is removed.
+        let elsewhere = self.alternate_owner_coordinates(node, uid, coordinates);
+        self.absent_owner_cache.insert(uid, coordinates);
         if let Some(next) = elsewhere {
             let mut work = Work::default();
-            work.delete.insert(uid.into());
+            work.attempt_to_delete.insert(uid.into());
             let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
-            work.delete.extend(
-                dependents.into_iter().filter(|dependent| self.names_place(dependent, uid, place)),
+            work.attempt_to_delete.extend(
+                dependents
+                    .into_iter()
+                    .filter(|dependent| self.references_coordinates(dependent, uid, coordinates)),
             );
             if let Some(node) = self.nodes.get_mut(uid) {
-                node.place = next;
+                node.coordinates = next;
             }
             return work;
         }
         self.remove(uid)
     }
 
-    /// Whether nothing is to be done about an object as far as its watches tell: it is going and waits for nobody, or all
-    /// its owners are where it says, and stay. No live read is needed to leave it alone: a change of it or of an owner
-    /// that has not been seen yet asks for it again when it is.
-    pub(crate) fn at_rest(&self, node: &Node) -> bool {
+    /// Whether no live read can lead to an action: the object is terminating and waits for no dependents, or all its
+    /// owners are observed, agree with its references and are not terminating. A later change of the object or of an
+    /// owner enqueues it again. (Upstream reads live each time.)
+    pub(crate) fn needs_no_attempt(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             self.nodes.get(&*owner.uid).is_some_and(|of| {
-                !of.is_virtual && !of.deleting && of.place.answers_to(owner, &node.place.namespace)
+                !of.is_virtual
+                    && !of.deleting
+                    && of.coordinates.matches_reference(owner, &node.coordinates.namespace)
             })
         };
         !node.is_virtual
@@ -201,8 +206,8 @@ impl Graph {
             && (node.deleting || node.owners.iter().all(stays))
     }
 
-    /// Dependents that hold back the deletion of `uid`: those whose reference blocks.
-    pub(crate) fn blocking<'a>(
+    /// Returns the dependents with `blockOwnerDeletion`. Upstream: `blockingDependents`.
+    pub(crate) fn blocking_dependents<'a>(
         &'a self,
         uid: &'a str,
     ) -> impl Iterator<Item = (&'a Uid, &'a Node)> + 'a {
@@ -214,7 +219,7 @@ impl Graph {
         )
     }
 
-    /// Dependents of `uid`.
+    /// Returns the dependents of `uid`. Upstream: `getDependents`.
     pub(crate) fn dependents<'a>(
         &'a self,
         uid: &str,
@@ -223,7 +228,7 @@ impl Graph {
         dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)))
     }
 
-    fn relink(
+    fn update_owner_references(
         &mut self,
         uid: &Uid,
         before: &[OwnerReference],
@@ -240,70 +245,81 @@ impl Graph {
                     owner.dependents.remove(uid);
                 }
                 if released && owner.deleting_dependents {
-                    work.delete.insert(old.uid.clone());
+                    work.attempt_to_delete.insert(old.uid.clone());
                 }
             }
         }
         for new in after.iter().filter(|new| !before.contains(new)) {
-            self.link(uid, new, namespace, work);
+            self.add_dependent(uid, new, namespace, work);
         }
         if let Some(node) = self.nodes.get_mut(uid) {
             node.owners = after.clone();
         }
     }
 
-    fn link(&mut self, uid: &Uid, owner: &OwnerReference, namespace: &str, work: &mut Work) {
+    fn add_dependent(
+        &mut self,
+        uid: &Uid,
+        owner: &OwnerReference,
+        namespace: &str,
+        work: &mut Work,
+    ) {
         let owner_uid: Uid = owner.uid.clone();
         match self.nodes.get_mut(&owner_uid) {
             Some(node) => {
                 node.dependents.insert(uid.clone());
-                if !node.is_virtual && !node.place.answers_to(owner, namespace) {
-                    work.delete.insert(uid.clone());
-                    if !node.place.namespace.is_empty() && *node.place.namespace != *namespace {
-                        work.invalid.insert(uid.clone(), owner.clone());
+                if !node.is_virtual && !node.coordinates.matches_reference(owner, namespace) {
+                    work.attempt_to_delete.insert(uid.clone());
+                    if !node.coordinates.namespace.is_empty()
+                        && *node.coordinates.namespace != *namespace
+                    {
+                        work.invalid_namespace.insert(uid.clone(), owner.clone());
                     }
                 } else if node.deleting_dependents {
-                    // A child that joins while its owner waits for its children must go too.
-                    work.delete.insert(uid.clone());
+                    // The owner's foreground deletion must also delete a dependent that is added meanwhile.
+                    work.attempt_to_delete.insert(uid.clone());
                 }
             }
             None => {
-                let mut node = Node::new(Place::named_by(owner, namespace));
+                let mut node = Node::new(Coordinates::of_owner(owner, namespace));
                 node.is_virtual = true;
                 node.dependents.insert(uid.clone());
                 self.nodes.insert(owner_uid.clone(), node);
-                work.delete.insert(owner_uid);
+                work.attempt_to_delete.insert(owner_uid);
             }
         }
     }
 
-    /// What a change of the object's own deletion asks for.
-    fn transition(&mut self, uid: &Uid, meta: &Meta, work: &mut Work) {
+    /// Enqueues what a change of the deletion timestamp or of the finalizers requires. Upstream: `processTransitions`.
+    fn process_transitions(&mut self, uid: &Uid, meta: &Meta, work: &mut Work) {
         let Some(node) = self.nodes.get_mut(uid) else { return };
         let has = |name: &str| meta.finalizers.iter().any(|finalizer| &**finalizer == name);
         node.deleting = meta.deleting();
         let (orphaning, foreground) =
             (node.deleting && has(ORPHAN), node.deleting && has(FOREGROUND));
         if orphaning && !node.orphaning {
-            work.orphan.insert(uid.clone());
+            work.attempt_to_orphan.insert(uid.clone());
         } else if foreground && !node.deleting_dependents && !orphaning {
-            work.delete.extend(node.dependents.iter().cloned());
-            work.delete.insert(uid.clone());
+            work.attempt_to_delete.extend(node.dependents.iter().cloned());
+            work.attempt_to_delete.insert(uid.clone());
         }
         node.orphaning = orphaning;
         node.deleting_dependents = foreground && !orphaning;
     }
 
-    /// References to an object that turned out to be elsewhere than they say lead nowhere.
-    fn check_dependents(&self, uid: &Uid, work: &mut Work) {
+    /// Enqueues dependents whose references disagree with the owner's observed coordinates. Upstream:
+    /// `partitionDependents`, in `processGraphChanges`.
+    fn requeue_mismatched_dependents(&self, uid: &Uid, work: &mut Work) {
         let Some(node) = self.nodes.get(uid) else { return };
         for (dependent_uid, dependent) in self.dependents(uid) {
-            let namespace = &dependent.place.namespace;
+            let namespace = &dependent.coordinates.namespace;
             for owner in dependent.owners.iter().filter(|owner| *owner.uid == **uid) {
-                if !node.place.answers_to(owner, namespace) {
-                    work.delete.insert(dependent_uid.clone());
-                    if !node.place.namespace.is_empty() && node.place.namespace != *namespace {
-                        work.invalid.insert(dependent_uid.clone(), owner.clone());
+                if !node.coordinates.matches_reference(owner, namespace) {
+                    work.attempt_to_delete.insert(dependent_uid.clone());
+                    if !node.coordinates.namespace.is_empty()
+                        && node.coordinates.namespace != *namespace
+                    {
+                        work.invalid_namespace.insert(dependent_uid.clone(), owner.clone());
                     }
                 }
             }
@@ -317,48 +333,62 @@ impl Graph {
             let Some(owner_node) = self.nodes.get_mut(&*owner.uid) else { continue };
             owner_node.dependents.remove(uid);
             if owner_node.deleting_dependents {
-                work.delete.insert(owner.uid.clone());
+                work.attempt_to_delete.insert(owner.uid.clone());
             } else if owner_node.is_virtual && owner_node.dependents.is_empty() {
                 self.nodes.remove(&*owner.uid);
             }
         }
         if !node.dependents.is_empty() {
-            self.absent.insert(uid, &node.place);
+            self.absent_owner_cache.insert(uid, &node.coordinates);
         }
-        work.delete.extend(node.dependents);
+        work.attempt_to_delete.extend(node.dependents);
         work
     }
 
-    fn other_places(&self, node: &Node, uid: &str, tried: &Place) -> Option<Place> {
-        let places: BTreeSet<Place> = self
+    fn alternate_owner_coordinates(
+        &self,
+        node: &Node,
+        uid: &str,
+        tried: &Coordinates,
+    ) -> Option<Coordinates> {
+        let places: BTreeSet<Coordinates> = self
             .dependents(uid)
             .flat_map(|(_, dependent)| {
-                let namespace = dependent.place.namespace.clone();
+                let namespace = dependent.coordinates.namespace.clone();
                 dependent
                     .owners
                     .iter()
                     .filter(|owner| *owner.uid == *uid)
-                    .map(move |owner| Place::named_by(owner, &namespace))
+                    .map(move |owner| Coordinates::of_owner(owner, &namespace))
             })
-            .filter(|place| {
-                place != tried && place != &node.place && !self.absent.contains(uid, place)
+            .filter(|coordinates| {
+                coordinates != tried
+                    && coordinates != &node.coordinates
+                    && !self.absent_owner_cache.contains(uid, coordinates)
             })
             .collect();
         places.into_iter().next()
     }
 
-    fn names_place(&self, dependent: &Uid, uid: &str, place: &Place) -> bool {
+    fn references_coordinates(
+        &self,
+        dependent: &Uid,
+        uid: &str,
+        coordinates: &Coordinates,
+    ) -> bool {
         self.nodes.get(dependent).is_some_and(|node| {
             let mut owners = node.owners.iter().filter(|owner| *owner.uid == *uid);
-            owners.any(|owner| Place::named_by(owner, &node.place.namespace) == *place)
+            owners.any(|owner| {
+                Coordinates::of_owner(owner, &node.coordinates.namespace) == *coordinates
+            })
         })
     }
 }
 
 impl Node {
-    fn new(place: Place) -> Self {
+    fn new(coordinates: Coordinates) -> Self {
         Self {
-            place,
+            coordinates,
             owners: Shared::default(),
             dependents: BTreeSet::new(),
             is_virtual: false,

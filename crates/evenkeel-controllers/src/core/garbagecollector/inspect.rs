@@ -1,9 +1,9 @@
-//! What the garbage collector tells of itself, and of one object: its owners and dependents as the graph has them.
+//! Answers of the garbage collector to `evenkeel explain`: an object's owners and dependents in the graph.
 
 use super::{
     DESCRIPTOR, GarbageCollector,
-    graph::{FOREGROUND, Graph, Node, ORPHAN, Place, Uid},
-    plan::{OwnerState, Step, plan},
+    graph::{Coordinates, FOREGROUND, Graph, Node, ORPHAN, Uid},
+    plan::{OwnerClass, Step, plan},
 };
 use crate::words;
 use evenkeel_api::{Meta, OwnerReference, time::Timestamp};
@@ -14,8 +14,8 @@ use evenkeel_runtime::{
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Dependents that are named one by one.
-const NAMED: usize = 20;
+/// Dependents listed by name.
+const MAX_LISTED_DEPENDENTS: usize = 20;
 
 impl Inspect for GarbageCollector {
     fn name(&self) -> &str {
@@ -23,15 +23,15 @@ impl Inspect for GarbageCollector {
     }
 
     fn report(&self) -> ControllerReport {
-        let (delete, orphan) = (self.0.delete.look(0), self.0.orphan.look(0));
-        let mut told = Description::new();
+        let (delete, orphan) = (self.0.attempt_to_delete.look(0), self.0.attempt_to_orphan.look(0));
+        let mut description = Description::new();
         {
             let graph = self.graph();
             let (known, only_named) = graph.counts();
-            told.fact("objects", known);
-            told.fact("owners known from references only", only_named);
+            description.fact("objects", known);
+            description.fact("owners known from references only", only_named);
         }
-        told.fact("to be orphaned", orphan.ready + orphan.running + orphan.delayed);
+        description.fact("to be orphaned", orphan.ready + orphan.running + orphan.delayed);
         ControllerReport {
             name: DESCRIPTOR.name.to_owned(),
             workers: self.0.workers,
@@ -43,39 +43,41 @@ impl Inspect for GarbageCollector {
                 ..QueueState::default()
             },
             errors: self.0.history.errors(),
-            facts: told.facts,
+            facts: description.facts,
             ..ControllerReport::default()
         }
     }
 
     fn object(&self, subject: &Subject) -> Option<ObjectReport> {
-        let (uid, mut told) = report(&self.graph(), subject, self.0.env.clock.now())?;
-        for (queue, what) in [(&self.0.delete, "deleted"), (&self.0.orphan, "orphaned")] {
+        let (uid, mut description) = report(&self.graph(), subject, self.0.env.clock.now())?;
+        for (queue, what) in
+            [(&self.0.attempt_to_delete, "deleted"), (&self.0.attempt_to_orphan, "orphaned")]
+        {
             if let Some(why) = queued(queue, &uid) {
-                told.waits.push(format!("{why} to see whether it has to be {what}"));
+                description.waits.push(format!("{why} to see whether it has to be {what}"));
             }
         }
-        told.last = self.0.history.last(&subject.key());
-        Some(told)
+        description.last = self.0.history.last(&subject.key());
+        Some(description)
     }
 }
 
-/// What a graph has to say of an object, and its uid.
+/// Returns the report about an object, and its uid.
 pub(super) fn report(
     graph: &Graph,
     subject: &Subject,
     now: Timestamp,
 ) -> Option<(Uid, ObjectReport)> {
-    let (uid, node) = graph.find(|place| is_at(place, subject))?;
-    let told = describe(graph, uid, node);
+    let (uid, node) = graph.find(|coordinates| is_at(coordinates, subject))?;
+    let description = describe(graph, uid, node);
     let report = ObjectReport {
         controller: DESCRIPTOR.name.to_owned(),
-        object: subject_of(&node.place),
+        object: subject_of(&node.coordinates),
         exists: !node.is_virtual,
-        sees: told.facts,
+        sees: description.facts,
         would: next(graph, uid, node, now),
-        waits: told.waits,
-        children: told.children,
+        waits: description.waits,
+        children: description.children,
         ..ObjectReport::default()
     };
     Some((uid.clone(), report))
@@ -85,19 +87,24 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether a place is the one that is asked about.
-pub(super) fn is_at(place: &Place, subject: &Subject) -> bool {
+/// Whether these are the coordinates of `subject`.
+pub(super) fn is_at(coordinates: &Coordinates, subject: &Subject) -> bool {
     let kind = subject.kind.is_empty()
-        || (*place.kind == *subject.kind && group(&place.api_version) == subject.group);
-    kind && *place.namespace == *subject.namespace && *place.name == *subject.name
+        || (*coordinates.kind == *subject.kind && group(&coordinates.api_version) == subject.group);
+    kind && *coordinates.namespace == *subject.namespace && *coordinates.name == *subject.name
 }
 
-fn subject_of(place: &Place) -> Subject {
-    Subject::new(group(&place.api_version), &place.kind, &place.namespace, &place.name)
+fn subject_of(coordinates: &Coordinates) -> Subject {
+    Subject::new(
+        group(&coordinates.api_version),
+        &coordinates.kind,
+        &coordinates.namespace,
+        &coordinates.name,
+    )
 }
 
 fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
-    let mut told = Description::new();
+    let mut description = Description::new();
     for owner in &node.owners {
         let state = match graph.node(&owner.uid) {
             None => "is in no watch's sight",
@@ -107,34 +114,34 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
             Some(_) => "exists",
         };
         let blocks = if owner.block_owner_deletion { ", whose deletion it blocks" } else { "" };
-        told.fact("owner", format!("{} {} {state}{blocks}", owner.kind, owner.name));
+        description.fact("owner", format!("{} {} {state}{blocks}", owner.kind, owner.name));
     }
     let n_dependents = node.dependents.len();
     if n_dependents > 0 {
-        told.fact("dependents", n_dependents);
+        description.fact("dependents", n_dependents);
     }
-    for (_, dependent) in graph.dependents(uid).take(NAMED) {
-        told.children.push(subject_of(&dependent.place));
+    for (_, dependent) in graph.dependents(uid).take(MAX_LISTED_DEPENDENTS) {
+        description.children.push(subject_of(&dependent.coordinates));
     }
     if node.deleting_dependents {
-        let blocking = graph.blocking(uid).count();
+        let blocking = graph.blocking_dependents(uid).count();
         let blocking = words::count(words::signed(blocking), "dependent");
-        told.waits(format!("its deletion waits for {blocking} (foreground)"));
+        description.waits(format!("its deletion waits for {blocking} (foreground)"));
     } else if node.orphaning {
-        told.waits("its deletion waits until its dependents have let go of it (orphan)");
+        description.waits("its deletion waits until its dependents have let go of it (orphan)");
     } else if node.deleting {
-        told.waits("it is being deleted; others' finalizers or a grace period hold it");
+        description.waits("it is being deleted; others' finalizers or a grace period hold it");
     }
-    told
+    description
 }
 
-/// What a visit would come to if live reads said what the graph says.
+/// Returns the next actions, on the assumption that live reads agree with the graph.
 fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
     let state = |owner: &OwnerReference| match graph.node(&owner.uid) {
         Some(owner) if owner.is_virtual => None,
-        Some(owner) if owner.deleting_dependents => Some(OwnerState::WaitingForDependents),
-        Some(_) => Some(OwnerState::Solid),
-        None => Some(OwnerState::Absent),
+        Some(owner) if owner.deleting_dependents => Some(OwnerClass::WaitingForDependents),
+        Some(_) => Some(OwnerClass::Solid),
+        None => Some(OwnerClass::Dangling),
     };
     let owners: Option<Vec<_>> =
         node.owners.iter().map(|owner| Some((owner.clone(), state(owner)?))).collect();
@@ -150,18 +157,18 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
         owners: node.owners.clone(),
         ..Meta::default()
     };
-    let Place { kind, name, .. } = &node.place;
+    let Coordinates { kind, name, .. } = &node.coordinates;
     match plan(graph, uid, &live, &owners) {
-        Step::Leave => Vec::new(),
-        Step::Visit(first) => {
+        Step::Nothing => Vec::new(),
+        Step::AttemptToDelete(first) => {
             let objects = words::count(words::signed(first.len()), "dependent");
             vec![format!("look at {objects} of {kind} {name} first")]
         }
-        Step::FinishForeground => {
+        Step::RemoveForegroundFinalizer => {
             vec![format!("take the finalizer {FOREGROUND} off {kind} {name}")]
         }
-        Step::RemoveOwners(gone) => {
-            let references = words::count(words::signed(gone.len()), "reference");
+        Step::RemoveOwnerReferences(deleted) => {
+            let references = words::count(words::signed(deleted.len()), "reference");
             vec![format!("take {references} to owners that do not exist off {kind} {name}")]
         }
         Step::Delete { .. } => {
@@ -170,17 +177,17 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
     }
 }
 
-/// Where the object is in a queue, if it is in it.
+/// Describes the object's position in a queue, if it is queued.
 fn queued(queue: &Queue<Uid>, uid: &Uid) -> Option<String> {
-    let place = queue.place(uid);
+    let position = queue.place(uid);
     let failures = queue.num_requeues(uid);
     let now = Instant::now();
-    if place.running.is_some() {
+    if position.running.is_some() {
         Some("is being looked at".to_owned())
-    } else if place.ready.is_some() {
+    } else if position.ready.is_some() {
         Some("is to be looked at".to_owned())
     } else {
-        let left: Duration = place.due?.saturating_duration_since(now);
+        let left: Duration = position.due?.saturating_duration_since(now);
         let left = words::time(left);
         Some(format!("back-off: is looked at again in {left}, after {failures} failures,"))
     }

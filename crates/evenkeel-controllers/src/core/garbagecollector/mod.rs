@@ -1,19 +1,19 @@
-//! The garbage collector: deletes what its owners left behind, and carries out foreground and orphaning deletion.
+//! Garbage collector: deletes objects whose owners are gone, and completes foreground and orphaning deletion.
 //!
-//! Watches the metadata of everything that can be deleted, keeps the graph of owners, and decides about one object at a
-//! time from live reads. Upstream: `pkg/controller/garbagecollector`.
+//! It watches the metadata of every deletable resource and keeps the graph of owner references. It decides about one
+//! object at a time, from live reads. Upstream: `pkg/controller/garbagecollector`.
 
-mod absent;
+mod absent_owner_cache;
 mod act;
 mod graph;
 mod inspect;
 #[cfg(test)]
 mod model;
 mod monitor;
-mod once;
 mod plan;
+mod snapshot;
 
-pub use once::Snapshot;
+pub use snapshot::Snapshot;
 
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
@@ -38,12 +38,12 @@ use prometheus::IntCounter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// What the controller can be told.
+/// Options of the garbage collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Whether it runs at all; `--enable-garbage-collector`.
+    /// Whether the controller runs; `--enable-garbage-collector`, default true.
     pub enabled: bool,
-    /// How many objects are worked on at the same time; `--concurrent-gc-syncs`.
+    /// Workers for each of the two queues; `--concurrent-gc-syncs`, default 20.
     pub concurrent_syncs: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command line's flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
             enabled: flags.bool("enable-garbage-collector"),
@@ -63,7 +63,7 @@ impl Options {
     }
 }
 
-/// The garbage collector.
+/// The garbage collector. Upstream: `newGarbageCollectorControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "garbage-collector-controller",
     aliases: &["garbagecollector"],
@@ -95,7 +95,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The collector; clones share it.
+/// State that all workers share; clones refer to the same state.
 #[derive(Clone)]
 struct GarbageCollector(Arc<Shared>);
 
@@ -105,18 +105,18 @@ struct Shared {
     events: Recorder,
     graph: Mutex<Graph>,
     monitors: Monitors,
-    /// The graph has all that there is, as far as it can be watched. Nobody works before: what a graph without the dependents
-    /// says of an owner that waits for them is that nothing holds it.
+    /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
+    /// dependents are missing from the graph, a foreground deletion would look finished.
     complete: Latch,
-    delete: Queue<Uid>,
-    orphan: Queue<Uid>,
+    attempt_to_delete: Queue<Uid>,
+    attempt_to_orphan: Queue<Uid>,
     workers: usize,
     history: History,
-    /// Times that resources could not be found, or their objects not be seen in time.
+    /// Failed discoveries and cache syncs that timed out.
     sync_errors: IntCounter,
 }
 
-/// Upstream's count of times that the collector did not get sight of all resources.
+/// Returns upstream's counter of resource syncs that failed.
 fn sync_errors() -> IntCounter {
     IntCounter::new(
         "garbagecollector_controller_resources_sync_error_total",
@@ -126,7 +126,7 @@ fn sync_errors() -> IntCounter {
 }
 
 impl GarbageCollector {
-    /// A collector that writes with `client`, with this many workers for each of its queues.
+    /// Builds a collector that writes with `client` and runs `workers` workers for each of its queues.
     fn new(
         context: &ControllerContext,
         client: Client,
@@ -145,31 +145,37 @@ impl GarbageCollector {
             graph: Mutex::default(),
             monitors: context.monitors.clone(),
             complete: Latch::default(),
-            delete: Queue::new("garbage_collector_attempt_to_delete", &env.metrics.queues),
-            orphan: Queue::new("garbage_collector_attempt_to_orphan", &env.metrics.queues),
+            attempt_to_delete: Queue::new(
+                "garbage_collector_attempt_to_delete",
+                &env.metrics.queues,
+            ),
+            attempt_to_orphan: Queue::new(
+                "garbage_collector_attempt_to_orphan",
+                &env.metrics.queues,
+            ),
             workers,
             sync_errors,
             history: History::default(),
         }))
     }
 
-    /// Runs until `stop`, then finishes what is under way.
+    /// Runs the workers until `stop` is cancelled, then waits for the requests in flight.
     async fn run(self, stop: CancellationToken) {
         let tasks = Tasks::new();
-        // Ends after the workers: their last events are still written.
+        // The event recorder stops after the workers, so that their last events are written.
         let late = Tasks::new();
         self.0.events.start(&late);
         let complete = stop.run_until_cancelled(self.0.complete.wait()).await.is_some();
         let workers = if complete { self.0.workers } else { 0 };
         for _ in 0..workers {
-            for job in [Job::Delete, Job::Orphan] {
+            for job in [Job::AttemptToDelete, Job::AttemptToOrphan] {
                 let worker = self.clone();
                 tasks.spawn("garbage collector", async move { worker.work(job).await });
             }
         }
         stop.cancelled().await;
-        self.0.delete.shut_down_now();
-        self.0.orphan.shut_down_now();
+        self.0.attempt_to_delete.shut_down_now();
+        self.0.attempt_to_orphan.shut_down_now();
         tasks.join().await;
         late.token().cancel();
         late.join().await;
@@ -177,18 +183,18 @@ impl GarbageCollector {
 
     async fn work(&self, job: Job) {
         let queue = match job {
-            Job::Delete => &self.0.delete,
-            Job::Orphan => &self.0.orphan,
+            Job::AttemptToDelete => &self.0.attempt_to_delete,
+            Job::AttemptToOrphan => &self.0.attempt_to_orphan,
         };
         while let Some(uid) = queue.next().await {
             let done = match job {
-                Job::Delete => self.visit(&uid).await,
-                Job::Orphan => self.orphan(&uid).await,
+                Job::AttemptToDelete => self.attempt_to_delete_item(&uid).await,
+                Job::AttemptToOrphan => self.orphan_dependents(&uid).await,
             };
             match done {
                 Ok(()) => queue.forget(&uid),
                 Err(error) => {
-                    tracing::debug!(uid = &*uid, %error, "Object could not be looked at");
+                    tracing::debug!(uid = &*uid, %error, "Failed to process the object; retrying with backoff");
                     self.remember(&uid, &error);
                     queue.add_rate_limited(uid.clone());
                 }
@@ -197,11 +203,11 @@ impl GarbageCollector {
         }
     }
 
-    /// Notes a failure for who asks.
+    /// Records a failure, for `evenkeel explain`.
     fn remember(&self, uid: &Uid, error: &Failed) {
-        let place = self.graph().node(uid).map(|node| node.place.clone());
-        let Some(place) = place else { return };
-        let key = Key { namespace: place.namespace.into(), name: place.name.into() };
+        let coordinates = self.graph().node(uid).map(|node| node.coordinates.clone());
+        let Some(coordinates) = coordinates else { return };
+        let key = Key { namespace: coordinates.namespace.into(), name: coordinates.name.into() };
         self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
@@ -214,18 +220,19 @@ impl GarbageCollector {
     }
 
     fn enqueue(&self, work: Work) {
-        for uid in work.delete {
-            self.0.delete.add(uid, Priority::NORMAL);
+        for uid in work.attempt_to_delete {
+            self.0.attempt_to_delete.add(uid, Priority::NORMAL);
         }
-        for uid in work.orphan {
-            self.0.orphan.add(uid, Priority::NORMAL);
+        for uid in work.attempt_to_orphan {
+            self.0.attempt_to_orphan.add(uid, Priority::NORMAL);
         }
-        for (uid, owner) in work.invalid {
-            let Some(place) = self.graph().node(&uid).map(|node| node.place.clone()) else {
+        for (uid, owner) in work.invalid_namespace {
+            let Some(coordinates) = self.graph().node(&uid).map(|node| node.coordinates.clone())
+            else {
                 continue;
             };
             let Some(resource) =
-                self.discovered().of_kind(&place.api_version, &place.kind).cloned()
+                self.discovered().of_kind(&coordinates.api_version, &coordinates.kind).cloned()
             else {
                 continue;
             };
@@ -233,41 +240,43 @@ impl GarbageCollector {
                 "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
                 owner.api_version,
                 owner.kind,
-                place.namespace,
+                coordinates.namespace,
                 owner.name,
                 owner.uid,
-                place.namespace
+                coordinates.namespace
             );
-            let target = Target::new(resource.kind, &place.namespace, &place.name, &uid);
+            let target =
+                Target::new(resource.kind, &coordinates.namespace, &coordinates.name, &uid);
             self.0.events.record(&Note::warning(target, "OwnerRefInvalidNamespace", message));
         }
     }
 }
 
-/// What a worker does with an object.
+/// The two queues of upstream, and the function that processes an object of each.
 #[derive(Debug, Clone, Copy)]
 enum Job {
-    /// Looks whether it has to be deleted.
-    Delete,
-    /// Frees its dependents of it.
-    Orphan,
+    /// Upstream: `attemptToDeleteItem`.
+    AttemptToDelete,
+    /// Upstream: `attemptToOrphan`.
+    AttemptToOrphan,
 }
 
-/// Why an object has to be looked at again.
+/// Why an object returns to its queue.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    /// A request failed.
+    /// The API server refused a request or did not answer.
     #[error("request failed: {0}")]
     Api(#[from] ApiError),
-    /// The server does not say (yet) what this kind is.
+    /// Discovery has no resource for this kind, or none yet. Upstream: `restMappingError`.
     #[error("no resource is known for {kind} in {api_version}")]
     UnknownKind {
-        /// Version.
+        /// Group and version, as in the reference.
         api_version: Text,
-        /// Kind.
+        /// The kind, as in the reference.
         kind: Text,
     },
-    /// It is known from references only so far, but it exists.
+    /// A virtual node whose object exists, but whose watch event has not arrived. Upstream: the "not observed yet"
+    /// requeue of `attemptToDeleteWorker`.
     #[error("not seen by its watch yet")]
     Unobserved,
 }

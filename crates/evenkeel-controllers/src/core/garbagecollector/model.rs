@@ -2,7 +2,7 @@
 
 use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
-    plan::{OwnerState, Step, plan},
+    plan::{OwnerClass, Step, plan},
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, time::Timestamp};
 use evenkeel_runtime::plan::Propagation;
@@ -48,14 +48,14 @@ impl World {
     fn show(&mut self, uid: &str) {
         let work = match self.objects.get(uid) {
             Some(meta) => self.graph.observed(&KIND, meta),
-            None => self.graph.gone(uid),
+            None => self.graph.deleted(uid),
         };
         self.add(work);
     }
 
     fn add(&mut self, work: Work) {
-        self.work.delete.extend(work.delete);
-        self.work.orphan.extend(work.orphan);
+        self.work.attempt_to_delete.extend(work.attempt_to_delete);
+        self.work.attempt_to_orphan.extend(work.attempt_to_orphan);
     }
 
     /// What an API server does on DELETE.
@@ -80,26 +80,28 @@ impl World {
         self.show(uid);
     }
 
-    fn visit(&mut self, uid: &str) {
-        let waiting = self.graph.node(uid).filter(|node| !self.graph.at_rest(node));
-        let Some(place) = waiting.map(|node| node.place.clone()) else { return };
+    fn attempt_to_delete_item(&mut self, uid: &str) {
+        let waiting = self.graph.node(uid).filter(|node| !self.graph.needs_no_attempt(node));
+        let Some(coordinates) = waiting.map(|node| node.coordinates.clone()) else { return };
         self.looked += 1;
         let Some(live) = self.objects.get(uid).cloned() else {
-            let work = self.graph.not_found(uid, &place);
+            let work = self.graph.virtual_deleted(uid, &coordinates);
             return self.add(work);
         };
         let owners: Vec<_> = live
             .owners
             .iter()
-            .map(|owner| (owner.clone(), OwnerState::of(self.objects.get(&*owner.uid), &owner.uid)))
+            .map(|owner| (owner.clone(), OwnerClass::of(self.objects.get(&*owner.uid), &owner.uid)))
             .collect();
         match plan(&self.graph, uid, &live, &owners) {
-            Step::Leave => {}
-            Step::Visit(uids) => self.work.delete.extend(uids),
-            Step::FinishForeground => self.without_finalizer(uid, FOREGROUND),
-            Step::RemoveOwners(gone) => self.without_owners(uid, |owner| gone.contains(&owner.uid)),
-            Step::Delete { propagation, unblock } => {
-                if unblock && let Some(meta) = self.objects.get_mut(uid) {
+            Step::Nothing => {}
+            Step::AttemptToDelete(uids) => self.work.attempt_to_delete.extend(uids),
+            Step::RemoveForegroundFinalizer => self.without_finalizer(uid, FOREGROUND),
+            Step::RemoveOwnerReferences(deleted) => {
+                self.without_owners(uid, |owner| deleted.contains(&owner.uid))
+            }
+            Step::Delete { propagation, unblock_owner_references } => {
+                if unblock_owner_references && let Some(meta) = self.objects.get_mut(uid) {
                     let unblocked = |owner: &OwnerReference| OwnerReference {
                         block_owner_deletion: false,
                         ..owner.clone()
@@ -112,7 +114,7 @@ impl World {
         }
     }
 
-    fn orphan(&mut self, uid: &str) {
+    fn orphan_dependents(&mut self, uid: &str) {
         let dependents: Vec<Uid> = self.graph.dependents(uid).map(|(uid, _)| uid.clone()).collect();
         for dependent in dependents {
             self.without_owners(&dependent, |owner| *owner.uid == *uid);
@@ -128,9 +130,9 @@ impl World {
         self.finish(uid);
     }
 
-    fn without_owners(&mut self, uid: &str, gone: impl Fn(&OwnerReference) -> bool) {
+    fn without_owners(&mut self, uid: &str, deleted: impl Fn(&OwnerReference) -> bool) {
         if let Some(meta) = self.objects.get_mut(uid) {
-            meta.owners = meta.owners.iter().filter(|owner| !gone(owner)).cloned().collect();
+            meta.owners = meta.owners.iter().filter(|owner| !deleted(owner)).cloned().collect();
             self.show(uid);
         }
     }
@@ -138,10 +140,10 @@ impl World {
     /// Works until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..10_000 {
-            if let Some(uid) = self.work.orphan.pop_first() {
-                self.orphan(&uid);
-            } else if let Some(uid) = self.work.delete.pop_first() {
-                self.visit(&uid);
+            if let Some(uid) = self.work.attempt_to_orphan.pop_first() {
+                self.orphan_dependents(&uid);
+            } else if let Some(uid) = self.work.attempt_to_delete.pop_first() {
+                self.attempt_to_delete_item(&uid);
             } else {
                 return;
             }
@@ -259,14 +261,14 @@ fn only_watched_owners_in_their_place_that_stay_are_relied_on() {
         world.put("a", &[]);
         world.put("child", &owners);
         let child = world.graph.node("child").expect("put above");
-        assert_eq!(world.graph.at_rest(child), expected, "{owners:?}");
+        assert_eq!(world.graph.needs_no_attempt(child), expected, "{owners:?}");
         let a = world.graph.node("a").expect("put above");
-        assert!(world.graph.at_rest(a));
+        assert!(world.graph.needs_no_attempt(a));
         world.delete("a", Propagation::Foreground);
         let a = world.graph.node("a").expect("its deletion waits");
-        assert!(!world.graph.at_rest(a));
+        assert!(!world.graph.needs_no_attempt(a));
         let child = world.graph.node("child").expect("put above");
-        assert_eq!(world.graph.at_rest(child), owners.is_empty(), "an owner that goes");
+        assert_eq!(world.graph.needs_no_attempt(child), owners.is_empty(), "an owner that goes");
     }
 }
 
@@ -294,7 +296,7 @@ fn an_owner_in_another_namespace_is_no_owner() {
         ..Meta::default()
     };
     let work = world.graph.observed(&KIND, &stray);
-    assert!(work.delete.contains("s") && work.invalid.contains_key("s"));
+    assert!(work.attempt_to_delete.contains("s") && work.invalid_namespace.contains_key("s"));
 }
 
 proptest! {

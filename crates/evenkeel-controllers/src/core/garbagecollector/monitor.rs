@@ -1,4 +1,5 @@
-//! Watches everything that can be deleted, as kinds come and go.
+//! Watches of all deletable resources, which start and stop as resources appear and disappear. Upstream:
+//! `syncMonitors`.
 
 use super::GarbageCollector;
 use crate::monitors::{Follower, WithCache, with_cache};
@@ -9,12 +10,12 @@ use evenkeel_runtime::{
 };
 use futures::future::BoxFuture;
 
-/// Groups whose `events` are not collected: they expire by themselves.
+/// Groups whose `events` are not collected, because events expire. Upstream: `DefaultIgnoredResources`.
 const EVENTS: [&str; 2] = ["", "events.k8s.io"];
 
 impl Follower for GarbageCollector {
     fn wants(&self, resource: &Resource) -> bool {
-        collectable(resource)
+        is_deletable(resource)
     }
 
     fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
@@ -30,7 +31,7 @@ impl Follower for GarbageCollector {
     }
 }
 
-/// Tells the collector of a cache's changes.
+/// Subscribes the collector to a cache.
 struct Attach(GarbageCollector);
 
 impl WithCache for Attach {
@@ -45,7 +46,7 @@ impl WithCache for Attach {
                     this.graph().observed(&kind, new.meta())
                 }
                 CacheEvent::Updated { .. } => return,
-                CacheEvent::Deleted(object) => this.graph().gone(&object.meta().uid),
+                CacheEvent::Deleted(object) => this.graph().deleted(&object.meta().uid),
             };
             this.enqueue(work);
         });
@@ -53,13 +54,14 @@ impl WithCache for Attach {
     }
 }
 
-/// Whether objects of this resource are collected.
-pub(super) fn collectable(resource: &Resource) -> bool {
+/// Whether objects of the resource are collected: it has the verbs delete, list and watch. Upstream:
+/// `GetDeletableResources`.
+pub(super) fn is_deletable(resource: &Resource) -> bool {
     let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
     !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.can(verb))
 }
 
-/// Whether a change can matter to the graph. Most are changes of status, and do not.
+/// Whether an update can change the graph. Most updates change only the status and cannot.
 fn concerns_owners(old: &Meta, new: &Meta) -> bool {
     old.uid != new.uid
         || old.owners != new.owners

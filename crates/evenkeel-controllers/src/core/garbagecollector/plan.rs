@@ -1,36 +1,36 @@
-//! What becomes of one object: deleted, freed of owners that are gone, unblocked, or left alone.
+//! Decision about one object: delete it, remove references to absent owners, unblock its owners, or nothing.
 //!
-//! Decided from what live reads say of the object and of its owners, never from caches: nothing is deleted on partial or
-//! old knowledge. Upstream: `attemptToDeleteItem` in `pkg/controller/garbagecollector/garbagecollector.go`.
+//! It follows from live reads of the object and of its owners, never from caches. Upstream: `attemptToDeleteItem`,
+//! `processDeletingDependentsItem` and `classifyReferences` in `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `ownerReferences`: gone when all owners are gone, without those that are | `plan` |
 //! | `propagationPolicy`: `Background` | `plan` |
-//! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::carry_out` |
-//! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan` |
-//! | `blockOwnerDeletion` | `graph::blocking` |
-//! | owners in another namespace: `OwnerRefInvalidNamespace` | `graph::check_dependents`, `graph::link` |
-//! | owners that nobody has seen, and a `uid` that is no more | `of`, `graph::not_found`, `absent::AbsentOwners` |
+//! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::execute` |
+//! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
+//! | `blockOwnerDeletion` | `graph::blocking_dependents` |
+//! | owners in another namespace: `OwnerRefInvalidNamespace` | `graph::requeue_mismatched_dependents`, `graph::add_dependent` |
+//! | owners that nobody has seen, and a `uid` that is no more | `of`, `graph::virtual_deleted`, `absent_owner_cache::AbsentOwnerCache` |
 //! | how objects get these finalizers | `../../../../evenkeel-apiserver/src/verbs/delete_options.rs` |
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, Uid};
 use evenkeel_api::{Meta, OwnerReference, Text};
 use evenkeel_runtime::plan::Propagation;
 
-/// What a live read says of an owner.
+/// Class of an owner reference, by a live read. Upstream: `classifyReferences`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnerState {
-    /// It exists.
+pub(crate) enum OwnerClass {
+    /// The owner exists and stays. Upstream: `solid`.
     Solid,
-    /// It exists, and its deletion waits for its dependents.
+    /// The owner exists, and its foreground deletion waits for dependents. Upstream: `waitingForDependentsDeletion`.
     WaitingForDependents,
-    /// It does not exist.
-    Absent,
+    /// No object with the referenced uid exists. Upstream: `dangling`, `isDangling`.
+    Dangling,
 }
 
-impl OwnerState {
-    /// The state of an owner from a live read; `None` when there is no such object.
+impl OwnerClass {
+    /// Classifies the owner with this uid; `live` is the object read at its coordinates, `None` if absent.
     pub(crate) fn of(live: Option<&Meta>, uid: &str) -> Self {
         match live {
             Some(meta) if *meta.uid == *uid => {
@@ -40,67 +40,78 @@ impl OwnerState {
                     Self::Solid
                 }
             }
-            _ => Self::Absent,
+            _ => Self::Dangling,
         }
     }
 }
 
-/// What to do with an object.
+/// The action for one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing.
-    Leave,
-    /// Look at these objects first.
-    Visit(Vec<Uid>),
-    /// Take the foreground finalizer off: nothing blocks any more.
-    FinishForeground,
-    /// Take these owners (by uid) off.
-    RemoveOwners(Vec<Text>),
-    /// Delete it, first unblocking its owners if a cycle of waits has to be broken.
+    /// Leave the object as it is.
+    Nothing,
+    /// Enqueue these dependents, which block the object's foreground deletion. Upstream:
+    /// `processDeletingDependentsItem`.
+    AttemptToDelete(Vec<Uid>),
+    /// Remove the finalizer `foregroundDeletion`, because no dependent blocks.
+    RemoveForegroundFinalizer,
+    /// Remove the owner references with these uids.
+    RemoveOwnerReferences(Vec<Text>),
+    /// Delete the object.
     Delete {
-        /// What becomes of its own dependents.
+        /// How the API server treats the object's own dependents.
         propagation: Propagation,
-        /// Whether its own references must stop blocking first.
-        unblock: bool,
+        /// Whether its references stop blocking their owners first, which breaks a cycle of foreground deletions.
+        /// Upstream: `unblockOwnerReferencesStrategicMergePatch`.
+        unblock_owner_references: bool,
     },
 }
 
-/// Decides about the object `uid`, of which a live read gave `live`, with the state of each of its owners.
+/// Decides about the object `uid` from a live read of it and the class of each of its owners.
 pub(crate) fn plan(
     graph: &Graph,
     uid: &str,
     live: &Meta,
-    owners: &[(OwnerReference, OwnerState)],
+    owners: &[(OwnerReference, OwnerClass)],
 ) -> Step {
     let waits = graph.node(uid).is_some_and(|node| node.deleting_dependents);
     if live.deleting() && !waits {
-        return Step::Leave;
+        return Step::Nothing;
     }
     if waits {
-        let blocking: Vec<Uid> = graph
-            .blocking(uid)
+        let blocking_dependents: Vec<Uid> = graph
+            .blocking_dependents(uid)
             .filter(|(_, node)| !node.deleting_dependents)
             .map(|(uid, _)| uid.clone())
             .collect();
-        let any = graph.blocking(uid).next().is_some();
-        return if any { Step::Visit(blocking) } else { Step::FinishForeground };
+        let any = graph.blocking_dependents(uid).next().is_some();
+        return if any {
+            Step::AttemptToDelete(blocking_dependents)
+        } else {
+            Step::RemoveForegroundFinalizer
+        };
     }
     if owners.is_empty() {
-        return Step::Leave;
+        return Step::Nothing;
     }
-    let of = |state: OwnerState| owners.iter().filter(move |(_, s)| *s == state);
-    if of(OwnerState::Solid).next().is_some() {
+    let of = |state: OwnerClass| owners.iter().filter(move |(_, s)| *s == state);
+    if of(OwnerClass::Solid).next().is_some() {
         let removable: Vec<Text> = owners
             .iter()
-            .filter(|(_, state)| *state != OwnerState::Solid)
+            .filter(|(_, state)| *state != OwnerClass::Solid)
             .map(|(owner, _)| owner.uid.clone())
             .collect();
-        return if removable.is_empty() { Step::Leave } else { Step::RemoveOwners(removable) };
+        return if removable.is_empty() {
+            Step::Nothing
+        } else {
+            Step::RemoveOwnerReferences(removable)
+        };
     }
     let has_dependents = graph.dependents(uid).next().is_some();
-    if of(OwnerState::WaitingForDependents).next().is_some() && has_dependents {
-        let unblock = graph.dependents(uid).any(|(_, node)| node.deleting_dependents);
-        return Step::Delete { propagation: Propagation::Foreground, unblock };
+    if of(OwnerClass::WaitingForDependents).next().is_some() && has_dependents {
+        let unblock_owner_references =
+            graph.dependents(uid).any(|(_, node)| node.deleting_dependents);
+        return Step::Delete { propagation: Propagation::Foreground, unblock_owner_references };
     }
     let propagation = if has(live, ORPHAN) {
         Propagation::Orphan
@@ -109,7 +120,7 @@ pub(crate) fn plan(
     } else {
         Propagation::Background
     };
-    Step::Delete { propagation, unblock: false }
+    Step::Delete { propagation, unblock_owner_references: false }
 }
 
 fn has(meta: &Meta, finalizer: &str) -> bool {

@@ -3,7 +3,7 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long a token must not have been used before it is marked, and then before it is deleted;
@@ -12,7 +12,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         const PERIOD: &str = "legacy-service-account-token-clean-up-period";
         let clean_up_period = flags.duration(PERIOD);

@@ -12,30 +12,30 @@ pub(super) fn describe(
     grace: Duration,
     now: Timestamp,
 ) -> (Description, Vec<String>) {
-    let (mut told, mut would) = (Description::new(), Vec::new());
-    told.fact("phase", &namespace.status.phase);
+    let (mut description, mut would) = (Description::new(), Vec::new());
+    description.fact("phase", &namespace.status.phase);
     let finalizers = &namespace.spec.finalizers;
     if !finalizers.is_empty() {
-        told.fact("finalizers", finalizers.join(", "));
+        description.fact("finalizers", finalizers.join(", "));
     }
-    let Some(deletion) = namespace.meta.deletion else { return (told, would) };
+    let Some(deletion) = namespace.meta.deletion else { return (description, would) };
     let told_of = namespace.status.conditions.iter().filter(|c| &*c.status == "True");
     for condition in told_of {
-        told.waits(format!("{}: {}", condition.type_, condition.message));
+        description.waits(format!("{}: {}", condition.type_, condition.message));
     }
     let passed = Duration::try_from(now.duration_since(deletion)).unwrap_or_default();
     let left = grace.saturating_sub(passed);
     let name = &namespace.meta.name;
     if !left.is_zero() {
         let left = words::time(left);
-        told.waits(format!(
+        description.waits(format!(
             "its content is left alone for another {left}: it may still be growing"
         ));
     } else if finalizers.iter().any(|finalizer| &**finalizer == FINALIZER) {
         would.push(format!("delete all that is in Namespace {name}"));
         would.push(format!("take the finalizer {FINALIZER} off it as soon as nothing is left"));
     } else {
-        told.waits("finalizers of others hold it");
+        description.waits("finalizers of others hold it");
     }
-    (told, would)
+    (description, would)
 }

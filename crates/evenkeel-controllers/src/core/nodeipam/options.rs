@@ -1,4 +1,4 @@
-//! What the controller can be told.
+//! Command-line options of the controller.
 
 use crate::options::Flags;
 
@@ -20,7 +20,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
             enabled: flags.bool("allocate-node-cidrs"),

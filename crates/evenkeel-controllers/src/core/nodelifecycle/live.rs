@@ -1,4 +1,4 @@
-//! Objects that are read live, changed, and written back whole: what the lean views do not hold is not lost.
+//! Objects read live as JSON, changed and written back whole, so that fields that the lean views lack are kept.
 
 use bytes::Bytes;
 use evenkeel_api::{Encoding, View};
@@ -6,13 +6,13 @@ use evenkeel_runtime::client::{ApiError, Client, Metadata};
 use http::{Request, header::ACCEPT};
 use serde_json::Value;
 
-/// An object as it is on the wire, and what is read of it.
+/// An object as JSON, and its lean view.
 pub(super) struct Live<V> {
     pub(super) object: Value,
     pub(super) view: V,
 }
 
-/// Reads one object.
+/// Reads one object live.
 pub(super) async fn read<V: View>(
     client: &Client,
     namespace: &str,
@@ -30,7 +30,7 @@ pub(super) async fn read<V: View>(
 }
 
 impl<V: View> Live<V> {
-    /// Writes the status back, if nobody else has changed the object meanwhile.
+    /// Writes the status, with the resource version that was read as precondition.
     pub(super) async fn put_status(&self, client: &Client) -> Result<Metadata, ApiError> {
         let (kind, meta) = (V::kind(), self.view.meta());
         let body = Bytes::from(self.object.to_string());

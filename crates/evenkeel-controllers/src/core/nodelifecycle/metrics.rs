@@ -1,18 +1,18 @@
-//! What is counted.
+//! Metrics of the node lifecycle controller. Upstream: `metrics.go`.
 
 use evenkeel_runtime::metrics;
 use prometheus::{GaugeVec, Histogram, IntCounterVec, Registry};
 
-/// Upstream's metrics of nodes and zones.
+/// Upstream's gauges of zones, and counters and histograms of updates.
 pub(super) struct Metrics {
     pub(super) zone_health: GaugeVec,
     pub(super) zone_size: GaugeVec,
     pub(super) unhealthy: GaugeVec,
-    /// Nodes that were tainted.
+    /// Nodes tainted for eviction, by zone: `node_collector_evictions_total`.
     pub(super) evictions: IntCounterVec,
-    /// Of one node.
+    /// Seconds to update one node: `node_collector_update_node_health_duration_seconds`.
     pub(super) seconds: Histogram,
-    /// Of all.
+    /// Seconds of a pass over all nodes: `node_collector_update_all_nodes_health_duration_seconds`.
     pub(super) all_seconds: Histogram,
 }
 

@@ -1,5 +1,5 @@
-//! Looks after nodes: says of those that have fallen silent that nothing is known of them, marks their pods as not ready,
-//! and taints them by their conditions, so that no pods come to them and those that they have go elsewhere.
+//! Node lifecycle controller: sets the conditions of unreachable nodes to `Unknown`, marks their pods as not ready, and
+//! taints nodes by their conditions. The scheduler avoids tainted nodes, and taint eviction deletes their pods.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
@@ -26,14 +26,14 @@ use evenkeel_runtime::{
 };
 use monitor::Monitor;
 use plan::{condition_taints, health::Ready};
-use state::Memory;
+use state::MonitorState;
 use std::sync::Arc;
 
-/// Workers of upstream's controller; no flag changes them.
+/// Workers, as upstream has them: `scheduler.UpdateWorkerSize` and `podUpdateWorkerSize`. No flag changes them.
 const WORKERS: usize = 8;
 const POD_WORKERS: usize = 4;
 
-/// The controller of nodes' health.
+/// The node lifecycle controller. Upstream: `newNodeLifecycleControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-lifecycle-controller",
     aliases: &["nodelifecycle"],
@@ -47,7 +47,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (nodes, pods, leases) = (caches.of::<Node>(), caches.of::<Pod>(), caches.of::<Lease>());
     let options = context.options.nodelifecycle;
-    let memory = Memory::new(context.env.clock.clone());
+    let memory = MonitorState::new(context.env.clock.clone());
     let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
     let by_condition = ByCondition { nodes: nodes.clone(), options, memory: memory.clone() };
     context.run(builder.planned(by_condition));
@@ -72,12 +72,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Marks pods as not ready that come to a node which is not.
+/// Marks pods as not ready that are bound to a node that is not ready. Upstream: `processPod`.
 fn watch_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     nodes: &Cache<Node>,
-    memory: &Memory,
+    memory: &MonitorState,
 ) {
     let (all, memory) = (pods.clone(), memory.clone());
     let (seen, known) = (pods.clone(), memory.clone());
@@ -109,7 +109,7 @@ fn watch_pods(
             let pod = all.get(&request.key.namespace, &request.key.name);
             let ready = pod.as_ref().and_then(|pod| memory.ready(&pod.spec.node_name));
             async move {
-                // A node of which nothing is known yet is looked at soon, and its pods with it.
+                // The monitor's next pass records a node that is still unknown, and marks its pods.
                 let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
                 if ready != Ready::Yes {
                     let Context { env, events, .. } = &context;
@@ -121,11 +121,11 @@ fn watch_pods(
     context.run(controller);
 }
 
-/// Taints by condition, and labels.
+/// Planner of `NoSchedule` taints and of labels. Upstream: `doNodeProcessingPassWorker`.
 struct ByCondition {
     nodes: Cache<Node>,
     options: Options,
-    memory: Memory,
+    memory: MonitorState,
 }
 
 impl Planner for ByCondition {
@@ -136,9 +136,9 @@ impl Planner for ByCondition {
     }
 
     fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
-        let mut told = condition_taints::describe(node);
-        self.memory.describe(&node.meta.name, &self.options, &mut told);
-        told
+        let mut description = condition_taints::describe(node);
+        self.memory.describe(&node.meta.name, &self.options, &mut description);
+        description
     }
 
     fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {

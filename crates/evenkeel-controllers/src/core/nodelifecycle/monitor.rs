@@ -1,4 +1,5 @@
-//! Looks at all nodes every few seconds, and does what is decided about them.
+//! The monitor: periodic passes over all nodes, and the I/O around [`super::plan`]. Upstream: `monitorNodeHealth`,
+//! `doNoExecuteTaintingPass`.
 
 use super::{
     Options,
@@ -6,11 +7,11 @@ use super::{
     metrics::Metrics,
     plan::{
         health::{self, Moment, Ready},
-        no_execute::{self, Step},
-        pods, silence,
-        zones::{self, Count, Turn},
+        no_execute::{self, TaintAction},
+        pods, unreachable,
+        zones::{self, DisruptionChange, NodeCounts},
     },
-    state::{Known, Memory, State},
+    state::{MonitorState, NodeRecord, State},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -28,17 +29,18 @@ use futures::StreamExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Where nodes' leases are.
+/// Namespace of the leases that kubelets renew. Upstream: `NamespaceNodeLease`.
 const LEASES: &str = "kube-node-lease";
 
-/// How many nodes are looked at side by side, as upstream has it.
+/// Nodes processed concurrently. Upstream: `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
-/// How often a status is tried to be written, and the time between.
-const TRIES: usize = 5;
-const PAUSE: Duration = Duration::from_millis(20);
+/// Attempts to write a node's status, and the interval between them. Upstream: `NodeHealthUpdateRetry`,
+/// `retrySleepTime`.
+const MAX_ATTEMPTS: usize = 5;
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The monitor.
+/// The monitor's caches, clients and state.
 pub(super) struct Monitor {
     pub(super) nodes: Cache<Node>,
     pub(super) leases: Cache<Lease>,
@@ -48,35 +50,36 @@ pub(super) struct Monitor {
     pub(super) clock: Clock,
     pub(super) events: Recorder,
     pub(super) options: Options,
-    pub(super) memory: Memory,
+    pub(super) memory: MonitorState,
     pub(super) metrics: Metrics,
-    /// Whether a node is only judged after a look at its lease past the cache (gate NodeControllerLeaseCircuitBreaker).
+    /// Whether a live read of the lease confirms that a node is unreachable (gate `NodeControllerLeaseCircuitBreaker`).
     pub(super) checks_leases: bool,
 }
 
-/// Why a node was not judged.
+/// Why the health of a node was not updated.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{0}")]
     Api(#[from] ApiError),
-    #[error("the cache of leases is behind: it is at version {seen}, and there is {live}")]
-    Behind { seen: u64, live: u64 },
+    #[error("the lease cache is at resource version {seen}, behind {live}")]
+    LeaseCacheBehind { seen: u64, live: u64 },
 }
 
 impl Monitor {
-    /// Works until it is dropped.
+    /// Runs passes until the future is dropped.
     pub(super) async fn run(self) {
         self.nodes.synced().await;
         self.leases.synced().await;
         self.pods.synced().await;
         loop {
-            self.look_at_all().await;
+            self.monitor_node_health().await;
             let next = self.memory.now().steady + signed(self.options.monitor_period);
             loop {
-                self.taint_who_is_due().await;
+                self.do_no_execute_tainting_pass().await;
                 let now = self.memory.now().steady;
-                let due = self.memory.lock().zones.next(now).map_or(next, |due| due.min(next));
-                // A turn that has come already means that the last one could not be taken: not at once again.
+                let due =
+                    self.memory.lock().zones.next_ready(now).map_or(next, |due| due.min(next));
+                // A node that is already due means that its taint failed: wait before the next attempt.
                 let wait = Duration::try_from(due - now).unwrap_or_default();
                 self.clock.sleep(wait.max(Duration::from_millis(1))).await;
                 if self.memory.now().steady >= next {
@@ -86,38 +89,41 @@ impl Monitor {
         }
     }
 
-    async fn look_at_all(&self) {
+    async fn monitor_node_health(&self) {
         let began = Instant::now();
         {
             let mut state = self.memory.lock();
-            if let Some(version) = state.behind {
+            if let Some(version) = state.lease_cache_behind {
                 if self.leases.version() < version {
                     tracing::info!(
                         version,
-                        "Nodes are not judged until their leases are up to date"
+                        "Skipping the pass over nodes until the lease cache is up to date"
                     );
                     return;
                 }
-                state.behind = None;
+                state.lease_cache_behind = None;
             }
         }
         let mut nodes = self.nodes.list();
         nodes.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        self.take_in(&nodes);
+        self.classify_nodes(&nodes);
         futures::stream::iter(nodes.iter().cloned())
-            .for_each_concurrent(WORKERS, |node| async move { self.look_at(&node).await })
+            .for_each_concurrent(
+                WORKERS,
+                |node| async move { self.update_node_health(&node).await },
+            )
             .await;
-        self.turn(&nodes).await;
+        self.handle_disruption(&nodes).await;
         self.metrics.all_seconds.observe(began.elapsed().as_secs_f64());
     }
 
-    /// Nodes that are new, and those that are gone.
+    /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
     ///
-    /// Upstream takes both `NoExecute` taints off each node that is new to it, and so off all nodes whenever it starts; a
-    /// node that is not ready gets its taint back when its turn comes, and in a zone in partial disruption it may never
-    /// come. Here a node keeps its taint until its condition says otherwise ([`no_execute::step`]): that the controller was
-    /// started, or another one leads now, says nothing of a node.
-    fn take_in(&self, nodes: &[Arc<Node>]) {
+    /// Upstream removes both `NoExecute` taints from each node that is new to it, thus from all nodes at each start. A
+    /// node that is not ready then waits for the zone's rate limiter, in a partially disrupted zone perhaps for ever.
+    /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
+    /// new leader says nothing about a node.
+    fn classify_nodes(&self, nodes: &[Arc<Node>]) {
         let now = self.memory.now();
         let mut state = self.memory.lock();
         let State { nodes: known, zones, .. } = &mut *state;
@@ -126,71 +132,71 @@ impl Monitor {
         known.retain(|name, known| {
             let stays = there.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
             if !stays {
-                self.tell(
+                self.record_event(
                     name,
                     &known.uid,
                     "RemovingNode",
                     &format!("Removing Node {name} from Controller"),
                 );
-                zones.spare(name);
+                zones.dequeue(name);
             }
             stays
         });
         for node in nodes {
-            let (name, zone) = (&*node.meta.name, zones::zone_of(&node.meta.labels));
+            let (name, zone) = (&*node.meta.name, zones::zone_key(&node.meta.labels));
             if zones.add(&zone, &self.options, now.steady) {
                 self.metrics.evictions.with_label_values(&[&*zone]);
             }
             if let Some(known) = known.get_mut(name) {
                 if known.zone != zone {
-                    zones.spare(name);
+                    zones.dequeue(name);
                     known.zone = zone;
                 }
                 continue;
             }
-            self.tell(
+            self.record_event(
                 name,
                 &node.meta.uid,
                 "RegisteredNode",
                 &format!("Registered Node {name} in Controller"),
             );
-            // Whoever wrote that a node is silent may not have come to its pods.
+            // An earlier process may have set the node's conditions and stopped before it marked the pods.
             let pods_to_mark = health::ready(node) == Some(Ready::Unknown);
-            let new = Known {
+            let new = NodeRecord {
                 uid: node.meta.uid.clone(),
                 zone,
                 health: None,
                 pods_to_mark,
-                refused: None,
+                rejected_patch: None,
             };
             known.insert(name.into(), new);
         }
     }
 
-    fn tell(&self, name: &str, uid: &str, reason: &'static str, what: &str) {
+    fn record_event(&self, name: &str, uid: &str, reason: &'static str, what: &str) {
         let node = Target::new(Node::kind(), "", name, uid);
         self.events.record(&Note::normal(node, reason, format!("Node {name} event: {what}")));
     }
 
-    async fn look_at(&self, node: &Node) {
+    async fn update_node_health(&self, node: &Node) {
         let began = Instant::now();
-        if let Err(error) = self.judge(node).await {
-            tracing::warn!(node = &*node.meta.name, %error, "Node is not judged, and keeps its pods");
+        if let Err(error) = self.try_update_node_health(node).await {
+            tracing::warn!(node = &*node.meta.name, %error, "Failed to update the health of the node; its pods are not evicted");
         }
         self.metrics.seconds.observe(began.elapsed().as_secs_f64());
     }
 
-    async fn judge(&self, node: &Node) -> Result<(), Failed> {
+    async fn try_update_node_health(&self, node: &Node) -> Result<(), Failed> {
         let name = &*node.meta.name;
         let lease = self.leases.get(LEASES, name);
-        let health = self.memory.look(node, lease.as_deref());
-        let overdue = health.is_overdue(&self.options, self.memory.now());
+        let health = self.memory.update_health(node, lease.as_deref());
+        let overdue = health.is_grace_period_over(&self.options, self.memory.now());
         let ready = if overdue && health.ready != Some(Ready::Unknown) {
-            self.silence(name, lease.as_deref()).await?
+            self.mark_unreachable(name, lease.as_deref()).await?
         } else {
             health.ready
         };
-        self.step(node, ready).await;
+        self.process_taint_based_eviction(node, ready).await;
         let marks = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
         if marks {
             let done = ready == Some(Ready::Yes) || self.mark_pods(name).await;
@@ -199,42 +205,49 @@ impl Monitor {
         Ok(())
     }
 
-    /// Writes that nothing is known of a node any more; what it is then.
-    async fn silence(&self, name: &str, lease: Option<&Lease>) -> Result<Option<Ready>, Failed> {
+    /// Sets the kubelet's conditions of an unreachable node to `Unknown`, with retries. Returns the status of `Ready`
+    /// then.
+    async fn mark_unreachable(
+        &self,
+        name: &str,
+        lease: Option<&Lease>,
+    ) -> Result<Option<Ready>, Failed> {
         let mut tries = 1;
         loop {
-            match self.try_silence(name, lease).await {
-                Err(Failed::Api(error)) if !error.is_not_found() && tries < TRIES => {
-                    tracing::debug!(node = name, %error, "Status of a node is not written yet");
+            match self.try_mark_unreachable(name, lease).await {
+                Err(Failed::Api(error)) if !error.is_not_found() && tries < MAX_ATTEMPTS => {
+                    tracing::debug!(node = name, %error, "Failed to write the status of the node; retrying");
                     tries += 1;
-                    self.clock.sleep(PAUSE).await;
+                    self.clock.sleep(RETRY_INTERVAL).await;
                 }
                 answer => return answer,
             }
         }
     }
 
-    async fn try_silence(
+    async fn try_mark_unreachable(
         &self,
         name: &str,
         lease: Option<&Lease>,
     ) -> Result<Option<Ready>, Failed> {
         let mut live: Live<Node> = live::read(&self.client, "", name).await?;
-        // The cache may not have seen yet that it spoke.
-        let health = self.memory.look(&live.view, lease);
+        // The live node or lease may be newer than the cache.
+        let health = self.memory.update_health(&live.view, lease);
         let was = health.ready;
-        if !health.is_overdue(&self.options, self.memory.now()) || was == Some(Ready::Unknown) {
+        if !health.is_grace_period_over(&self.options, self.memory.now())
+            || was == Some(Ready::Unknown)
+        {
             return Ok(was);
         }
         if self.checks_leases {
             self.check_lease(name, lease).await?;
         }
-        silence::mark_unknown(&mut live.object, self.clock.now());
-        // Before the status is written: it may be so even though no answer comes.
+        unreachable::mark_unknown(&mut live.object, self.clock.now());
+        // Recorded before the write: the status may have been written although the response was lost.
         self.memory.change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
         live.put_status(&self.client).await?;
-        self.memory.change(name, Known::is_silent);
-        tracing::info!(node = name, "Node has not been heard of and is not counted upon any more");
+        self.memory.change(name, NodeRecord::set_unreachable);
+        tracing::info!(node = name, "Node is unreachable; set its conditions to Unknown");
         if was == Some(Ready::Yes) {
             let what = format!("Node {name} status is now: NodeNotReady");
             self.events.record(&Note::normal(wire::target(&live.view), "NodeNotReady", what));
@@ -242,7 +255,7 @@ impl Monitor {
         Ok(Some(Ready::Unknown))
     }
 
-    /// Fails where the lease has been renewed and the cache does not know it (or nobody can say).
+    /// Fails if the live lease differs from the cached one, or cannot be read.
     async fn check_lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), Failed> {
         let live = match self.client.get::<Lease>(LEASES, name).await {
             Err(error) if error.is_not_found() => return Ok(()),
@@ -252,41 +265,41 @@ impl Monitor {
         if live == seen {
             return Ok(());
         }
-        self.memory.lock().behind = Some(live);
-        Err(Failed::Behind { seen, live })
+        self.memory.lock().lease_cache_behind = Some(live);
+        Err(Failed::LeaseCacheBehind { seen, live })
     }
 
-    /// What follows for the node's taints.
-    async fn step(&self, node: &Node, ready: Option<Ready>) {
+    /// Taints a node at once, or enqueues it in its zone. Upstream: `processTaintBaseEviction`.
+    async fn process_taint_based_eviction(&self, node: &Node, ready: Option<Ready>) {
         let name = &*node.meta.name;
-        if self.memory.is_refused(node) {
+        if self.memory.has_rejected_patch(node) {
             return;
         }
-        match no_execute::step(node, ready) {
-            Step::InTurn => {
+        match no_execute::taint_action(node, ready) {
+            TaintAction::RateLimited => {
                 let mut state = self.memory.lock();
                 let State { nodes, zones, .. } = &mut *state;
                 if let Some(known) = nodes.get(name) {
-                    zones.wait(&known.zone, name);
+                    zones.enqueue(&known.zone, name);
                 }
             }
-            Step::Nothing => self.memory.lock().zones.spare(name),
-            Step::Now => {
-                self.memory.lock().zones.spare(name);
+            TaintAction::None => self.memory.lock().zones.dequeue(name),
+            TaintAction::Immediate => {
+                self.memory.lock().zones.dequeue(name);
                 if let Err(error) = self.taint(name).await {
-                    tracing::warn!(node = name, %error, "Taints of a node are not written");
+                    tracing::warn!(node = name, %error, "Failed to write the taints of the node");
                 }
             }
         }
     }
 
-    /// Gives the node the taint of its condition as that is by now; whether there was anything to change.
+    /// Patches the node's `NoExecute` taint to agree with its live condition. Returns whether the taints changed.
     async fn taint(&self, name: &str) -> Result<bool, ApiError> {
-        self.patch_taints(name, |node| no_execute::patch(node, self.clock.now())).await
+        self.patch_taints(name, |node| no_execute::taints_patch(node, self.clock.now())).await
     }
 
-    /// Patches the taints of the node as it is by now; whether there was anything to change. `patch` decides again where
-    /// somebody else wrote to the node in between.
+    /// Patches the taints of the live node, and decides again with `patch` after a conflict. Returns whether they
+    /// changed.
     async fn patch_taints(
         &self,
         name: &str,
@@ -295,7 +308,7 @@ impl Monitor {
         let mut tries = 1;
         loop {
             match self.try_patch_taints(name, &patch).await {
-                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) if error.is_conflict() && tries < MAX_ATTEMPTS => tries += 1,
                 answer => return answer,
             }
         }
@@ -314,97 +327,102 @@ impl Monitor {
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
         let done = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if done.as_ref().is_err_and(ApiError::is_invalid) {
-            self.memory.refuse(&node);
+            self.memory.record_rejected_patch(&node);
         }
         done.map(|_| true)
     }
 
-    async fn taint_who_is_due(&self) {
-        let due = self.memory.lock().zones.due(self.memory.now().steady);
+    async fn do_no_execute_tainting_pass(&self) {
+        let due = self.memory.lock().zones.take_due(self.memory.now().steady);
         for name in due {
-            // The cache may still show the node as it was before its status was written.
+            // The decision follows from a live read, because the cache may not show the written status yet.
             match self.taint(&name).await {
                 Ok(true) => {
                     let zone = self.memory.lock().nodes.get(&name).map(|known| known.zone.clone());
                     self.metrics.evictions.with_label_values(&[&*zone.unwrap_or_default()]).inc();
                 }
                 Ok(false) => {}
-                // It comes again with the next look at all nodes.
-                Err(error) => tracing::warn!(node = &*name, %error, "Node is not tainted"),
+                // The next pass over all nodes enqueues the node again.
+                Err(error) => tracing::warn!(node = &*name, %error, "Failed to taint the node"),
             }
         }
     }
 
-    /// Marks all pods of the node as not ready; whether that is done.
+    /// Marks all pods of the node as not ready. Returns whether all succeeded. Upstream: `MarkPodsNotReady`.
     async fn mark_pods(&self, node: &str) -> bool {
         let mut all = true;
         for pod in self.on_node.get(node) {
             if let Err(error) = mark_pod(&self.client, &self.events, &self.clock, &pod).await {
                 let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
-                tracing::warn!(node, namespace, name, %error, "Pod cannot be marked as not ready");
+                tracing::warn!(node, namespace, name, %error, "Failed to mark the pod as not ready");
                 all = false;
             }
         }
         all
     }
 
-    /// Counts the nodes of each zone, and does what follows.
-    async fn turn(&self, nodes: &[Arc<Node>]) {
-        let turn = {
+    /// Counts the ready nodes of each zone, updates the zones' states and rate limiters. Upstream: `handleDisruption`.
+    async fn handle_disruption(&self, nodes: &[Arc<Node>]) {
+        let handle_disruption = {
             let now = self.memory.now();
             let mut state = self.memory.lock();
             let State { nodes: known, zones, .. } = &mut *state;
-            let mut counts: BTreeMap<Text, Count> = BTreeMap::new();
+            let mut counts: BTreeMap<Text, NodeCounts> = BTreeMap::new();
             for node in nodes {
                 let Some(known) = known.get(&node.meta.name) else { continue };
                 let count = counts.entry(known.zone.clone()).or_default();
                 match known.health.and_then(|health| health.ready) {
-                    _ if !zones::counts(node) => {}
+                    _ if !zones::counts_for_disruption(node) => {}
                     Some(Ready::Yes) => count.ready += 1,
                     _ => count.not_ready += 1,
                 }
             }
             for gone in zones.retain(|zone| counts.contains_key(zone)) {
-                self.show(&gone, Count::default());
+                self.show(&gone, NodeCounts::default());
             }
             counts.iter().for_each(|(zone, count)| self.show(zone, *count));
-            let turn = zones.turn(&counts, &self.options, now.steady);
-            if turn == Turn::SomeBack {
+            let handle_disruption = zones.handle_disruption(&counts, &self.options, now.steady);
+            if handle_disruption == DisruptionChange::LeftFullDisruption {
                 let all = known.values_mut().filter_map(|known| known.health.as_mut());
-                all.for_each(|health| health.heard = now.steady);
+                all.for_each(|health| health.probe_time = now.steady);
             }
-            turn
+            handle_disruption
         };
-        match turn {
-            Turn::None => {}
-            Turn::SomeBack => tracing::info!("Some nodes are ready again"),
-            Turn::AllGone => {
-                tracing::info!("No node is ready: none loses its pods");
-                self.untaint_all(nodes).await;
+        match handle_disruption {
+            DisruptionChange::None => {}
+            DisruptionChange::LeftFullDisruption => tracing::info!(
+                "Controller detected that some Nodes are Ready. Exiting master disruption mode"
+            ),
+            DisruptionChange::EnteredFullDisruption => {
+                tracing::info!(
+                    "Controller detected that all Nodes are not-Ready. Entering master disruption mode"
+                );
+                self.mark_all_reachable(nodes).await;
             }
         }
     }
 
-    async fn untaint_all(&self, nodes: &[Arc<Node>]) {
-        for node in nodes.iter().filter(|node| no_execute::without(node).is_some()) {
+    async fn mark_all_reachable(&self, nodes: &[Arc<Node>]) {
+        for node in nodes.iter().filter(|node| no_execute::reachable_patch(node).is_some()) {
             let name = &*node.meta.name;
-            // Nobody comes back to it while all nodes are gone.
-            if let Err(error) = self.patch_taints(name, no_execute::without).await {
-                tracing::warn!(node = name, %error, "Taints are not taken off a node");
+            // A failed patch is not repeated before the full disruption ends.
+            if let Err(error) = self.patch_taints(name, no_execute::reachable_patch).await {
+                tracing::warn!(node = name, %error, "Failed to remove the taints of the node");
             }
         }
     }
 
-    fn show(&self, zone: &str, count: Count) {
+    fn show(&self, zone: &str, count: NodeCounts) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
         let float = |count: usize| count as f64;
         self.metrics.zone_size.with_label_values(&[zone]).set(float(count.all()));
-        self.metrics.zone_health.with_label_values(&[zone]).set(count.health());
+        self.metrics.zone_health.with_label_values(&[zone]).set(count.percent_ready());
         self.metrics.unhealthy.with_label_values(&[zone]).set(float(count.not_ready));
     }
 }
 
-/// Marks one pod as not ready, where it says that it is, and tells so.
+/// Sets a pod's condition `Ready` to `False` if it is not, and records the event `NodeNotReady`. Upstream:
+/// `MarkPodsNotReady`.
 pub(super) async fn mark_pod(
     client: &Client,
     events: &Recorder,
@@ -420,7 +438,7 @@ pub(super) async fn mark_pod(
         live => live?,
     };
     let is_other = live.view.meta.uid != meta.uid;
-    if is_other || !pods::take_back_ready(&mut live.object, clock.now()) {
+    if is_other || !pods::mark_not_ready(&mut live.object, clock.now()) {
         return Ok(());
     }
     match live.put_status(client).await {

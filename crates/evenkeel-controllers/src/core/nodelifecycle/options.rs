@@ -1,25 +1,27 @@
-//! What the controller can be told.
+//! Command-line options of the node lifecycle controller.
 
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options.
+/// Options of the node lifecycle controller; the defaults are upstream's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// How often all nodes are looked at; `--node-monitor-period`.
+    /// Period of the monitor's passes over all nodes; `--node-monitor-period`, default 5s.
     pub monitor_period: Duration,
-    /// How long a node may be silent; `--node-monitor-grace-period`.
+    /// Time without a status update or a lease renewal after which a node is unreachable;
+    /// `--node-monitor-grace-period`, default 50s.
     pub monitor_grace_period: Duration,
-    /// The same for one that has never said how it is; `--node-startup-grace-period`.
+    /// The same for a node whose kubelet has never posted a status; `--node-startup-grace-period`, default 60s.
     pub startup_grace_period: Duration,
-    /// How many nodes of a zone lose their pods a second; `--node-eviction-rate`.
+    /// Nodes per second of a zone that are tainted for eviction; `--node-eviction-rate`, default 0.1.
     pub eviction_rate: f32,
-    /// The same in a large zone of which too many nodes are not ready; `--secondary-node-eviction-rate`.
+    /// The same in a large zone in partial disruption; `--secondary-node-eviction-rate`, default 0.01.
     pub secondary_eviction_rate: f32,
-    /// Zones of more nodes are large; in others too many nodes that are not ready keep all their pods;
-    /// `--large-cluster-size-threshold`.
+    /// A zone with more nodes is large; in a smaller zone, partial disruption stops evictions.
+    /// `--large-cluster-size-threshold`, default 50.
     pub large_cluster_size: usize,
-    /// Which part of a zone's nodes is too many; `--unhealthy-zone-threshold`.
+    /// Fraction of nodes not ready from which a zone is in partial disruption; `--unhealthy-zone-threshold`, default
+    /// 0.55.
     pub unhealthy_zone_threshold: f32,
 }
 
@@ -38,7 +40,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command line's flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "upstream's flags have 32 bits")]
         let float = |flag| flags.float(flag) as f32;
@@ -48,7 +50,7 @@ impl Options {
             startup_grace_period: flags.duration("node-startup-grace-period"),
             eviction_rate: float("node-eviction-rate"),
             secondary_eviction_rate: float("secondary-node-eviction-rate"),
-            // Every zone is larger than a negative number.
+            // A negative threshold makes every zone large.
             large_cluster_size: usize::try_from(flags.int("large-cluster-size-threshold"))
                 .unwrap_or_default(),
             unhealthy_zone_threshold: float("unhealthy-zone-threshold"),

@@ -1,10 +1,10 @@
-//! What the controller remembers of all nodes.
+//! State that the controller keeps of all nodes and zones. Upstream: `nodeHealthMap`, `zoneStates`.
 
 use super::{
     Options,
     plan::{
-        health::{Health, Moment, Now, Ready},
-        refusal::Refusal,
+        health::{Moment, NodeHealth, Now, Ready},
+        rejected_patch::RejectedPatch,
         zones::Zones,
     },
 };
@@ -19,9 +19,9 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Shared by the monitor and those who want to know what it knows.
+/// State shared by the monitor, the planner of taints and the watch of pods; clones refer to the same state.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct MonitorState {
     clock: Clock,
     began: Instant,
     state: Arc<Mutex<State>>,
@@ -29,33 +29,33 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) nodes: BTreeMap<Text, Known>,
+    pub(super) nodes: BTreeMap<Text, NodeRecord>,
     pub(super) zones: Zones,
-    /// The version of leases that the cache must have before any node is judged.
-    pub(super) behind: Option<u64>,
+    /// The resource version that the cache of leases must reach before the health of any node is updated.
+    pub(super) lease_cache_behind: Option<u64>,
 }
 
-/// One node.
-pub(super) struct Known {
+/// State of one node. Upstream: `nodeHealthData`, `knownNodeSet`.
+pub(super) struct NodeRecord {
     pub(super) uid: Text,
     pub(super) zone: Text,
-    pub(super) health: Option<Health>,
-    /// Its pods still have to be marked.
+    pub(super) health: Option<NodeHealth>,
+    /// Whether pods of the node are still to be marked as not ready. Upstream: `nodesToRetry`.
     pub(super) pods_to_mark: bool,
-    /// Its taints were not to be changed.
-    pub(super) refused: Option<Refusal>,
+    /// The last patch of taints, if the API server refused it as invalid.
+    pub(super) rejected_patch: Option<RejectedPatch>,
 }
 
-impl Known {
-    /// Somebody wrote of it that nothing is known of it.
-    pub(super) fn is_silent(&mut self) {
+impl NodeRecord {
+    /// Records that the condition `Ready` was set to `Unknown`.
+    pub(super) fn set_unreachable(&mut self) {
         if let Some(health) = &mut self.health {
             health.ready = Some(Ready::Unknown);
         }
     }
 }
 
-impl Memory {
+impl MonitorState {
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, began: Instant::now(), state: Arc::default() }
     }
@@ -69,61 +69,62 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is remembered of a node.
-    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut Known)) {
+    /// Changes the state of a node, if the node is known.
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         if let Some(known) = self.lock().nodes.get_mut(name) {
             change(known);
         }
     }
 
-    /// Whether the node's taints are not to be tried again yet.
-    pub(super) fn is_refused(&self, node: &Node) -> bool {
+    /// Whether a patch of the node's taints was refused and its backoff is not over.
+    pub(super) fn has_rejected_patch(&self, node: &Node) -> bool {
         let (version, now) = (node.meta.version(), self.now().steady);
         let state = self.lock();
-        let refused = state.nodes.get(&node.meta.name).and_then(|known| known.refused);
-        refused.is_some_and(|refused| refused.holds(version, now))
+        let rejected_patch =
+            state.nodes.get(&node.meta.name).and_then(|known| known.rejected_patch);
+        rejected_patch.is_some_and(|rejected_patch| rejected_patch.applies(version, now))
     }
 
-    /// The node's taints were refused as they came.
-    pub(super) fn refuse(&self, node: &Node) {
+    /// Records that the API server refused a patch of the node's taints as invalid.
+    pub(super) fn record_rejected_patch(&self, node: &Node) {
         let (version, now) = (node.meta.version(), self.now().steady);
         self.change(&node.meta.name, |known| {
-            known.refused = Some(Refusal::after(known.refused, version, now));
+            known.rejected_patch = Some(RejectedPatch::after(known.rejected_patch, version, now));
         });
     }
 
-    /// What the node was last seen to be.
+    /// Returns the status of the node's condition `Ready`, as last observed.
     pub(super) fn ready(&self, name: &str) -> Option<Ready> {
         self.lock().nodes.get(name)?.health?.ready
     }
 
-    /// Takes note of a node and its lease as they are.
-    pub(super) fn look(&self, node: &Node, lease: Option<&Lease>) -> Health {
+    /// Updates the health of a node from its status and its lease, and returns it.
+    pub(super) fn update_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
         let now = self.now();
         let mut state = self.lock();
         let known = state.nodes.get_mut(&node.meta.name);
         let before = known.as_ref().and_then(|known| known.health);
-        let health = Health::after(before, node, lease, now);
+        let health = NodeHealth::updated(before, node, lease, now);
         if let Some(known) = known {
             known.health = Some(health);
         }
         health
     }
 
-    /// Tells what is remembered of a node.
-    pub(super) fn describe(&self, name: &str, options: &Options, told: &mut Description) {
+    /// Describes a node's state for `evenkeel explain`.
+    pub(super) fn describe(&self, name: &str, options: &Options, description: &mut Description) {
         let now = self.now();
         let state = self.lock();
         let Some(known) = state.nodes.get(name) else { return };
         if let Some(health) = known.health {
-            told.fact(
+            description.fact(
                 "last sign of life",
-                format!("{} s ago", (now.steady - health.heard).as_secs()),
+                format!("{} s ago", (now.steady - health.probe_time).as_secs()),
             );
-            if health.is_overdue(options, now) {
-                told.waits("its kubelet to report or to renew the node's lease");
+            if health.is_grace_period_over(options, now) {
+                description.waits("its kubelet to report or to renew the node's lease");
             }
         }
-        told.fact("state of its zone", format!("{:?}", state.zones.state(&known.zone)));
+        description.fact("state of its zone", format!("{:?}", state.zones.state(&known.zone)));
     }
 }

@@ -21,7 +21,7 @@ use evenkeel_runtime::{
     queue::Priority,
 };
 use futures::StreamExt;
-use plan::{Doomed, Quarantine, Seen};
+use plan::{Doomed, Observed, Quarantine};
 use prometheus::IntCounterVec;
 use std::{
     collections::BTreeSet,
@@ -35,7 +35,7 @@ const PERIOD: Duration = Duration::from_secs(20);
 /// How many pods are deleted side by side.
 const AT_A_TIME: usize = 16;
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// How many pods that have ended may stay; no bound where it is 0 or less; `--terminated-pod-gc-threshold`.
@@ -49,7 +49,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self { terminated: flags.int("terminated-pod-gc-threshold") }
     }
@@ -114,9 +114,9 @@ struct Collector {
 impl Collector {
     async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let now = context.env.clock.now();
-        let seen = Seen { pods: self.pods.list(), nodes: self.nodes.list() };
-        let lost = self.lost(&seen, context, now).await;
-        let doomed = plan::plan(&seen, &lost, self.threshold, now);
+        let observed = Observed { pods: self.pods.list(), nodes: self.nodes.list() };
+        let lost = self.lost(&observed, context, now).await;
+        let doomed = plan::plan(&observed, &lost, self.threshold, now);
         futures::stream::iter(doomed)
             .for_each_concurrent(AT_A_TIME, |doomed| async move {
                 self.delete(key, &doomed, context).await;
@@ -126,10 +126,10 @@ impl Collector {
     }
 
     /// The nodes that are surely gone: missed for a while, and asked for live.
-    async fn lost(&self, seen: &Seen, context: &Context, now: Timestamp) -> BTreeSet<Text> {
+    async fn lost(&self, observed: &Observed, context: &Context, now: Timestamp) -> BTreeSet<Text> {
         let missed = {
             let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
-            quarantine.missed(seen, now)
+            quarantine.missed(observed, now)
         };
         let mut lost = BTreeSet::new();
         for name in missed {

@@ -24,7 +24,7 @@ const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 const ORPHANED: Why = Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
 /// All that there is.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) nodes: Vec<Arc<Node>>,
 }
@@ -43,9 +43,9 @@ pub(super) struct Quarantine(BTreeMap<Text, Timestamp>);
 
 impl Quarantine {
     /// Notes which nodes are missed now, and gives those that have been for long enough.
-    pub(super) fn missed(&mut self, seen: &Seen, now: Timestamp) -> Vec<Text> {
-        let there: BTreeSet<&str> = seen.nodes.iter().map(|node| &*node.meta.name).collect();
-        let named = seen.pods.iter().map(|pod| &*pod.spec.node_name);
+    pub(super) fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
+        let there: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
+        let named = observed.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
             named.filter(|name| !name.is_empty() && !there.contains(name)).collect();
         self.0.retain(|name, _| missing.contains(&**name));
@@ -60,13 +60,13 @@ impl Quarantine {
 /// The pods that go, each once, in upstream's order: of those that have ended what is over the threshold (0 or less: none),
 /// what is stuck on nodes out of service, what was on nodes that are lost, what never had a node.
 pub(super) fn plan(
-    seen: &Seen,
+    observed: &Observed,
     lost: &BTreeSet<Text>,
     threshold: i64,
     now: Timestamp,
 ) -> Vec<Doomed> {
     let nodes: BTreeMap<&str, &Node> =
-        seen.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
+        observed.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
     let mut taken = BTreeSet::new();
     let mut doomed = Vec::new();
     let mut take = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
@@ -80,20 +80,20 @@ pub(super) fn plan(
         plan.push(Delete { grace_seconds: Some(0), ..Delete::new(wire::target(&**pod)) });
         doomed.push(Doomed { pod: pod.clone(), reason, plan });
     };
-    for pod in superfluous(&seen.pods, threshold) {
+    for pod in superfluous(&observed.pods, threshold) {
         take(pod, "terminated", None);
     }
-    let stuck = seen.pods.iter().filter(|pod| {
+    let stuck = observed.pods.iter().filter(|pod| {
         let node = nodes.get(&*pod.spec.node_name);
         pod.meta.deleting() && node.is_some_and(|node| is_out_of_service(node))
     });
     for pod in in_order(stuck.collect()) {
         take(pod, "out-of-service", None);
     }
-    for pod in seen.pods.iter().filter(|pod| lost.contains(&pod.spec.node_name)) {
+    for pod in observed.pods.iter().filter(|pod| lost.contains(&pod.spec.node_name)) {
         take(pod, "orphaned", Some(ORPHANED));
     }
-    for pod in seen.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
+    for pod in observed.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
         take(pod, "unscheduled", None);
     }
     doomed
@@ -162,14 +162,14 @@ mod tests {
         Arc::new(node)
     }
 
-    fn seen(pods: Vec<Pod>, nodes: Vec<Arc<Node>>) -> Seen {
-        Seen { pods: pods.into_iter().map(Arc::new).collect(), nodes }
+    fn observed(pods: Vec<Pod>, nodes: Vec<Arc<Node>>) -> Observed {
+        Observed { pods: pods.into_iter().map(Arc::new).collect(), nodes }
     }
 
     /// Names and reasons of the pods that go.
-    fn gone(seen: &Seen, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
+    fn gone(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
         let lost = lost.iter().map(|name| (*name).into()).collect();
-        let doomed = plan(seen, &lost, threshold, T0);
+        let doomed = plan(observed, &lost, threshold, T0);
         assert!(doomed.iter().all(|doomed| lint(&doomed.plan).is_empty()));
         doomed.iter().map(|doomed| (doomed.pod.meta.name.to_string(), doomed.reason)).collect()
     }
@@ -183,9 +183,9 @@ mod tests {
         let mut evicted = on("e", "n", "Failed");
         evicted.status.reason = "Evicted".into();
         pods.extend([old, evicted]);
-        let seen = seen(pods, vec![node("n", "True", &[])]);
+        let observed = observed(pods, vec![node("n", "True", &[])]);
         let names = |threshold| {
-            gone(&seen, &[], threshold).into_iter().map(|(name, _)| name).collect::<String>()
+            gone(&observed, &[], threshold).into_iter().map(|(name, _)| name).collect::<String>()
         };
         assert_eq!(names(4), "");
         assert_eq!(names(3), "e");
@@ -214,13 +214,14 @@ mod tests {
         let want =
             [("c", "out-of-service"), ("e", "orphaned"), ("h", "orphaned"), ("g", "unscheduled")];
         let want: Vec<_> = want.map(|(name, reason)| (name.to_owned(), reason)).into();
-        assert_eq!(gone(&seen(pods, nodes), &["lost"], 100), want);
+        assert_eq!(gone(&observed(pods, nodes), &["lost"], 100), want);
     }
 
     #[test]
     fn a_pod_that_runs_fails_first_and_one_that_has_ended_does_not() {
-        let seen = seen(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
-        let doomed = plan(&seen, &BTreeSet::from(["lost".into()]), 0, T0);
+        let observed =
+            observed(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
+        let doomed = plan(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
         let [Action::Patch(patch), Action::Delete(delete)] = &doomed[0].plan.actions[..] else {
             panic!("{:?}", doomed[0].plan)
         };
@@ -234,8 +235,8 @@ mod tests {
     #[test]
     fn a_node_is_missed_for_a_while_before_it_is_lost() {
         let mut quarantine = Quarantine::default();
-        let lost = seen(vec![on("a", "n", "Running")], Vec::new());
-        let back = seen(vec![on("a", "n", "Running")], vec![node("n", "True", &[])]);
+        let lost = observed(vec![on("a", "n", "Running")], Vec::new());
+        let back = observed(vec![on("a", "n", "Running")], vec![node("n", "True", &[])]);
         assert!(quarantine.missed(&lost, at(0)).is_empty());
         assert!(quarantine.missed(&lost, at(39)).is_empty());
         assert_eq!(quarantine.missed(&lost, at(40)), ["n".into()]);
@@ -250,8 +251,8 @@ mod tests {
         fn exactly_the_threshold_stays(ended in 0usize..30, running in 0usize..10, threshold in 1i64..30) {
             let done = (0..ended).map(|n| on(&format!("e{n}"), "n", "Succeeded"));
             let busy = (0..running).map(|n| on(&format!("r{n}"), "n", "Running"));
-            let seen = seen(done.chain(busy).collect(), vec![node("n", "True", &[])]);
-            let gone = gone(&seen, &[], threshold);
+            let observed = observed(done.chain(busy).collect(), vec![node("n", "True", &[])]);
+            let gone = gone(&observed, &[], threshold);
             prop_assert_eq!(gone.len(), ended.saturating_sub(usize::try_from(threshold).unwrap()));
             prop_assert!(gone.iter().all(|(name, _)| name.starts_with('e')));
         }

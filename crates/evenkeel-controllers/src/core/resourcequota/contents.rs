@@ -1,6 +1,6 @@
 //! What namespaces hold: the caches of all kinds that quotas can limit.
 
-use super::plan::{Content, Part, Seen};
+use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
     Text, View,
     quota::{Classes, Sort, Tracked},
@@ -104,7 +104,7 @@ impl Contents {
     }
 
     /// What a quota counts, of the kinds that are seen whole; nothing before all that there is has been looked for.
-    pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Seen> {
+    pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.0.complete.load(Ordering::Relaxed) {
             return None;
         }
@@ -121,7 +121,7 @@ impl Contents {
                 parts.push(Part { tracked, content });
             }
         }
-        Some(Seen { quota, classes, parts })
+        Some(Observed { quota, classes, parts })
     }
 
     /// The classes of devices.

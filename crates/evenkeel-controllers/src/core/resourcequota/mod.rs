@@ -22,7 +22,7 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
     queue::Priority,
 };
-use plan::Seen;
+use plan::Observed;
 use replenish::Replenish;
 use std::sync::Arc;
 
@@ -100,18 +100,18 @@ struct Quotas {
 }
 
 impl Planner for Quotas {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let quota: Arc<ResourceQuota> = self.quotas.get(&key.namespace, &key.name)?;
         self.contents.of(quota)
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        plan::describe(seen)
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        plan::describe(observed)
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 }

@@ -27,7 +27,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 const SURE: Duration = Duration::from_secs(10);
 
 /// A quota, and what there is in its namespace of what it limits.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) quota: Arc<ResourceQuota>,
     pub(super) classes: Classes,
     pub(super) parts: Vec<Part>,
@@ -62,13 +62,13 @@ fn amounts<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 /// Writes what is used, where that or what is allowed has changed. What cannot be counted stays as it was.
-pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    let quota = &seen.quota;
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let quota = &observed.quota;
     let hard = Usage::from(&quota.spec.hard);
     let (hard_before, used_before) =
         (Usage::from(&quota.status.hard), Usage::from(&quota.status.used));
     let mut used = used_before.only(|name| hard.get(name).is_some());
-    for (name, amount) in counted(seen, now).iter() {
+    for (name, amount) in counted(observed, now).iter() {
         used.set(name, amount);
     }
     let mut plan = Plan::nothing();
@@ -78,42 +78,42 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
         plan.push(Update::status(wire::target(&**quota), body));
         plan.requeue_after(SURE);
     }
-    if let Some(time) = overdue(seen, now) {
+    if let Some(time) = overdue(observed, now) {
         plan.requeue_after(time);
     }
     plan
 }
 
 /// What the quota limits, and of what nobody can tell how much there is.
-pub(super) fn describe(seen: &Seen) -> Description {
-    let mut told = Description::new();
-    let status = &seen.quota.status;
-    for (name, most) in seen.quota.spec.hard.iter() {
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    let status = &observed.quota.status;
+    for (name, most) in observed.quota.spec.hard.iter() {
         let used = status.used.get(name).map_or_else(|| "?".to_owned(), ToString::to_string);
-        told.fact(name, format!("{used} of {most}"));
-        if !seen.parts.iter().any(|part| part.tracked.tracks(name, &seen.classes)) {
-            told.fact("not counted", name);
+        description.fact(name, format!("{used} of {most}"));
+        if !observed.parts.iter().any(|part| part.tracked.tracks(name, &observed.classes)) {
+            description.fact("not counted", name);
         }
     }
-    told
+    description
 }
 
 /// What there is of all that the quota limits and that can be counted.
-fn counted(seen: &Seen, now: Timestamp) -> Usage {
-    let spec = &seen.quota.spec;
+fn counted(observed: &Observed, now: Timestamp) -> Usage {
+    let spec = &observed.quota.spec;
     let mut total = Usage::default();
-    for part in &seen.parts {
+    for part in &observed.parts {
         let tracked = &*part.tracked;
         let limited: BTreeSet<&str> = spec
             .hard
             .iter()
             .map(|(name, _)| name)
-            .filter(|name| tracked.tracks(name, &seen.classes))
+            .filter(|name| tracked.tracks(name, &observed.classes))
             .collect();
         let mut used: Usage = limited.iter().map(|name| (*name, Quantity::ZERO)).collect();
         let mut count = |item: Item<'_>, times: usize| {
             if item.is_within(spec) {
-                let mut usage = item.usage(tracked, &seen.classes, now);
+                let mut usage = item.usage(tracked, &observed.classes, now);
                 usage.retain(|name, _| limited.contains(name));
                 used.add(&usage.times(times));
             }
@@ -150,8 +150,8 @@ fn pod_of<'p>(
 }
 
 /// When the next pod outlives its grace, from when on nobody is charged for it.
-fn overdue(seen: &Seen, now: Timestamp) -> Option<Duration> {
-    let pods = seen.parts.iter().filter_map(|part| match &part.content {
+fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    let pods = observed.parts.iter().filter_map(|part| match &part.content {
         Content::Pods(pods) => Some(pods),
         _ => None,
     });

@@ -1,5 +1,5 @@
 use super::{
-    plan::{Content, Part, Seen, plan},
+    plan::{Content, Observed, Part, plan},
     replenish::matters,
 };
 use crate::fixtures::{T0, at, object};
@@ -36,13 +36,13 @@ fn pod(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
 }
 
-fn seen(quota: Arc<ResourceQuota>, parts: Vec<Part>) -> Seen {
-    Seen { quota, classes: Classes::default(), parts }
+fn observed(quota: Arc<ResourceQuota>, parts: Vec<Part>) -> Observed {
+    Observed { quota, classes: Classes::default(), parts }
 }
 
 /// The status that is written, if any is.
-fn status(seen: &Seen) -> Option<Value> {
-    let plan = plan(seen, T0);
+fn status(observed: &Observed) -> Option<Value> {
+    let plan = plan(observed, T0);
     let [Action::Update(update)] = &plan.actions[..] else {
         assert!(plan.actions.is_empty(), "{plan:?}");
         return None;
@@ -65,19 +65,22 @@ fn everything_that_is_limited_is_counted() {
         ]
     };
     let used = json!({"pods": "2", "cpu": "750m", "secrets": "2", "count/secrets": "2", "count/widgets.example.com": "0"});
-    let first = status(&seen(quota(&hard, &json!({})), parts()));
+    let first = status(&observed(quota(&hard, &json!({})), parts()));
     assert_eq!(first, Some(json!({"hard": hard, "used": used})));
     // Nothing is written that is so already, however it is written down.
     let mut same = used.clone();
     same["cpu"] = json!("0.75");
-    assert_eq!(status(&seen(quota(&hard, &json!({"hard": hard, "used": same})), parts())), None);
+    assert_eq!(
+        status(&observed(quota(&hard, &json!({"hard": hard, "used": same})), parts())),
+        None
+    );
 }
 
 #[test]
 fn what_cannot_be_counted_stays_as_it_was_and_what_is_not_limited_goes() {
     let hard = json!({"pods": "5", "secrets": "3"});
     let before = json!({"hard": {"pods": "4", "services": "1"}, "used": {"pods": "1", "secrets": "2", "services": "1"}});
-    let written = status(&seen(quota(&hard, &before), vec![pods(&[])]));
+    let written = status(&observed(quota(&hard, &before), vec![pods(&[])]));
     assert_eq!(written, Some(json!({"hard": hard, "used": {"pods": "0", "secrets": "2"}})));
 }
 
@@ -87,7 +90,7 @@ fn scopes_leave_out_what_is_not_in_them() {
     Arc::make_mut(&mut scoped).spec.scopes = Box::new(["BestEffort".into()]);
     let lazy = json!({"spec": {"containers": [{"name": "c"}]}});
     let parts = vec![pods(&[pod("1"), lazy]), part("", "secrets", Content::Number(4))];
-    let written = status(&seen(scoped, parts)).expect("it is written");
+    let written = status(&observed(scoped, parts)).expect("it is written");
     assert_eq!(written["used"], json!({"pods": "1", "secrets": "0"}));
 }
 
@@ -104,12 +107,12 @@ fn what_two_kinds_count_towards_is_added() {
         "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}}});
     let other = json!({"metadata": {"name": "other"}, "spec": own["spec"]});
     let claims = Content::DeviceClaims(all(&[own, other]), all(std::slice::from_ref(&pod)));
-    let seen = Seen {
+    let observed = Observed {
         quota: quota(&hard, &json!({})),
         classes: [&class].into_iter().collect(),
         parts: vec![pods(&[pod]), part("resource.k8s.io", "resourceclaims", claims)],
     };
-    let used = status(&seen).expect("it is written")["used"].clone();
+    let used = status(&observed).expect("it is written")["used"].clone();
     assert_eq!(
         used,
         json!({"requests.example.com/gpu": "4", "gpu.deviceclass.resource.k8s.io/devices": "4"})
@@ -125,8 +128,8 @@ fn overdue_pods_are_looked_at_again() {
     };
     let hard = json!({"pods": "5"});
     let status = json!({"hard": hard, "used": {"pods": "2"}});
-    let seen = seen(quota(&hard, &status), vec![pods(&[going(-40), going(-20), going(0)])]);
-    let plan = plan(&seen, T0);
+    let observed = observed(quota(&hard, &status), vec![pods(&[going(-40), going(-20), going(0)])]);
+    let plan = plan(&observed, T0);
     assert_eq!(
         plan.requeue,
         Some(Duration::from_secs(11)),
@@ -165,7 +168,7 @@ proptest! {
         let hard = json!({"requests.cpu": "100", "pods": "100"});
         let written = |cpus: &[i64]| {
             let objects: Vec<Value> = cpus.iter().map(|cpu| pod(&format!("{cpu}m"))).collect();
-            status(&seen(quota(&hard, &json!({})), vec![pods(&objects)])).expect("it is written")
+            status(&observed(quota(&hard, &json!({})), vec![pods(&objects)])).expect("it is written")
         };
         let first = written(&cpus);
         let used: evenkeel_api::quantity::Quantity =

@@ -15,10 +15,10 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::{NAME, Seen};
+use plan::{NAME, Observed};
 use std::sync::Arc;
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// The CA to publish, PEM; `--root-ca-file`, else what the program itself trusts. Without one there is nothing to do.
@@ -59,20 +59,21 @@ struct RootCa {
 }
 
 impl Planner for RootCa {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let namespace = self.namespaces.get("", &key.name)?;
-        Some(Seen { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
+        Some(Observed { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact(NAME, if seen.published.is_some() { "is there" } else { "is missing" });
-        told
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description
+            .fact(NAME, if observed.published.is_some() { "is there" } else { "is missing" });
+        description
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::plan(observed)
     }
 }

@@ -22,36 +22,36 @@ const DESCRIPTION: (&str, &str) = (
 );
 
 /// A namespace, what is published in it, and what should be.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) namespace: Arc<Namespace>,
     pub(super) published: Option<Arc<ConfigMap>>,
     pub(super) ca: Arc<str>,
 }
 
 /// Makes the ConfigMap, or puts it right. A namespace that is going is left alone.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
-    if seen.namespace.meta.deleting() || &*seen.namespace.status.phase == "Terminating" {
+    if observed.namespace.meta.deleting() || &*observed.namespace.status.phase == "Terminating" {
         return plan;
     }
-    let namespace = &*seen.namespace.meta.name;
+    let namespace = &*observed.namespace.meta.name;
     let kind: Kind = ConfigMap::kind();
-    match &seen.published {
+    match &observed.published {
         None => {
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"name": NAME, "namespace": namespace, "annotations": {DESCRIPTION.0: DESCRIPTION.1}},
-                "data": {KEY: &*seen.ca},
+                "data": {KEY: &*observed.ca},
             });
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
         // Its role lets it create and update ConfigMaps, not read or patch them: they go out whole.
-        Some(map) if !is_right(map, &seen.ca) => {
+        Some(map) if !is_right(map, &observed.ca) => {
             let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": wire::Kept::with_annotations(&map.meta, &annotations),
-                "data": {KEY: &*seen.ca},
+                "data": {KEY: &*observed.ca},
             });
             plan.push(Update::new(Target::of(kind, &map.meta), body.to_string()));
         }
@@ -73,11 +73,11 @@ mod tests {
     use evenkeel_api::{Meta, StrMap};
     use evenkeel_runtime::plan::Action;
 
-    fn seen(data: Option<&[(&str, &str)]>) -> Seen {
+    fn observed(data: Option<&[(&str, &str)]>) -> Observed {
         described(data, DESCRIPTION.1)
     }
 
-    fn described(data: Option<&[(&str, &str)]>, description: &str) -> Seen {
+    fn described(data: Option<&[(&str, &str)]>, description: &str) -> Observed {
         let published = data.map(|data| {
             let annotations: StrMap = [(DESCRIPTION.0, description)].into_iter().collect();
             let meta =
@@ -92,13 +92,13 @@ mod tests {
             meta: Meta { name: "ns".into(), ..Meta::default() },
             ..Namespace::default()
         };
-        Seen { namespace: namespace.into(), published, ca: "PEM".into() }
+        Observed { namespace: namespace.into(), published, ca: "PEM".into() }
     }
 
     #[test]
     fn it_is_made_and_then_left_alone() {
-        assert!(matches!(&*plan(&seen(None)).actions, [Action::Create(_)]));
-        assert!(plan(&seen(Some(&[(KEY, "PEM")]))).is_nothing());
+        assert!(matches!(&*plan(&observed(None)).actions, [Action::Create(_)]));
+        assert!(plan(&observed(Some(&[(KEY, "PEM")]))).is_nothing());
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_somebody_wrote_into_it_is_put_right() {
-        let plan = plan(&seen(Some(&[(KEY, "OLD"), ("more", "x")])));
+        let plan = plan(&observed(Some(&[(KEY, "OLD"), ("more", "x")])));
         let [Action::Update(update)] = &*plan.actions else { panic!("{plan:?}") };
         let body: serde_json::Value = serde_json::from_slice(&update.body).expect("JSON");
         assert_eq!(body["data"], json!({KEY: "PEM"}));

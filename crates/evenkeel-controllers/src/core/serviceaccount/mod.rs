@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::{NAME, Seen};
+use plan::{NAME, Observed};
 use std::time::Duration;
 
 /// The controller of default service accounts.
@@ -53,24 +53,24 @@ struct ServiceAccounts {
 }
 
 impl Planner for ServiceAccounts {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let namespace = self.namespaces.get("", &key.name)?;
         let account = self.accounts.get(&key.name, NAME);
-        Some(Seen { namespace, account })
+        Some(Observed { namespace, account })
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact(
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact(
             "account default",
-            if seen.account.is_some() { "is there" } else { "is missing" },
+            if observed.account.is_some() { "is there" } else { "is missing" },
         );
-        told
+        description
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::plan(observed)
     }
 }

@@ -12,21 +12,21 @@ use std::sync::Arc;
 pub(super) const NAME: &str = "default";
 
 /// A namespace, and its default account if it has one.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) namespace: Arc<Namespace>,
     pub(super) account: Option<Arc<ServiceAccount>>,
 }
 
 /// Makes the account where it is missing. A namespace that is going gets none.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
-    if seen.account.is_some()
-        || seen.namespace.meta.deleting()
-        || &*seen.namespace.status.phase == "Terminating"
+    if observed.account.is_some()
+        || observed.namespace.meta.deleting()
+        || &*observed.namespace.status.phase == "Terminating"
     {
         return plan;
     }
-    let namespace = &*seen.namespace.meta.name;
+    let namespace = &*observed.namespace.meta.name;
     let body = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": namespace},
     });
@@ -40,25 +40,25 @@ mod tests {
     use evenkeel_api::{Meta, time::Timestamp};
     use evenkeel_runtime::plan::Action;
 
-    fn seen(deleting: bool, has_account: bool) -> Seen {
+    fn observed(deleting: bool, has_account: bool) -> Observed {
         let deletion = deleting.then_some(Timestamp::UNIX_EPOCH);
         let namespace = Namespace {
             meta: Meta { name: "ns".into(), deletion, ..Meta::default() },
             ..Namespace::default()
         };
-        Seen { namespace: namespace.into(), account: has_account.then(Arc::default) }
+        Observed { namespace: namespace.into(), account: has_account.then(Arc::default) }
     }
 
     #[test]
     fn a_missing_account_is_made_once() {
-        let plan = plan(&seen(false, false));
+        let plan = plan(&observed(false, false));
         let [Action::Create(create)] = &*plan.actions else { panic!("{plan:?}") };
         assert_eq!((&*create.namespace, &*create.kind.plural), ("ns", "serviceaccounts"));
-        assert!(super::plan(&seen(false, true)).is_nothing());
+        assert!(super::plan(&observed(false, true)).is_nothing());
     }
 
     #[test]
     fn a_namespace_that_goes_gets_none() {
-        assert!(plan(&seen(true, false)).is_nothing());
+        assert!(plan(&observed(true, false)).is_nothing());
     }
 }

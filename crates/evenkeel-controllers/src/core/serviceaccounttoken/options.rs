@@ -2,18 +2,18 @@
 
 use crate::options::Flags;
 
-/// What the controller can be told.
+/// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// PEM file of the key that tokens are signed with; `--service-account-private-key-file`. Without it the controller does
     /// nothing.
     pub key_file: Option<String>,
-    /// How many Secrets are worked on at the same time; `--concurrent-serviceaccount-token-syncs`.
+    /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`.
     pub concurrent_syncs: usize,
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
             key_file: flags.path("service-account-private-key-file"),

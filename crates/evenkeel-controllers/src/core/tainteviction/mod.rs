@@ -17,7 +17,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
     queue::Priority,
 };
-use plan::{Pending, Seen, Verdict};
+use plan::{Observed, Pending, Verdict};
 use prometheus::{Histogram, IntCounter};
 use std::{
     collections::HashMap,
@@ -133,9 +133,9 @@ impl Evictions {
 }
 
 impl Planner for Evictions {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let pending = self.pending().get(key).copied();
         let pod = self.pods.get(&key.namespace, &key.name);
         if pod.is_none() && pending.is_none() {
@@ -145,30 +145,30 @@ impl Planner for Evictions {
             let node = self.nodes.get("", &pod.spec.node_name)?;
             Some(plan::evicting(&node.spec.taints).cloned().collect())
         });
-        Some(Seen { key: key.clone(), pod, taints, pending })
+        Some(Observed { key: key.clone(), pod, taints, pending })
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        let verdict = plan::verdict(seen, now);
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        let verdict = plan::verdict(observed, now);
         match verdict {
             // Whoever goes is forgotten once it does.
             Verdict::Wait(pending) | Verdict::Evict(pending) => {
-                self.pending().insert(seen.key.clone(), pending);
+                self.pending().insert(observed.key.clone(), pending);
             }
-            Verdict::Stay => drop(self.pending().remove(&seen.key)),
+            Verdict::Stay => drop(self.pending().remove(&observed.key)),
         }
-        plan::plan(seen, verdict, now)
+        plan::plan(observed, verdict, now)
     }
 
-    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, plan::verdict(seen, now), now)
+    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, plan::verdict(observed, now), now)
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        if let Verdict::Evict(pending) = plan::verdict(seen, now)
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        if let Verdict::Evict(pending) = plan::verdict(observed, now)
             && outcomes.first_error().is_none()
         {
-            self.pending().remove(&seen.key);
+            self.pending().remove(&observed.key);
             self.deletions.inc();
             self.late.observe(now.duration_since(pending.due).as_secs_f64());
         }

@@ -30,7 +30,7 @@ const WHY: Why = Why {
 const EVENT: &str = "TaintManagerEviction";
 
 /// A pod, and what it would have to bear.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) key: Key,
     /// `None` where it is gone.
     pub(super) pod: Option<Arc<Pod>>,
@@ -63,20 +63,20 @@ pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
 
 /// What becomes of the pod. A time that was set stays, whatever else the node is tainted with meanwhile and for however
 /// short a time that is tolerated, as long as it is; so it is upstream, too.
-pub(super) fn verdict(seen: &Seen, now: Timestamp) -> Verdict {
-    let Some(pod) = seen.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
+pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
+    let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
     };
     let at = |pending: Pending| {
         if pending.due <= now { Verdict::Evict(pending) } else { Verdict::Wait(pending) }
     };
-    let Some(taints) = &seen.taints else { return seen.pending.map_or(Verdict::Stay, at) };
+    let Some(taints) = &observed.taints else { return observed.pending.map_or(Verdict::Stay, at) };
     match min_toleration_time(&pod.spec.tolerations, taints) {
         Tolerated::Forever => Verdict::Stay,
         Tolerated::Not => Verdict::Evict(Pending { due: now }),
         Tolerated::For(time) => {
             let due = now.checked_add(time).unwrap_or(Timestamp::MAX);
-            at(seen.pending.unwrap_or(Pending { due }))
+            at(observed.pending.unwrap_or(Pending { due }))
         }
     }
 }
@@ -110,15 +110,15 @@ fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerate
 }
 
 /// What is done about it.
-pub(super) fn plan(seen: &Seen, verdict: Verdict, now: Timestamp) -> Plan {
+pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let told = |what: &str| {
         // As upstream, by name alone: the pod may be gone, and another one there.
-        let target = Target::new(Pod::kind(), &seen.key.namespace, &seen.key.name, "");
-        Note::normal(target, EVENT, format!("{what} Pod {}", seen.key))
+        let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
+        Note::normal(target, EVENT, format!("{what} Pod {}", observed.key))
     };
-    let waits = seen.pending.is_some_and(|pending| pending.due > now);
-    match (verdict, &seen.pod) {
+    let waits = observed.pending.is_some_and(|pending| pending.due > now);
+    match (verdict, &observed.pod) {
         (Verdict::Stay, _) | (_, None) => {
             if waits {
                 plan.push(told("Cancelling deletion of"));
@@ -163,10 +163,14 @@ mod tests {
         }
     }
 
-    fn seen(taints: &[&str], tolerations: &[(&str, Option<i64>)], due: Option<i64>) -> Seen {
+    fn observed(
+        taints: &[&str],
+        tolerations: &[(&str, Option<i64>)],
+        due: Option<i64>,
+    ) -> Observed {
         let mut pod = pod("p", None);
         pod.spec.tolerations = tolerations.iter().map(|(k, s)| toleration(k, *s)).collect();
-        Seen {
+        Observed {
             key: Key::new("ns", "p"),
             pod: Some(Arc::new(pod)),
             taints: Some(taints.iter().map(|key| taint(key)).collect()),
@@ -179,34 +183,34 @@ mod tests {
         let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
         let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
         let table = [
-            (seen(&[], &[], None), stay),
-            (seen(&["a"], &[], None), now),
-            (seen(&["a"], &[("a", None)], None), stay),
-            (seen(&["a"], &[("", None)], None), stay),
-            (seen(&["a"], &[("a", Some(30))], None), wait(30)),
-            (seen(&["a"], &[("a", Some(0))], None), now),
-            (seen(&["a"], &[("a", Some(-1))], None), now),
-            (seen(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
-            (seen(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
-            (seen(&["a", "b"], &[("a", Some(30))], None), now),
+            (observed(&[], &[], None), stay),
+            (observed(&["a"], &[], None), now),
+            (observed(&["a"], &[("a", None)], None), stay),
+            (observed(&["a"], &[("", None)], None), stay),
+            (observed(&["a"], &[("a", Some(30))], None), wait(30)),
+            (observed(&["a"], &[("a", Some(0))], None), now),
+            (observed(&["a"], &[("a", Some(-1))], None), now),
+            (observed(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
+            (observed(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
+            (observed(&["a", "b"], &[("a", Some(30))], None), now),
             // What was set stays set, whatever is borne for how long now.
-            (seen(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
-            (seen(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
-            (seen(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
-            (seen(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
+            (observed(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
+            (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
+            (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
+            (observed(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
             // Not so where a taint is not tolerated at all.
-            (seen(&["a", "b"], &[("a", Some(30))], Some(5)), now),
-            (seen(&["a"], &[("a", Some(30))], Some(0)), now),
-            (seen(&["a"], &[("a", None)], Some(5)), stay),
-            (seen(&[], &[("a", Some(30))], Some(5)), stay),
+            (observed(&["a", "b"], &[("a", Some(30))], Some(5)), now),
+            (observed(&["a"], &[("a", Some(30))], Some(0)), now),
+            (observed(&["a"], &[("a", None)], Some(5)), stay),
+            (observed(&[], &[("a", Some(30))], Some(5)), stay),
         ];
-        for (number, (seen, want)) in table.iter().enumerate() {
-            assert_eq!(verdict(seen, T0), *want, "{number}");
+        for (number, (observed, want)) in table.iter().enumerate() {
+            assert_eq!(verdict(observed, T0), *want, "{number}");
         }
         // Without a node, what was set stays set.
-        let lost = Seen { taints: None, ..seen(&["a"], &[], Some(5)) };
+        let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
-        assert_eq!(verdict(&Seen { pending: None, ..lost }, T0), stay);
+        assert_eq!(verdict(&Observed { pending: None, ..lost }, T0), stay);
     }
 
     fn events(plan: &Plan) -> Vec<&str> {
@@ -219,8 +223,8 @@ mod tests {
 
     #[test]
     fn eviction_is_told_marked_and_done() {
-        let seen = seen(&["a"], &[], None);
-        let plan = plan(&seen, verdict(&seen, T0), T0);
+        let observed = observed(&["a"], &[], None);
+        let plan = plan(&observed, verdict(&observed, T0), T0);
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
         assert!(matches!(&plan.actions[1..], [Action::Patch(_), Action::Delete(_)]), "{plan:?}");
         assert!(lint(&plan).is_empty());
@@ -228,25 +232,25 @@ mod tests {
 
     #[test]
     fn who_was_to_go_later_and_goes_now_is_told_of_both() {
-        let seen = seen(&["a"], &[], Some(5));
-        let sooner = plan(&seen, verdict(&seen, T0), T0);
+        let observed = observed(&["a"], &[], Some(5));
+        let sooner = plan(&observed, verdict(&observed, T0), T0);
         let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
         assert_eq!(events(&sooner), want);
         // Its time has come.
-        let due = plan(&seen, verdict(&seen, at(5)), at(5));
+        let due = plan(&observed, verdict(&observed, at(5)), at(5));
         assert_eq!(events(&due), want[1..]);
     }
 
     #[test]
     fn what_was_to_go_and_may_stay_or_is_gone_is_told() {
-        let spared = seen(&[], &[], Some(5));
-        let gone = Seen { pod: None, taints: None, ..seen(&[], &[], Some(5)) };
-        for seen in [spared, gone] {
-            let plan = plan(&seen, verdict(&seen, T0), T0);
+        let spared = observed(&[], &[], Some(5));
+        let gone = Observed { pod: None, taints: None, ..observed(&[], &[], Some(5)) };
+        for observed in [spared, gone] {
+            let plan = plan(&observed, verdict(&observed, T0), T0);
             assert_eq!(events(&plan), ["Cancelling deletion of Pod ns/p"]);
             assert_eq!(plan.actions.len(), 1);
         }
-        let untouched = seen(&[], &[], None);
+        let untouched = observed(&[], &[], None);
         assert!(plan(&untouched, verdict(&untouched, T0), T0).is_nothing());
     }
 
@@ -260,9 +264,9 @@ mod tests {
             let mut pending = None;
             let mut first = None;
             for look in looks {
-                let seen = Seen { pending, ..seen(&["a"], &[("a", Some(seconds))], None) };
+                let observed = Observed { pending, ..observed(&["a"], &[("a", Some(seconds))], None) };
                 let start = *first.get_or_insert(look);
-                match verdict(&seen, at(look)) {
+                match verdict(&observed, at(look)) {
                     Verdict::Wait(waits) => {
                         prop_assert_eq!(waits.due, at(start + seconds));
                         prop_assert!(look < start + seconds);

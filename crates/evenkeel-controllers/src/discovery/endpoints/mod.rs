@@ -25,7 +25,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
 };
-use plan::Seen;
+use plan::Observed;
 use std::sync::Arc;
 
 /// The controller of Endpoints.
@@ -94,36 +94,36 @@ struct Controller {
 }
 
 impl Planner for Controller {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let service = self.services.get(&key.namespace, &key.name);
         let endpoints = self.endpoints.get(&key.namespace, &key.name);
         let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
         let served = service.as_ref().filter(|service| selects_pods(service));
         let times = served.map(|service| Arc::new(Times::of(service, &pods)));
         let before = self.known.get(key);
-        Some(Seen { key: key.clone(), service, pods, endpoints, times, before })
+        Some(Observed { key: key.clone(), service, pods, endpoints, times, before })
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        match &seen.times {
-            Some(times) => self.known.begin(&seen.key, times),
-            None => self.known.forget(&seen.key),
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
+        match &observed.times {
+            Some(times) => self.known.begin(&observed.key, times),
+            None => self.known.forget(&observed.key),
         }
-        plan::plan(seen)
+        plan::plan(observed)
     }
 
-    fn preview(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn preview(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::plan(observed)
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        self.known.end(&seen.key, outcomes.first_error().is_none());
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        self.known.end(&observed.key, outcomes.first_error().is_none());
         Plan::nothing()
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        plan::describe(seen)
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        plan::describe(observed)
     }
 }

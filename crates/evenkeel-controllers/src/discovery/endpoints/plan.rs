@@ -36,7 +36,7 @@ const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// What is looked at.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) key: Key,
     /// `None` when it is gone.
     pub(super) service: Option<Arc<Service>>,
@@ -60,10 +60,10 @@ pub(super) fn is_own(endpoints: &Endpoints) -> bool {
 }
 
 /// Makes, changes or deletes the Endpoints.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
-    let Some(service) = &seen.service else {
-        if let Some(endpoints) = &seen.endpoints {
+    let Some(service) = &observed.service else {
+        if let Some(endpoints) = &observed.endpoints {
             plan.push(Delete::new(wire::target(&**endpoints)));
         }
         return plan;
@@ -71,13 +71,13 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     if !selects_pods(service) {
         return plan;
     }
-    let mut subsets = subsets(service, &seen.pods);
+    let mut subsets = subsets(service, &observed.pods);
     let is_cut = capacity::truncate(&mut subsets);
     let labels = labels(service);
-    match &seen.endpoints {
+    match &observed.endpoints {
         Some(endpoints) if is_so(endpoints, &subsets, is_cut, service) => {}
-        Some(endpoints) => plan.push(change(endpoints, seen, &labels, subsets, is_cut)),
-        None => plan.push(make(seen, &labels, subsets, is_cut)),
+        Some(endpoints) => plan.push(change(endpoints, observed, &labels, subsets, is_cut)),
+        None => plan.push(make(observed, &labels, subsets, is_cut)),
     }
     plan
 }
@@ -99,7 +99,7 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
         offers.push((address, ready, at));
     }
     let offer = |(address, ready, at): (_, _, usize)| Offer { address, ready, ports: &lists[at] };
-    canonical::pack(offers.into_iter().map(offer).collect())
+    canonical::repack_subsets(offers.into_iter().map(offer).collect())
 }
 
 /// A pod on its way out is left out, unless the Service wants to know of pods that are not ready, too.
@@ -183,16 +183,22 @@ impl<M> Body<M> {
 }
 
 /// Annotations as they become: when the change happened, and whether addresses are left out.
-fn annotations(present: &StrMap, seen: &Seen, is_cut: bool) -> StrMap {
-    let trigger = seen.times.as_ref().and_then(|times| times.trigger(seen.before.as_deref()));
+fn annotations(present: &StrMap, observed: &Observed, is_cut: bool) -> StrMap {
+    let trigger =
+        observed.times.as_ref().and_then(|times| times.trigger(observed.before.as_deref()));
     let kept = annotated(present, trigger);
     let others = kept.iter().filter(|(key, _)| *key != OVER_CAPACITY);
     others.chain(is_cut.then_some((OVER_CAPACITY, TRUNCATED))).collect()
 }
 
-fn make(seen: &Seen, labels: &StrMap, subsets: Box<[EndpointSubset]>, is_cut: bool) -> Create {
-    let (Key { namespace, name }, kind) = (&seen.key, Endpoints::kind());
-    let annotations = annotations(&StrMap::default(), seen, is_cut);
+fn make(
+    observed: &Observed,
+    labels: &StrMap,
+    subsets: Box<[EndpointSubset]>,
+    is_cut: bool,
+) -> Create {
+    let (Key { namespace, name }, kind) = (&observed.key, Endpoints::kind());
+    let annotations = annotations(&StrMap::default(), observed, is_cut);
     let metadata = Fresh {
         name,
         generate_name: "",
@@ -211,14 +217,14 @@ fn make(seen: &Seen, labels: &StrMap, subsets: Box<[EndpointSubset]>, is_cut: bo
 
 fn change(
     endpoints: &Endpoints,
-    seen: &Seen,
+    observed: &Observed,
     labels: &StrMap,
     subsets: Box<[EndpointSubset]>,
     is_cut: bool,
 ) -> Update {
-    let annotations = annotations(&endpoints.meta.annotations, seen, is_cut);
+    let annotations = annotations(&endpoints.meta.annotations, observed, is_cut);
     let metadata = Kept { labels, ..Kept::with_annotations(&endpoints.meta, &annotations) };
-    let message = format!("Failed to update endpoint {}: {{error}}", seen.key);
+    let message = format!("Failed to update endpoint {}: {{error}}", observed.key);
     let about = wire::target(endpoints);
     Update {
         failed: Some(Note::warning(about.clone(), "FailedToUpdateEndpoint", message)),
@@ -227,19 +233,19 @@ fn change(
 }
 
 /// What is seen, in words.
-pub(super) fn describe(seen: &Seen) -> Description {
-    let mut told = Description::new();
-    let Some(service) = &seen.service else {
-        told.fact("the Service", "gone");
-        return told;
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    let Some(service) = &observed.service else {
+        description.fact("the Service", "gone");
+        return description;
     };
-    let subsets = subsets(service, &seen.pods);
+    let subsets = subsets(service, &observed.pods);
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
-    told.fact("selects", words::count(words::signed(seen.pods.len()), "pod"));
-    told.fact("addresses", format!("{ready} ready, {unready} not"));
-    if let Some(endpoints) = &seen.endpoints {
-        told.child(&wire::target(&**endpoints));
+    description.fact("selects", words::count(words::signed(observed.pods.len()), "pod"));
+    description.fact("addresses", format!("{ready} ready, {unready} not"));
+    if let Some(endpoints) = &observed.endpoints {
+        description.child(&wire::target(&**endpoints));
     }
-    told
+    description
 }

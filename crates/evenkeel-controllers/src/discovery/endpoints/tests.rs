@@ -1,6 +1,6 @@
 //! The plan by tables, and that it settles.
 
-use super::plan::{Seen, plan};
+use super::plan::{Observed, plan};
 use crate::{
     discovery::trigger::{TRIGGER_TIME, Times},
     fixtures::{T0, object},
@@ -36,10 +36,10 @@ fn pod_json(name: &str, ip: &str, ready: bool) -> Value {
     })
 }
 
-fn seen(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Seen {
+fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Observed {
     let pods: Vec<Arc<Pod>> = pods.iter().map(|pod| Arc::new(object(pod))).collect();
     let times = Arc::new(Times::of(&service, &pods));
-    Seen {
+    Observed {
         key: Key::new("ns", "web"),
         service: Some(Arc::new(service)),
         pods,
@@ -50,9 +50,9 @@ fn seen(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Seen 
 }
 
 /// What is there after the plan.
-fn after(seen: &Seen) -> Option<Endpoints> {
-    let mut endpoints = seen.endpoints.as_deref().cloned();
-    for action in plan(seen).actions {
+fn after(observed: &Observed) -> Option<Endpoints> {
+    let mut endpoints = observed.endpoints.as_deref().cloned();
+    for action in plan(observed).actions {
         let body = match action {
             Action::Create(create) => create.body,
             Action::Update(update) => update.body,
@@ -155,7 +155,7 @@ fn subsets_say_who_is_ready_on_which_ports() {
         ("nobody", json!({}), vec![], ""),
     ];
     for (what, spec, pods, want) in table {
-        let made = after(&seen(service(&spec), &pods, None)).unwrap();
+        let made = after(&observed(service(&spec), &pods, None)).unwrap();
         assert_eq!(shown(&made.subsets), want, "{what}");
     }
 }
@@ -163,9 +163,9 @@ fn subsets_say_who_is_ready_on_which_ports() {
 #[test]
 fn metadata_says_whose_they_are_and_when_they_changed() {
     let headless = service(&json!({"clusterIP": "None"}));
-    let mut seen = seen(headless, &[pod_json("a", "10.0.0.2", true)], None);
-    seen.before = None;
-    let made = after(&seen).unwrap();
+    let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
+    observed.before = None;
+    let made = after(&observed).unwrap();
     let labels: Vec<_> = made.meta.labels.iter().collect();
     assert_eq!(
         labels,
@@ -177,21 +177,21 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
     );
     assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
     // A change without a time takes the time of the last away.
-    seen.before = seen.times.clone();
-    seen.endpoints = Some(Arc::new(made));
-    seen.pods.clear();
-    assert!(after(&seen).unwrap().meta.annotations.is_empty());
+    observed.before = observed.times.clone();
+    observed.endpoints = Some(Arc::new(made));
+    observed.pods.clear();
+    assert!(after(&observed).unwrap().meta.annotations.is_empty());
 }
 
 #[test]
 fn some_services_have_none_of_ours() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
-            plan(&seen(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
+            plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
             "{spec}"
         );
     }
-    let mut gone = seen(
+    let mut gone = observed(
         service(&json!({})),
         &[],
         Some(object(&json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}}))),
@@ -205,13 +205,19 @@ fn some_services_have_none_of_ours() {
 #[test]
 fn what_somebody_else_put_in_another_order_is_left_alone() {
     let pods = [pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true)];
-    let mut made = after(&seen(service(&json!({})), &pods, None)).unwrap();
+    let mut made = after(&observed(service(&json!({})), &pods, None)).unwrap();
     made.subsets[0].addresses.reverse();
-    assert!(plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing());
+    assert!(plan(&observed(service(&json!({})), &pods, Some(made.clone()))).is_nothing());
     made.meta.labels = made.meta.labels.with("team", "b");
-    assert!(!plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing(), "labels");
+    assert!(
+        !plan(&observed(service(&json!({})), &pods, Some(made.clone()))).is_nothing(),
+        "labels"
+    );
     made.meta.labels = [("team", "a")].into_iter().collect();
-    assert!(!plan(&seen(service(&json!({})), &pods, Some(made))).is_nothing(), "whose they are");
+    assert!(
+        !plan(&observed(service(&json!({})), &pods, Some(made))).is_nothing(),
+        "whose they are"
+    );
 }
 
 #[test]
@@ -219,7 +225,7 @@ fn a_thousand_is_enough() {
     let pods: Vec<Value> = (0..1100)
         .map(|n| pod_json(&format!("p{n}"), &format!("10.0.{}.{}", n / 256, n % 256), n % 2 == 0))
         .collect();
-    let made = after(&seen(service(&json!({})), &pods, None)).unwrap();
+    let made = after(&observed(service(&json!({})), &pods, None)).unwrap();
     assert_eq!(
         made.meta.annotations.get("endpoints.kubernetes.io/over-capacity"),
         Some("truncated")
@@ -229,10 +235,10 @@ fn a_thousand_is_enough() {
         (550, 450)
     );
     assert!(
-        plan(&seen(service(&json!({})), &pods, Some(made.clone()))).is_nothing(),
+        plan(&observed(service(&json!({})), &pods, Some(made.clone()))).is_nothing(),
         "once is enough"
     );
-    let fewer = after(&seen(service(&json!({})), &pods[..1000], Some(made))).unwrap();
+    let fewer = after(&observed(service(&json!({})), &pods[..1000], Some(made))).unwrap();
     assert!(fewer.meta.annotations.is_empty());
 }
 
@@ -244,10 +250,10 @@ proptest! {
             {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
             {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
         ]});
-        let made = after(&seen(service(&spec), &first, None));
-        let made = after(&seen(service(&spec), &second, made));
-        prop_assert!(plan(&seen(service(&spec), &second, made.clone())).is_nothing());
-        let anew = after(&seen(service(&spec), &second, None));
+        let made = after(&observed(service(&spec), &first, None));
+        let made = after(&observed(service(&spec), &second, made));
+        prop_assert!(plan(&observed(service(&spec), &second, made.clone())).is_nothing());
+        let anew = after(&observed(service(&spec), &second, None));
         prop_assert_eq!(made.unwrap().subsets, anew.unwrap().subsets);
     }
 }

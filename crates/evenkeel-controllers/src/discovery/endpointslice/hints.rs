@@ -2,7 +2,7 @@
 //!
 //! Upstream: `endpointslice/trafficdist` (KEP-4444, KEP-3015) and, for the annotation, `endpointslice/topologycache`.
 
-use super::{pack::Piece, topology, zones::Ratios};
+use super::{packing::PackedSlice, topology, zones::Ratios};
 use crate::discovery::address::Family;
 use evenkeel_api::views::{Endpoint, EndpointHints, ForNode, ForZone, Service};
 use topology::Counts;
@@ -38,13 +38,13 @@ pub(super) fn mode(service: &Service) -> Mode {
 pub(super) struct Layout<'a> {
     /// Endpoints; hints are set on those of slices that are written.
     pub(super) desired: Vec<Endpoint>,
-    pub(super) pieces: Vec<Piece<'a>>,
+    pub(super) slices: Vec<PackedSlice<'a>>,
 }
 
 impl Layout<'_> {
     /// How many endpoints are ready.
     pub(super) fn ready(&self) -> usize {
-        let all = self.pieces.iter().flat_map(|piece| &piece.members);
+        let all = self.slices.iter().flat_map(|slice| &slice.members);
         all.filter(|at| self.is_ready(**at)).count()
     }
 
@@ -56,16 +56,16 @@ impl Layout<'_> {
     /// The endpoints of slices that are written: of those that are yet to be made first.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
         let of = |new: bool| {
-            self.pieces.iter().filter(move |piece| piece.written && piece.existing.is_none() == new)
+            self.slices.iter().filter(move |slice| slice.written && slice.existing.is_none() == new)
         };
-        of(true).chain(of(false)).flat_map(|piece| piece.members.iter().copied())
+        of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
     }
 
     /// An unchanged slice's endpoints, as they should be and as they are.
     pub(super) fn present(&self, at: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
-        let piece = &self.pieces[at];
-        let present = piece.existing.map_or(&[][..], |slice| &slice.endpoints);
-        piece.members.iter().map(|at| &self.desired[*at]).zip(present)
+        let slice = &self.slices[at];
+        let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
+        slice.members.iter().map(|at| &self.desired[*at]).zip(present)
     }
 
     /// Gives each endpoint the hints that `wanted` says, and writes slices that have others.
@@ -74,10 +74,10 @@ impl Layout<'_> {
         wanted: impl Fn(&Endpoint) -> Option<EndpointHints>,
         wrong: impl Fn(&Endpoint, &Endpoint) -> bool,
     ) {
-        for at in 0..self.pieces.len() {
+        for at in 0..self.slices.len() {
             let is_wrong = |(desired, present): (&Endpoint, &Endpoint)| wrong(desired, present);
-            if !self.pieces[at].written && self.present(at).any(is_wrong) {
-                self.pieces[at].written = true;
+            if !self.slices[at].written && self.present(at).any(is_wrong) {
+                self.slices[at].written = true;
             }
         }
         for endpoint in &mut self.desired {
@@ -113,7 +113,7 @@ impl Hinted {
 }
 
 /// An event to tell: whether it is a warning, its reason, its message.
-pub(super) type Told = (bool, &'static str, String);
+pub(super) type HintsEvent = (bool, &'static str, String);
 
 /// Sets hints as the Service asks, and says what the user should know.
 pub(super) fn apply(
@@ -122,7 +122,7 @@ pub(super) fn apply(
     family: Family,
     ratios: Option<&Ratios>,
     hinted: &mut Hinted,
-) -> Option<Told> {
+) -> Option<HintsEvent> {
     let told = |warning, reason, message: &str| {
         Some((warning, reason, format!("{message}, addressType: {}", family.name())))
     };

@@ -1,7 +1,7 @@
 //! What the controller counts, under upstream's names.
 
-use super::plan::{self, Decision, Seen};
-use crate::discovery::sums::Sums;
+use super::plan::{self, Decision, Observed};
+use crate::discovery::gauges::SliceGauges;
 use evenkeel_api::Text;
 use evenkeel_runtime::{
     metrics::{self, DEFAULT_SECONDS},
@@ -18,7 +18,7 @@ use std::{
 pub(super) struct Metrics {
     added: Histogram,
     removed: Histogram,
-    sums: Sums,
+    gauges: SliceGauges,
     changes: IntCounterVec,
     changed: HistogramVec,
     syncs: IntCounterVec,
@@ -39,7 +39,7 @@ impl Metrics {
                 "endpoint_slice_controller_endpoints_removed_per_sync",
                 "Number of endpoints removed on each Service sync",
             ),
-            sums: Sums::new(
+            gauges: SliceGauges::new(
                 registry,
                 [
                     "endpoint_slice_controller_endpoints_desired",
@@ -77,23 +77,23 @@ impl Metrics {
     }
 
     /// Counts a pass.
-    pub(super) fn passed(&self, seen: &Seen, decision: &Decision, outcomes: &Outcomes) {
+    pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
         decision.writes.count(outcomes, &self.changes);
-        let labels = plan::metric_labels(&seen.service);
+        let labels = plan::metric_labels(&observed.service);
         for [added, removed, changed] in &decision.counts {
             self.added.observe(*added as f64);
             self.removed.observe(*removed as f64);
             self.changed.with_label_values(&labels).observe(*changed as f64);
         }
-        self.sums.set(&seen.key, Some(decision.share));
-        self.distribute(&seen.key, labels[1]);
+        self.gauges.set(&observed.key, Some(decision.share));
+        self.distribute(&observed.key, labels[1]);
     }
 
     /// A Service is gone.
     pub(super) fn gone(&self, key: &Key) {
-        self.sums.set(key, None);
+        self.gauges.set(key, None);
         self.distribute(key, "");
     }
 

@@ -6,7 +6,7 @@ mod desired;
 mod hints;
 mod metrics;
 mod options;
-pub(super) mod pack;
+pub(super) mod packing;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use evenkeel_runtime::{
 };
 use hints::{Hinted, Mode};
 use metrics::Metrics;
-use plan::{Decision, MANAGER, Seen};
+use plan::{Decision, MANAGER, Observed};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -184,11 +184,11 @@ struct Controller {
 struct Looked {
     key: Key,
     exists: bool,
-    seen: Option<Seen>,
+    observed: Option<Observed>,
 }
 
 impl Controller {
-    fn see(&self, key: &Key, service: Arc<Service>) -> Seen {
+    fn see(&self, key: &Key, service: Arc<Service>) -> Observed {
         let (shared, pods) = (&self.shared, self.shared.selected.pods(&service));
         let times = Arc::new(Times::of(&service, &pods));
         let node = |pod: &Pod| {
@@ -199,7 +199,7 @@ impl Controller {
         slices.retain(|slice| !slice.meta.deleting());
         let asks = hints::mode(&service) == Mode::Topology;
         let ratios = || shared.zones.lock().unwrap_or_else(PoisonError::into_inner).ratios();
-        Seen {
+        Observed {
             key: key.clone(),
             pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
             slices,
@@ -223,34 +223,34 @@ impl Planner for Controller {
     fn observe(&self, key: &Key) -> Option<Looked> {
         let service = self.services.get(&key.namespace, &key.name);
         let exists = service.is_some();
-        let seen =
+        let observed =
             service.filter(|service| selects_pods(service)).map(|service| self.see(key, service));
-        Some(Looked { key: key.clone(), exists, seen })
+        Some(Looked { key: key.clone(), exists, observed })
     }
 
     fn plan(&self, looked: &Looked, _: Timestamp) -> Plan {
-        let Some(seen) = &looked.seen else {
+        let Some(observed) = &looked.observed else {
             return Plan::nothing();
         };
-        let decision = plan::decide(seen);
+        let decision = plan::decide(observed);
         self.shared.own.expect(&looked.key, &decision.writes.marks);
         self.shared.remember(&looked.key, decision.hinted.clone());
-        self.known.begin(&looked.key, &seen.times);
+        self.known.begin(&looked.key, &observed.times);
         let plan = decision.plan();
         self.passing().insert(looked.key.clone(), decision);
         plan
     }
 
     fn preview(&self, looked: &Looked, _: Timestamp) -> Plan {
-        looked.seen.as_ref().map(|seen| plan::decide(seen).plan()).unwrap_or_default()
+        looked.observed.as_ref().map(|observed| plan::decide(observed).plan()).unwrap_or_default()
     }
 
     fn status(&self, looked: &Looked, outcomes: &Outcomes, _: Timestamp) -> Plan {
         let passed = self.passing().remove(&looked.key);
-        match (&looked.seen, passed) {
-            (Some(seen), Some(decision)) => {
+        match (&looked.observed, passed) {
+            (Some(observed), Some(decision)) => {
                 self.known.end(&looked.key, outcomes.first_error().is_none());
-                self.metrics.passed(seen, &decision, outcomes);
+                self.metrics.passed(observed, &decision, outcomes);
             }
             // Slices of a Service that is gone are the garbage collector's.
             (None, _) if !looked.exists => {
@@ -265,6 +265,6 @@ impl Planner for Controller {
     }
 
     fn describe(&self, looked: &Looked, _: Timestamp) -> Description {
-        looked.seen.as_ref().map(plan::describe).unwrap_or_default()
+        looked.observed.as_ref().map(plan::describe).unwrap_or_default()
     }
 }

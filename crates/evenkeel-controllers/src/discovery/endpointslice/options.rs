@@ -1,4 +1,4 @@
-//! What the controller can be told.
+//! Command-line options of the controller.
 
 use crate::options::Flags;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of the controller of EndpointSlices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How many Services are worked on at the same time; `--concurrent-service-endpoint-syncs`.
+    /// Number of Services processed concurrently; `--concurrent-service-endpoint-syncs`.
     pub concurrent_syncs: usize,
     /// What happens to a Service's pods within this time is one pass; `--endpointslice-updates-batch-period`.
     pub batch_period: Duration,
@@ -21,7 +21,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
             concurrent_syncs: flags.workers("concurrent-service-endpoint-syncs"),

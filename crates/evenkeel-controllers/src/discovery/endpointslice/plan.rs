@@ -8,7 +8,7 @@
 //! | which pods are endpoints | `pod::belongs_in_endpoints` |
 //! | a pod whose node is not there | `desired::groups`, `desired::missing` |
 //! | `ipFamilies`, `addressType`: slices for each family | `decide`, `address::families` |
-//! | `--max-endpoints-per-slice`, filling up, few writes | `pack::pack` |
+//! | `--max-endpoints-per-slice`, filling up, few writes | `packing::reconcile_by_port_mapping` |
 //! | the empty slice of a Service without endpoints | `ensure_one` |
 //! | `conditions`: `ready`, `serving`, `terminating`; `publishNotReadyAddresses` | `desired::endpoint` |
 //! | `targetRef`, `nodeName`, `zone`, `hostname` | `desired::endpoint` |
@@ -21,15 +21,15 @@
 
 use super::{
     desired::{self, Placed},
-    hints::{self, Hinted, Layout, Mode, Told},
-    pack::{self, Piece},
+    hints::{self, Hinted, HintsEvent, Layout, Mode},
+    packing::{self, PackedSlice},
     zones::Ratios,
 };
 use crate::{
     discovery::{
         address::{self, Family},
+        gauges::ServiceCounts,
         slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, Write, Writes},
-        sums::Share,
         trigger::{Times, annotated},
     },
     wire::{self, Kept},
@@ -53,7 +53,7 @@ const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
 /// What is looked at of a Service that has slices.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) service: Arc<Service>,
     /// The pods that it selects.
@@ -79,7 +79,7 @@ pub(super) struct Decision {
     /// There is more to write than one plan may.
     more: bool,
     pub(super) hinted: Hinted,
-    pub(super) share: Share,
+    pub(super) share: ServiceCounts,
     /// For each family: endpoints added and removed, slices written.
     pub(super) counts: Vec<[usize; 3]>,
     /// A pod was left out that should not be.
@@ -97,26 +97,26 @@ struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    fn of(seen: &'a Seen) -> Self {
-        let about = wire::target(&*seen.service);
+    fn of(observed: &'a Observed) -> Self {
+        let about = wire::target(&*observed.service);
         Self {
-            key: &seen.key,
-            labels: labels(&seen.service),
+            key: &observed.key,
+            labels: labels(&observed.service),
             owner: wire::controller_reference(&about),
             about,
-            trigger: seen.times.trigger(seen.before.as_deref()),
-            deleting: seen.service.meta.deleting(),
+            trigger: observed.times.trigger(observed.before.as_deref()),
+            deleting: observed.service.meta.deleting(),
         }
     }
 }
 
 /// Brings the slices of each family into line; those of a family that the Service has not are deleted. What fails ends the
 /// work on its family, and that alone.
-pub(super) fn decide(seen: &Seen) -> Decision {
-    let (common, families) = (Common::of(seen), address::families(&seen.service));
-    let mut decision = Decision { hinted: seen.hinted.clone(), ..Decision::default() };
+pub(super) fn decide(observed: &Observed) -> Decision {
+    let (common, families) = (Common::of(observed), address::families(&observed.service));
+    let mut decision = Decision { hinted: observed.hinted.clone(), ..Decision::default() };
     let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
-    let slices = || seen.slices.iter().map(|slice| &**slice);
+    let slices = || observed.slices.iter().map(|slice| &**slice);
     for family in Family::BOTH.into_iter().filter(|family| !families.contains(family)) {
         if slices().any(|slice| is_of(&slice, family)) {
             decision.hinted.remove(family);
@@ -125,12 +125,12 @@ pub(super) fn decide(seen: &Seen) -> Decision {
     for family in &families {
         let existing: Vec<&EndpointSlice> =
             slices().filter(|slice| is_of(slice, *family)).collect();
-        reconcile(seen, &common, *family, &existing, &mut decision);
+        reconcile(observed, &common, *family, &existing, &mut decision);
     }
     for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
         decision.add(slice::delete(slice), &common, OnError::Continue);
     }
-    if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
+    if let Some(missing) = desired::missing(&observed.service, &observed.pods) {
         decision.incomplete = true;
         decision.writes.events.push(failure(&common, &missing));
     }
@@ -139,29 +139,29 @@ pub(super) fn decide(seen: &Seen) -> Decision {
 
 /// The slices of one family.
 fn reconcile(
-    seen: &Seen,
+    observed: &Observed,
     common: &Common<'_>,
     family: Family,
     existing: &[&EndpointSlice],
     decision: &mut Decision,
 ) {
-    let mut family = Slices::pack(seen, common, family, existing);
-    let mode = hints::mode(&seen.service);
-    let told = hints::apply(
+    let mut family = Slices::reconcile(observed, common, family, existing);
+    let mode = hints::mode(&observed.service);
+    let description = hints::apply(
         mode,
         &mut family.layout,
         family.family,
-        seen.ratios.as_deref(),
+        observed.ratios.as_deref(),
         &mut decision.hinted,
     );
-    decision.share += family.share(seen.max);
+    decision.share += family.share(observed.max);
     let mut writes = family.creates(common);
     writes.extend(family.updates(common));
     writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
     decision.counts.push([family.added, family.removed, writes.len()]);
     let on_error = OnError::SkipPart(family.family as u8);
     writes.into_iter().for_each(|write| decision.add(write, common, on_error));
-    decision.writes.events.extend(told.map(|told| event(common, told)));
+    decision.writes.events.extend(description.map(|description| event(common, description)));
 }
 
 /// The slices of one family as they will be.
@@ -180,13 +180,13 @@ struct Slices<'a> {
 }
 
 impl<'a> Slices<'a> {
-    fn pack(
-        seen: &Seen,
+    fn reconcile(
+        observed: &Observed,
         common: &Common<'_>,
         family: Family,
         existing: &[&'a EndpointSlice],
     ) -> Self {
-        let layout = Layout { desired: Vec::new(), pieces: Vec::new() };
+        let layout = Layout { desired: Vec::new(), slices: Vec::new() };
         let mut all = Self {
             family,
             layout,
@@ -198,20 +198,20 @@ impl<'a> Slices<'a> {
             sizes: Vec::new(),
         };
         let (own, foreign): (Vec<_>, Vec<_>) =
-            existing.iter().partition(|slice| is_owned(slice, &seen.service));
+            existing.iter().partition(|slice| is_owned(slice, &observed.service));
         all.deleted = foreign;
         let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| in_order(&slice.ports)).collect();
-        let groups = desired::groups(&seen.service, &seen.pods, family);
+        let groups = desired::groups(&observed.service, &observed.pods, family);
         let is_grouped = |ports: &Vec<SlicePort>| groups.iter().any(|group| group.ports == *ports);
         let ungrouped = own.iter().zip(&keys).filter(|(_, ports)| !is_grouped(ports));
         all.deleted.extend(ungrouped.map(|(slice, _)| *slice));
         for group in groups {
             let of = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
             let of: Vec<&EndpointSlice> = of.map(|(slice, _)| *slice).collect();
-            all.add(group, &of, seen.max, &common.labels);
+            all.add(group, &of, observed.max, &common.labels);
         }
-        all.ensure_one(&seen.service, &common.labels);
-        all.recycle(&seen.service);
+        all.ensure_one(&observed.service, &common.labels);
+        all.recycle(&observed.service);
         all
     }
 
@@ -223,23 +223,23 @@ impl<'a> Slices<'a> {
         labels: &StrMap,
     ) {
         let relabel = |slice: &EndpointSlice| !plain(&slice.meta.labels).eq(plain(labels));
-        let packed = pack::pack(existing, &group.endpoints, max, relabel);
+        let packed = packing::reconcile_by_port_mapping(existing, &group.endpoints, max, relabel);
         self.added += packed.added;
         self.removed += packed.removed;
         self.deleted.extend(packed.deleted);
         self.sizes.push(group.endpoints.len());
         let offset = self.layout.desired.len();
         self.layout.desired.extend(group.endpoints);
-        for mut piece in packed.pieces {
-            piece.members.iter_mut().for_each(|at| *at += offset);
-            self.layout.pieces.push(piece);
+        for mut slice in packed.slices {
+            slice.members.iter_mut().for_each(|at| *at += offset);
+            self.layout.slices.push(slice);
             self.ports.push(group.ports.clone());
         }
     }
 
     /// A Service without endpoints has one empty slice.
     fn ensure_one(&mut self, service: &Service, labels: &StrMap) {
-        if !self.layout.pieces.is_empty() {
+        if !self.layout.slices.is_empty() {
             return;
         }
         let present = match &self.deleted[..] {
@@ -250,16 +250,16 @@ impl<'a> Slices<'a> {
             self.deleted.clear();
         }
         let written = present.is_none();
-        self.layout.pieces.push(Piece { existing: present, members: Vec::new(), written });
+        self.layout.slices.push(PackedSlice { existing: present, members: Vec::new(), written });
         self.ports.push(Vec::new());
     }
 
     /// Rather than deleting a slice and making another, the one is written over.
     fn recycle(&mut self, service: &Service) {
-        self.recycled = vec![None; self.layout.pieces.len()];
-        let new = (0..self.layout.pieces.len())
+        self.recycled = vec![None; self.layout.slices.len()];
+        let new = (0..self.layout.slices.len())
             .rev()
-            .filter(|at| self.layout.pieces[*at].existing.is_none());
+            .filter(|at| self.layout.slices[*at].existing.is_none());
         let (mut usable, others): (Vec<_>, Vec<_>) =
             self.deleted.iter().partition(|slice| is_owned(slice, service));
         usable.reverse();
@@ -271,14 +271,14 @@ impl<'a> Slices<'a> {
         self.deleted.extend(usable);
     }
 
-    fn share(&self, max: usize) -> Share {
+    fn share(&self, max: usize) -> ServiceCounts {
         let ideal: usize = self.sizes.iter().map(|size| size.div_ceil(max)).sum();
         let endpoints = self.sizes.iter().sum();
-        Share { endpoints, slices: self.layout.pieces.len(), ideal: ideal.max(1) }
+        ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
 
     fn endpoints(&self, at: usize) -> Vec<Endpoint> {
-        self.layout.pieces[at].members.iter().map(|at| self.layout.desired[*at].clone()).collect()
+        self.layout.slices[at].members.iter().map(|at| self.layout.desired[*at].clone()).collect()
     }
 
     fn content<'b>(
@@ -292,10 +292,10 @@ impl<'a> Slices<'a> {
 
     /// None is made for a Service that is being deleted: its slices are being collected.
     fn creates(&self, common: &Common<'_>) -> Vec<Write> {
-        let pieces = &self.layout.pieces;
-        let is_new = |at: &usize| pieces[*at].existing.is_none() && self.recycled[*at].is_none();
+        let slices = &self.layout.slices;
+        let is_new = |at: &usize| slices[*at].existing.is_none() && self.recycled[*at].is_none();
         let annotations = annotated(&StrMap::default(), common.trigger);
-        (0..pieces.len())
+        (0..slices.len())
             .filter(|at| is_new(at) && !common.deleting)
             .map(|at| {
                 let endpoints = self.endpoints(at);
@@ -306,13 +306,13 @@ impl<'a> Slices<'a> {
     }
 
     fn updates(&self, common: &Common<'_>) -> Vec<Write> {
-        let pieces = self.layout.pieces.iter().zip(&self.recycled).enumerate();
-        let written = pieces.filter(|(_, (piece, _))| piece.written);
+        let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
+        let written = slices.filter(|(_, (slice, _))| slice.written);
         written
-            .filter_map(|(at, (piece, recycled))| {
-                let slice = piece.existing.or(*recycled)?;
-                // One that is written over keeps nothing that was noted on it.
-                let kept = if piece.existing.is_some() {
+            .filter_map(|(at, (packed, recycled))| {
+                let slice = packed.existing.or(*recycled)?;
+                // A recycled slice loses the annotations that it had.
+                let kept = if packed.existing.is_some() {
                     &slice.meta.annotations
                 } else {
                     &StrMap::default()
@@ -380,7 +380,7 @@ fn failure(common: &Common<'_>, why: &str) -> Action {
     failed(common, why).into()
 }
 
-fn event(common: &Common<'_>, (warning, reason, message): Told) -> Action {
+fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action {
     Note { regarding: common.about.clone(), warning, reason, message }.into()
 }
 
@@ -425,23 +425,23 @@ pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
 }
 
 /// What is seen, in words.
-pub(super) fn describe(seen: &Seen) -> Description {
-    let mut told = Description::new();
-    told.fact("selects", words::count(words::signed(seen.pods.len()), "pod"));
-    for family in address::families(&seen.service) {
-        let groups = desired::groups(&seen.service, &seen.pods, family);
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    description.fact("selects", words::count(words::signed(observed.pods.len()), "pod"));
+    for family in address::families(&observed.service) {
+        let groups = desired::groups(&observed.service, &observed.pods, family);
         let all = || groups.iter().flat_map(|group| &group.endpoints);
         let ready = all().filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
-        told.fact(
+        description.fact(
             &format!("{} endpoints", family.name()),
             format!("{}, {ready} ready", all().count()),
         );
     }
-    if let Some(missing) = desired::missing(&seen.service, &seen.pods) {
-        told.waits(missing);
+    if let Some(missing) = desired::missing(&observed.service, &observed.pods) {
+        description.waits(missing);
     }
-    for slice in &seen.slices {
-        told.child(&wire::target(&**slice));
+    for slice in &observed.slices {
+        description.child(&wire::target(&**slice));
     }
-    told
+    description
 }

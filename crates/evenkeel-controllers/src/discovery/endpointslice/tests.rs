@@ -2,7 +2,7 @@
 
 use super::{
     hints::Hinted,
-    plan::{Decision, Seen, decide},
+    plan::{Decision, Observed, decide},
     zones::Ratios,
 };
 use crate::{
@@ -81,7 +81,7 @@ impl World {
         self.pods.insert(name.clone(), pod(&name, node, &ips, true));
     }
 
-    fn seen(&self) -> Seen {
+    fn observed(&self) -> Observed {
         let node = |pod: &Pod| {
             let zone = self.nodes.get(&*pod.spec.node_name)?;
             let labels = json!({"topology.kubernetes.io/zone": zone});
@@ -91,7 +91,7 @@ impl World {
         };
         let pods: Vec<Arc<Pod>> = self.pods.values().cloned().map(Arc::new).collect();
         let times = Arc::new(Times::of(&self.service, &pods));
-        Seen {
+        Observed {
             key: Key::new("ns", "web"),
             service: Arc::new(self.service.clone()),
             pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
@@ -106,7 +106,7 @@ impl World {
 
     /// Carries out what is decided; how many slices were made, changed and deleted, and the events.
     fn pass(&mut self) -> ([usize; 3], Vec<String>) {
-        let decision = decide(&self.seen());
+        let decision = decide(&self.observed());
         self.hinted = decision.hinted.clone();
         self.carry_out(&decision)
     }
@@ -227,7 +227,7 @@ fn a_family_that_fails_does_not_hold_up_the_other() {
     let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"]}));
     (0..15).for_each(|n| world.add(n));
     let parts = |world: &World| -> Vec<OnError> {
-        decide(&world.seen()).plan().actions.iter().map(Action::on_error).collect()
+        decide(&world.observed()).plan().actions.iter().map(Action::on_error).collect()
     };
     let [v4, v6] = [OnError::SkipPart(0), OnError::SkipPart(1)];
     assert_eq!(parts(&world), [v4, v4, v6, v6], "two slices for each");
@@ -296,9 +296,9 @@ fn slices_of_a_service_that_had_the_name_before_are_replaced() {
 fn the_time_of_the_change_is_noted() {
     let mut world = World::new(&json!({}));
     world.add(1);
-    let mut seen = world.seen();
-    seen.before = None;
-    world.carry_out(&decide(&seen));
+    let mut observed = world.observed();
+    observed.before = None;
+    world.carry_out(&decide(&observed));
     let noted = |world: &World| {
         world.slices.values().next().unwrap().meta.annotations.get(TRIGGER_TIME).map(str::to_owned)
     };

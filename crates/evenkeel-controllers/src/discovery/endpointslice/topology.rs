@@ -28,7 +28,7 @@ struct Allocation {
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
-    let others = wrong.iter().flat_map(|at| layout.pieces[*at].members.iter().copied());
+    let others = wrong.iter().flat_map(|at| layout.slices[*at].members.iter().copied());
     let members = layout.written().chain(others).filter(|at| layout.is_ready(*at));
     let members: Vec<usize> = members.collect();
     if members.iter().any(|at| layout.desired[*at].zone.is_empty()) {
@@ -38,7 +38,7 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
         return Err("No hints allocated for zones".to_owned());
     }
     for at in wrong {
-        layout.pieces[at].written = true;
+        layout.slices[at].written = true;
     }
     for at in &members {
         let zone = layout.desired[*at].zone.clone();
@@ -93,7 +93,7 @@ fn unchanged(
     allocations: &BTreeMap<Text, Allocation>,
 ) -> (Counts, Vec<usize>) {
     let (mut given, mut wrong) = (Counts::new(), Vec::new());
-    for at in (0..layout.pieces.len()).filter(|at| !layout.pieces[*at].written) {
+    for at in (0..layout.slices.len()).filter(|at| !layout.slices[*at].written) {
         match hinted(layout, at, &given, allocations) {
             Some(hints) => {
                 for (zone, n) in hints {

@@ -23,21 +23,21 @@ pub(super) struct Zones {
 
 /// What one node adds.
 #[derive(Debug, PartialEq, Eq)]
-enum Share<'a> {
+enum NodeCpu<'a> {
     Nothing,
     Unknown,
     Cpu(&'a str, i64),
 }
 
-fn share(node: &Node) -> Share<'_> {
+fn node_cpu(node: &Node) -> NodeCpu<'_> {
     let labels = &node.meta.labels;
     if EXCLUDED.iter().any(|label| labels.contains(label)) || !is_ready(node) {
-        return Share::Nothing;
+        return NodeCpu::Nothing;
     }
     let cpu = node.status.allocatable.get("cpu").copied().map_or(0, Quantity::milli_value);
     match labels.get(super::ZONE) {
-        Some(zone) if !zone.is_empty() && cpu > 0 => Share::Cpu(zone, cpu),
-        _ => Share::Unknown,
+        Some(zone) if !zone.is_empty() && cpu > 0 => NodeCpu::Cpu(zone, cpu),
+        _ => NodeCpu::Unknown,
     }
 }
 
@@ -49,9 +49,9 @@ impl Zones {
     /// Counts a node anew, and says whether that may make a difference to somebody.
     pub(super) fn see(&mut self, event: &CacheEvent<Node>) -> bool {
         let (old, new) = match event {
-            CacheEvent::Added { object, .. } => (Share::Nothing, share(object)),
-            CacheEvent::Updated { old, new } => (share(old), share(new)),
-            CacheEvent::Deleted(node) => (share(node), Share::Nothing),
+            CacheEvent::Added { object, .. } => (NodeCpu::Nothing, node_cpu(object)),
+            CacheEvent::Updated { old, new } => (node_cpu(old), node_cpu(new)),
+            CacheEvent::Deleted(node) => (node_cpu(node), NodeCpu::Nothing),
         };
         if old == new {
             return false;
@@ -62,11 +62,11 @@ impl Zones {
         true
     }
 
-    fn add(&mut self, share: &Share<'_>) {
-        match *share {
-            Share::Nothing => {}
-            Share::Unknown => self.unknown += 1,
-            Share::Cpu(zone, cpu) => {
+    fn add(&mut self, node_cpu: &NodeCpu<'_>) {
+        match *node_cpu {
+            NodeCpu::Nothing => {}
+            NodeCpu::Unknown => self.unknown += 1,
+            NodeCpu::Cpu(zone, cpu) => {
                 let (sum, nodes) = self.cpu.entry(zone.into()).or_default();
                 *sum += cpu;
                 *nodes += 1;
@@ -74,11 +74,11 @@ impl Zones {
         }
     }
 
-    fn take(&mut self, share: &Share<'_>) {
-        match *share {
-            Share::Nothing => {}
-            Share::Unknown => self.unknown -= 1,
-            Share::Cpu(zone, cpu) => {
+    fn take(&mut self, node_cpu: &NodeCpu<'_>) {
+        match *node_cpu {
+            NodeCpu::Nothing => {}
+            NodeCpu::Unknown => self.unknown -= 1,
+            NodeCpu::Cpu(zone, cpu) => {
                 if let Some((sum, nodes)) = self.cpu.get_mut(zone) {
                     *sum -= cpu;
                     *nodes -= 1;
@@ -127,7 +127,7 @@ mod tests {
         let mut zones = Zones::default();
         let shares = |zones: &mut Zones| {
             zones.ratios().map(|all| {
-                all.iter().map(|(zone, share)| format!("{zone} {share}")).collect::<Vec<_>>()
+                all.iter().map(|(zone, ratio)| format!("{zone} {ratio}")).collect::<Vec<_>>()
             })
         };
         assert_eq!(shares(&mut zones), None);

@@ -1,7 +1,7 @@
 //! What the controller counts, under upstream's names.
 
 use super::plan::Decision;
-use crate::discovery::sums::Sums;
+use crate::discovery::gauges::SliceGauges;
 use evenkeel_runtime::{
     metrics,
     plan::{Key, Outcomes},
@@ -17,7 +17,7 @@ pub(super) struct Metrics {
     removed: Histogram,
     skipped: Histogram,
     took: Histogram,
-    sums: Sums,
+    gauges: SliceGauges,
     changes: IntCounterVec,
 }
 
@@ -48,7 +48,7 @@ impl Metrics {
                 "Duration of syncEndpoints() in seconds",
                 &metrics::exponential(0.001, 2.0, 15),
             ),
-            sums: Sums::new(
+            gauges: SliceGauges::new(
                 registry,
                 [
                     "endpoint_slice_mirroring_controller_endpoints_desired",
@@ -75,13 +75,13 @@ impl Metrics {
     ) {
         self.took.observe(took.as_secs_f64());
         let Some(counts) = decision.counts else {
-            return self.sums.set(key, None);
+            return self.gauges.set(key, None);
         };
         decision.writes.count(outcomes, &self.changes);
         self.added.observe(counts.added as f64);
         self.updated.observe(counts.updated as f64);
         self.removed.observe(counts.removed as f64);
         self.skipped.observe(counts.skipped as f64);
-        self.sums.set(key, Some(counts.share));
+        self.gauges.set(key, Some(counts.share));
     }
 }

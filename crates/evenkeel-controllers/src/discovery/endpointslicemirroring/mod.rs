@@ -25,7 +25,7 @@ use evenkeel_runtime::{
     queue::Backoff,
 };
 use metrics::Metrics;
-use plan::{Decision, MANAGER, Seen};
+use plan::{Decision, MANAGER, Observed};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -140,11 +140,11 @@ impl Mirror {
 }
 
 impl Planner for Mirror {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let shared = &self.shared;
-        Some(Seen {
+        Some(Observed {
             key: key.clone(),
             endpoints: self.endpoints.get(&key.namespace, &key.name),
             service: shared.services.get(&key.namespace, &key.name),
@@ -153,26 +153,26 @@ impl Planner for Mirror {
         })
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
         let start = Instant::now();
-        let decision = plan::decide(seen);
+        let decision = plan::decide(observed);
         match decision.counts {
-            Some(_) => self.shared.own.expect(&seen.key, &decision.writes.marks),
-            None => self.shared.own.forget(&seen.key),
+            Some(_) => self.shared.own.expect(&observed.key, &decision.writes.marks),
+            None => self.shared.own.forget(&observed.key),
         }
         let plan = decision.plan();
-        self.passing().insert(seen.key.clone(), (decision, start));
+        self.passing().insert(observed.key.clone(), (decision, start));
         plan
     }
 
-    fn preview(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::decide(seen).plan()
+    fn preview(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::decide(observed).plan()
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        let passed = self.passing().remove(&seen.key);
+    fn status(&self, observed: &Observed, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        let passed = self.passing().remove(&observed.key);
         if let Some((decision, start)) = passed {
-            self.metrics.passed(&seen.key, &decision, outcomes, start.elapsed());
+            self.metrics.passed(&observed.key, &decision, outcomes, start.elapsed());
         }
         Plan::nothing()
     }

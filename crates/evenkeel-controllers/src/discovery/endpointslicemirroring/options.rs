@@ -1,4 +1,4 @@
-//! What the controller can be told.
+//! Command-line options of the controller.
 
 use crate::options::Flags;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of the controller of mirrored slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How many Endpoints are worked on at the same time; `--mirroring-concurrent-service-endpoint-syncs`.
+    /// Number of Endpoints processed concurrently; `--mirroring-concurrent-service-endpoint-syncs`.
     pub concurrent_syncs: usize,
     /// What others do to slices within this time is one pass; `--mirroring-endpointslice-updates-batch-period`.
     pub batch_period: Duration,
@@ -21,7 +21,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
             concurrent_syncs: flags.workers("mirroring-concurrent-service-endpoint-syncs"),

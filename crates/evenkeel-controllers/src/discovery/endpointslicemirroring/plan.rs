@@ -6,10 +6,10 @@ use crate::{
     discovery::{
         address::{self, Family},
         canonical, endpoints,
-        endpointslice::pack,
+        endpointslice::packing,
+        gauges::ServiceCounts,
         order,
         slice::{self, Content, MANAGED_BY, SERVICE_NAME, Write, Writes},
-        sums::Share,
         trigger::TRIGGER_TIME,
     },
     wire::{self, Kept},
@@ -33,7 +33,7 @@ const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is looked at.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) endpoints: Option<Arc<Endpoints>>,
     pub(super) service: Option<Arc<Service>>,
@@ -58,7 +58,7 @@ pub(super) struct Counts {
     pub(super) updated: usize,
     pub(super) removed: usize,
     pub(super) skipped: usize,
-    pub(super) share: Share,
+    pub(super) share: ServiceCounts,
 }
 
 impl Decision {
@@ -74,19 +74,19 @@ pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
 }
 
 /// Mirrors the Endpoints if their Service has no selector; else nothing is to be left of what was mirrored.
-pub(super) fn decide(seen: &Seen) -> Decision {
-    let endpoints = seen.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
+pub(super) fn decide(observed: &Observed) -> Decision {
+    let endpoints = observed.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
     let selectorless =
-        seen.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
+        observed.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
     match endpoints.filter(|_| selectorless) {
-        Some(endpoints) => mirror(seen, endpoints),
-        None => clear(seen),
+        Some(endpoints) => mirror(observed, endpoints),
+        None => clear(observed),
     }
 }
 
-fn clear(seen: &Seen) -> Decision {
+fn clear(observed: &Observed) -> Decision {
     let mut decision = Decision::default();
-    for slice in seen.slices.iter().filter(|slice| !slice.meta.deleting()) {
+    for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
         let Write { operation, action, mark } = slice::delete(slice);
         let action = match action {
             // One that cannot be deleted does not hold up the others.
@@ -106,9 +106,9 @@ struct Group {
     endpoints: Vec<Endpoint>,
 }
 
-fn mirror(seen: &Seen, endpoints: &Endpoints) -> Decision {
+fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     let mut decision = Decision::default();
-    let (groups, invalid, skipped) = groups(&endpoints.subsets, seen.max);
+    let (groups, invalid, skipped) = groups(&endpoints.subsets, observed.max);
     let about = wire::target(endpoints);
     let told = |reason, message| Action::from(Note::warning(about.clone(), reason, message));
     if invalid > 0 {
@@ -119,23 +119,23 @@ fn mirror(seen: &Seen, endpoints: &Endpoints) -> Decision {
     if skipped > invalid {
         let message = format!(
             "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
-            seen.max
+            observed.max
         );
         decision.writes.events.push(told("TooManyAddressesToMirror", message));
     }
     let mut counts = Counts { skipped, ..Counts::default() };
-    let common = Common::of(&seen.key, endpoints);
+    let common = Common::of(&observed.key, endpoints);
     let (mut created, mut updated, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
-    let mut rest: Vec<&EndpointSlice> = seen.slices.iter().map(|slice| &**slice).collect();
+    let mut rest: Vec<&EndpointSlice> = observed.slices.iter().map(|slice| &**slice).collect();
     for group in &groups {
         let existing = take(&mut rest, group);
         let (first, others) = existing
             .split_first()
             .map_or((None, &[][..]), |(first, others)| (Some(*first), others));
-        counts.share += Share {
+        counts.share += ServiceCounts {
             endpoints: group.endpoints.len(),
             slices: usize::from(!group.endpoints.is_empty()),
-            ideal: group.endpoints.len().div_ceil(seen.max.max(1)),
+            ideal: group.endpoints.len().div_ceil(observed.max.max(1)),
         };
         if group.endpoints.is_empty() {
             counts.removed += existing.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
@@ -244,8 +244,8 @@ fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a Endpo
 
 /// Whether a slice has just these endpoints; what differs is counted.
 fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
-    let packed = pack::pack(&[slice], desired, usize::MAX, |_| false);
-    let is_so = packed.pieces.iter().all(|piece| !piece.written) && packed.deleted.is_empty();
+    let packed = packing::reconcile_by_port_mapping(&[slice], desired, usize::MAX, |_| false);
+    let is_so = packed.slices.iter().all(|slice| !slice.written) && packed.deleted.is_empty();
     counts.updated += packed.updated;
     counts.added += packed.added;
     counts.removed += packed.removed;

@@ -1,6 +1,6 @@
 //! The plan by tables, and that it settles.
 
-use super::plan::{Counts, Seen, decide};
+use super::plan::{Counts, Observed, decide};
 use crate::fixtures::object;
 use evenkeel_api::views::{EndpointSlice, Endpoints, Service};
 use evenkeel_runtime::plan::{Action, Key};
@@ -50,7 +50,7 @@ impl World {
 
     /// Carries out what is decided; how many slices were made, changed and deleted, the events, and what is counted.
     fn pass(&mut self) -> ([usize; 3], Vec<String>, Option<Counts>) {
-        let decision = decide(&Seen {
+        let decision = decide(&Observed {
             key: Key::new("ns", "web"),
             endpoints: self.endpoints.clone().map(Arc::new),
             service: self.service.clone().map(Arc::new),

@@ -198,12 +198,12 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
 
 /// What is seen of a migration.
 pub(super) fn describe(migration: &Migration) -> Description {
-    let mut told = Description::new();
+    let mut description = Description::new();
     for condition in conditions(migration) {
-        told.fact(&condition.type_, format!("{}: {}", condition.status, condition.message));
+        description.fact(&condition.type_, format!("{}: {}", condition.status, condition.message));
     }
-    told.fact("up to version", version(migration));
-    told
+    description.fact("up to version", version(migration));
+    description
 }
 
 #[cfg(test)]
@@ -225,7 +225,7 @@ mod tests {
         })))
     }
 
-    fn told(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
+    fn description(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
         let turn = turn(migrations.to_vec());
         let names = turn.ended.iter().map(|one| name(one).to_owned());
         (names.collect(), turn.next.map(|one| name(&one).to_owned()))
@@ -235,19 +235,19 @@ mod tests {
     fn the_oldest_has_its_turn_and_only_one() {
         let waiting = |name: &str, age| migration(name, age, &[]);
         assert_eq!(
-            told(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
+            description(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
             Some("c")
         );
-        assert_eq!(told(&[waiting("b", 5), waiting("a", 5)]).1.as_deref(), Some("a"));
+        assert_eq!(description(&[waiting("b", 5), waiting("a", 5)]).1.as_deref(), Some("a"));
         let busy = migration("busy", 1, &[(RUNNING, "True")]);
-        assert_eq!(told(&[waiting("b", 5), busy]), (vec![], None));
+        assert_eq!(description(&[waiting("b", 5), busy]), (vec![], None));
         let ended = migration("ended", 7, &[(RUNNING, "True"), (SUCCEEDED, "True")]);
         assert_eq!(
-            told(&[waiting("b", 5), ended]),
+            description(&[waiting("b", 5), ended]),
             (vec!["ended".to_owned()], Some("b".to_owned()))
         );
         let over = migration("over", 7, &[(RUNNING, "False"), (FAILED, "True")]);
-        assert_eq!(told(&[over]), (vec![], None));
+        assert_eq!(description(&[over]), (vec![], None));
     }
 
     fn said(migration: Option<StorageVersionMigration>) -> Vec<(String, String, String)> {

@@ -18,7 +18,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::Seen;
+use plan::Observed;
 use std::{net::IpAddr, sync::Arc};
 
 /// The controller of ServiceCIDRs.
@@ -92,27 +92,27 @@ impl ServiceCidrs {
 }
 
 impl Planner for ServiceCidrs {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let cidr = self.cidrs.get("", &key.name)?;
         let mut others = self.cidrs.list();
         others.retain(|other| other.meta.name != cidr.meta.name);
         let orphan = self.orphan(&cidr, &others);
-        Some(Seen { cidr, orphan })
+        Some(Observed { cidr, orphan })
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan::plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact("ranges", seen.cidr.spec.cidrs.join(", "));
-        if let Some(ip) = seen.orphan {
-            told.waits(format!("{ip} is in use, and in no other ServiceCIDR"));
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact("ranges", observed.cidr.spec.cidrs.join(", "));
+        if let Some(ip) = observed.orphan {
+            description.waits(format!("{ip} is in use, and in no other ServiceCIDR"));
         }
-        told
+        description
     }
 }
 

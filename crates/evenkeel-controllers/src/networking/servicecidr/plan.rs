@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// What is looked at.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) cidr: Arc<ServiceCidr>,
     /// An address in use that would be in no range any more.
     pub(super) orphan: Option<IpAddr>,
@@ -55,8 +55,8 @@ pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> boo
 
 /// One that is wanted gets a finalizer, and is ready. One that is being deleted loses the finalizer when no address depends on
 /// it, and those who give addresses out have had time to hear of it.
-pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    let (cidr, mut plan) = (&*seen.cidr, Plan::nothing());
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let (cidr, mut plan) = (&*observed.cidr, Plan::nothing());
     let held = cidr.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
     match cidr.meta.deletion {
         None => {
@@ -71,7 +71,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
                     .map(|patch| Patch { failed: Some(note), ..patch }.into()),
             );
         }
-        Some(_) if seen.orphan.is_some() => {
+        Some(_) if observed.orphan.is_some() => {
             let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
             let waits = ("False", "Terminating", message);
             plan.actions.extend(condition(cidr, waits, now).map(Into::into));

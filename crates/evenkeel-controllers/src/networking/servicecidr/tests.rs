@@ -1,6 +1,6 @@
 //! The plan by tables.
 
-use super::plan::{Seen, allocated, contains, is_covered, plan};
+use super::plan::{Observed, allocated, contains, is_covered, plan};
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::views::{Metadata, ServiceCidr};
 use evenkeel_runtime::plan::{Action, PatchForm};
@@ -37,7 +37,7 @@ const HELD: &[&str] = &["networking.k8s.io/service-cidr-finalizer"];
 /// What is written, shortly, and how long it waits.
 fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
     let orphan = orphan.then(|| "10.1.0.1".parse().unwrap());
-    let plan = plan(&Seen { cidr, orphan }, T0);
+    let plan = plan(&Observed { cidr, orphan }, T0);
     let shown = |action: &Action| {
         let Action::Patch(patch) = action else { panic!("{action:?}") };
         let body: Value = serde_json::from_slice(&patch.body).unwrap();

@@ -24,16 +24,16 @@ use evenkeel_runtime::{
     queue::{Priority, Queue},
 };
 use owners::Owners;
-use plan::Seen;
+use plan::Observed;
 use std::sync::Arc;
 
 /// What its events name as their source.
 const EVENT_SOURCE: &str = "controllermanager";
 
-/// How many budgets are worked on at the same time; `--concurrent-disruption-syncs`.
+/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`.
 pub type Options = Workers<1>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
 /// The controller of disruption budgets.
@@ -64,9 +64,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let worker = Arc::new(Worker { budgets, pods, owners, recheck: recheck.clone() });
     let told = worker.clone();
     let builder = builder.explains(move |key, now| {
-        let seen = told.seen(key)?;
-        let would = plan::plan(&seen, now).actions.iter().map(introspect::action).collect();
-        Some((plan::describe(&seen, now), would))
+        let observed = told.observed(key)?;
+        let would = plan::plan(&observed, now).actions.iter().map(introspect::action).collect();
+        Some((plan::describe(&observed, now), would))
     });
     let controller = builder.reconcile(move |request, context: Context| {
         let worker = worker.clone();
@@ -149,26 +149,26 @@ struct Worker {
 
 impl Worker {
     /// A budget and its pods. A selector that is absent (null) matches no pod, an empty one (`{}`) all of the namespace.
-    fn seen(&self, key: &Key) -> Option<Seen> {
+    fn observed(&self, key: &Key) -> Option<Observed> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| budget.spec.selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        Some(Seen { budget, pods, wanted: None })
+        Some(Observed { budget, pods, expected_pods: None })
     }
 
     async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let Some(mut seen) = self.seen(key) else { return Ok(Outcome::Settled) };
-        if plan::asks_owners(&seen.budget) {
-            seen.wanted = Some(self.owners.wanted(&seen.pods).await);
+        let Some(mut observed) = self.observed(key) else { return Ok(Outcome::Settled) };
+        if plan::asks_owners(&observed.budget) {
+            observed.expected_pods = Some(self.owners.expected_pods(&observed.pods).await);
         }
         let now = context.env.clock.now();
-        let plan = plan::plan(&seen, now);
+        let plan = plan::plan(&observed, now);
         match context.act(key, &plan).await {
             Ok(_) => {}
             Err(lost) if lost.code == 409 => return Err(lost.into()),
             Err(refused) => {
-                fail_safe(key, &seen, context, &refused).await?;
+                fail_safe(key, &observed, context, &refused).await?;
                 return Ok(Outcome::Settled);
             }
         }
@@ -180,10 +180,15 @@ impl Worker {
 }
 
 /// What could not be written may be too large a number: nobody is to be evicted.
-async fn fail_safe(key: &Key, seen: &Seen, context: &Context, why: &Failure) -> Result<(), Error> {
+async fn fail_safe(
+    key: &Key,
+    observed: &Observed,
+    context: &Context,
+    why: &Failure,
+) -> Result<(), Error> {
     tracing::warn!(%key, error = %why, "Disruption budget cannot be brought up to date");
     let mut plan = Plan::nothing();
-    plan.actions.extend(status::fail_safe(&seen.budget, &why.message, context.env.clock.now()));
+    plan.actions.extend(status::fail_safe(&observed.budget, &why.message, context.env.clock.now()));
     context.act(key, &plan).await?;
     Ok(())
 }

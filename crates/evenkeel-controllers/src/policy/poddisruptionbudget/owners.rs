@@ -12,7 +12,7 @@ use evenkeel_runtime::cache::{Cache, Caches};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// How many pods each owner should have, by the owner's uid; or why that cannot be told.
-pub(super) type Wanted = Result<BTreeMap<Text, i32>, String>;
+pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
 /// Where owners are found.
 #[derive(Clone)]
@@ -39,8 +39,8 @@ impl Owners {
     }
 
     /// What the owners of these pods want; pods without an owner do not count.
-    pub(super) async fn wanted(&self, pods: &[Arc<Pod>]) -> Wanted {
-        let (mut wanted, mut asked) = (BTreeMap::new(), Vec::new());
+    pub(super) async fn expected_pods(&self, pods: &[Arc<Pod>]) -> ExpectedPods {
+        let (mut expected_pods, mut asked) = (BTreeMap::new(), Vec::new());
         for pod in pods {
             let Some(reference) = pod.meta.controller() else { continue };
             if asked.contains(&&reference.uid) {
@@ -55,9 +55,9 @@ impl Owners {
             let Some((uid, replicas)) = found else {
                 return Err(format!("found no controllers for pod {:?}", &*pod.meta.name));
             };
-            wanted.insert(uid, replicas);
+            expected_pods.insert(uid, replicas);
         }
-        Ok(wanted)
+        Ok(expected_pods)
     }
 
     /// The owner as caches show it. A ReplicaSet of a Deployment speaks for the Deployment.

@@ -3,8 +3,8 @@
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of what the owners of the pods want (`scale`); `status.expectedPods` | `asks_owners`, `owners::wanted` |
-//! | `selector`: absent (null) and empty | `mod::seen` |
+//! | percentages of what the owners of the pods want (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | `selector`: absent (null) and empty | `mod::observed` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
 //! | `status.disruptedPods`, two minutes | `disrupted` |
@@ -14,7 +14,7 @@
 //! | `unhealthyPodEvictionPolicy`, and all else that an eviction is decided by | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
 
 use super::{
-    owners::Wanted,
+    owners::ExpectedPods,
     status::{self, Counts},
 };
 use crate::{pods, wire, words};
@@ -34,12 +34,12 @@ use std::{sync::Arc, time::Duration};
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 /// All that a decision looks at.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) budget: Arc<PodDisruptionBudget>,
     /// The pods that it selects, by name.
     pub(super) pods: Vec<Arc<Pod>>,
     /// What the pods' owners want; `None` where the budget does not ask.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) expected_pods: Option<ExpectedPods>,
 }
 
 /// Whether the budget is a share of what the pods' owners want, and not just a number of pods.
@@ -56,11 +56,11 @@ pub(super) struct Expected {
 }
 
 /// What the budget expects; why that cannot be told, otherwise. Shares are rounded up.
-pub(super) fn expected(seen: &Seen) -> Result<Expected, String> {
-    let spec = &seen.budget.spec;
-    let of_owners = || match &seen.wanted {
-        Some(Ok(wanted)) => {
-            Ok(wanted.values().fold(0_i32, |sum, replicas| sum.saturating_add(*replicas)))
+pub(super) fn expected(observed: &Observed) -> Result<Expected, String> {
+    let spec = &observed.budget.spec;
+    let of_owners = || match &observed.expected_pods {
+        Some(Ok(expected_pods)) => {
+            Ok(expected_pods.values().fold(0_i32, |sum, replicas| sum.saturating_add(*replicas)))
         }
         Some(Err(why)) => Err(why.clone()),
         None => Ok(0),
@@ -75,7 +75,7 @@ pub(super) fn expected(seen: &Seen) -> Result<Expected, String> {
     }
     match &spec.min_available {
         Some(IntOrString::Int(desired_healthy)) => {
-            Ok(Expected { pods: clamp(seen.pods.len()), desired_healthy: *desired_healthy })
+            Ok(Expected { pods: clamp(observed.pods.len()), desired_healthy: *desired_healthy })
         }
         Some(least @ IntOrString::String(_)) => {
             let pods = of_owners()?;
@@ -100,10 +100,10 @@ struct Disrupted<'a> {
     recheck: Option<SignedDuration>,
 }
 
-fn disrupted(seen: &Seen, now: Timestamp) -> Disrupted<'_> {
+fn disrupted(observed: &Observed, now: Timestamp) -> Disrupted<'_> {
     let mut disrupted = Disrupted::default();
-    let noted = &seen.budget.status.disrupted_pods;
-    for pod in seen.pods.iter().filter(|pod| !pod.meta.deleting()) {
+    let noted = &observed.budget.status.disrupted_pods;
+    for pod in observed.pods.iter().filter(|pod| !pod.meta.deleting()) {
         let Some(since) = noted.get(&pod.meta.name) else { continue };
         let left = DELETION_TIMEOUT - now.duration_since(*since);
         if left.is_negative() {
@@ -117,38 +117,38 @@ fn disrupted(seen: &Seen, now: Timestamp) -> Disrupted<'_> {
 }
 
 /// Pods that are ready and stay: neither deleted nor about to be.
-fn healthy(seen: &Seen, disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
+fn healthy(observed: &Observed, disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let goes = |pod: &Pod| {
         disrupted.awaited.iter().any(|(gone, since)| {
             gone.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
         })
     };
     let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !goes(pod);
-    clamp(seen.pods.iter().filter(stays).count())
+    clamp(observed.pods.iter().filter(stays).count())
 }
 
 /// What is told and written about a budget.
-pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    let (budget, mut plan) = (&seen.budget, Plan::nothing());
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let (budget, mut plan) = (&observed.budget, Plan::nothing());
     let target = wire::target(&**budget);
     if let Some(why) = budget.spec.selector.error() {
         plan.push(Note::warning(target, "NoPods", format!("Failed to get pods: {why}")));
         plan.actions.extend(status::fail_safe(budget, why, now));
         return plan;
     }
-    if seen.pods.is_empty() {
+    if observed.pods.is_empty() {
         plan.push(Note::normal(target.clone(), "NoPods", "No matching pods found"));
     }
-    let expected = match expected(seen) {
+    let expected = match expected(observed) {
         Ok(expected) => expected,
         Err(why) => {
-            let told = format!("Failed to calculate the number of expected pods: {why}");
-            plan.push(Note::warning(target, "CalculateExpectedPodCountFailed", told));
+            let description = format!("Failed to calculate the number of expected pods: {why}");
+            plan.push(Note::warning(target, "CalculateExpectedPodCountFailed", description));
             plan.actions.extend(status::fail_safe(budget, &why, now));
             return plan;
         }
     };
-    if asks_owners(budget) && seen.pods.iter().any(|pod| pod.meta.controller().is_none()) {
+    if asks_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
         let selector = words::selector(&budget.spec.selector);
         plan.push(Note::warning(
             target,
@@ -158,15 +158,15 @@ pub(super) fn plan(seen: &Seen, now: Timestamp) -> Plan {
             ),
         ));
     }
-    let disrupted = disrupted(seen, now);
+    let disrupted = disrupted(observed, now);
     for pod in &disrupted.given_up {
         // Upstream names the namespace twice.
         let namespace = &budget.meta.namespace;
-        let told =
+        let description =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
-        plan.push(Note::warning(wire::target(*pod), "NotDeleted", told));
+        plan.push(Note::warning(wire::target(*pod), "NotDeleted", description));
     }
-    let healthy = healthy(seen, &disrupted, now);
+    let healthy = healthy(observed, &disrupted, now);
     let counts = Counts {
         current_healthy: healthy,
         desired_healthy: expected.desired_healthy,
@@ -189,22 +189,23 @@ fn allowed(expected: Expected, healthy: i32) -> i32 {
 }
 
 /// What is seen, in words.
-pub(super) fn describe(seen: &Seen, now: Timestamp) -> Description {
-    let mut told = Description::new();
-    told.fact("pods", words::count(words::signed(seen.pods.len()), "pod"));
-    match expected(seen) {
+pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
+    let mut description = Description::new();
+    description.fact("pods", words::count(words::signed(observed.pods.len()), "pod"));
+    match expected(observed) {
         Ok(Expected { pods, desired_healthy })
-            if seen.wanted.as_ref().is_none_or(Result::is_ok) =>
+            if observed.expected_pods.as_ref().is_none_or(Result::is_ok) =>
         {
-            told.fact("expected", format!("{pods}, at least {desired_healthy} of them healthy"));
+            description
+                .fact("expected", format!("{pods}, at least {desired_healthy} of them healthy"));
         }
         Ok(_) => {}
-        Err(why) => told.waits(format!("pods cannot be counted: {why}")),
+        Err(why) => description.waits(format!("pods cannot be counted: {why}")),
     }
-    let disrupted = disrupted(seen, now);
-    told.fact("healthy", healthy(seen, &disrupted, now).to_string());
+    let disrupted = disrupted(observed, now);
+    description.fact("healthy", healthy(observed, &disrupted, now).to_string());
     for (pod, _) in &disrupted.awaited {
-        told.waits(format!("pod {} is evicted and still to be deleted", pod.meta.name));
+        description.waits(format!("pod {} is evicted and still to be deleted", pod.meta.name));
     }
-    told
+    description
 }

@@ -46,28 +46,28 @@ pub(super) struct Pods {
 }
 
 impl Planner for Pods {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
         let budgets = budgets_of(&self.budgets, &pod);
-        Some(Seen { pod, budgets })
+        Some(Observed { pod, budgets })
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
-        plan(seen, now)
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+        plan(observed, now)
     }
 }
 
 /// A pod, and the budgets that select it.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pod: Arc<Pod>,
     budgets: Vec<Arc<PodDisruptionBudget>>,
 }
 
-fn plan(seen: &Seen, now: Timestamp) -> Plan {
-    let (pod, mut plan) = (&*seen.pod, Plan::nothing());
-    if let [first, _, ..] = &*seen.budgets {
+fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let (pod, mut plan) = (&*observed.pod, Plan::nothing());
+    if let [first, _, ..] = &*observed.budgets {
         let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
         let first = &*first.meta.name;
         let told = format!(
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn plan_of(pod: Pod, now: Timestamp) -> Plan {
-        plan(&Seen { pod: Arc::new(pod), budgets: Vec::new() }, now)
+        plan(&Observed { pod: Arc::new(pod), budgets: Vec::new() }, now)
     }
 
     #[test]

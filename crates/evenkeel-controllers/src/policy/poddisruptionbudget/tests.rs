@@ -1,8 +1,8 @@
 //! Tables and properties of what a budget allows.
 
 use super::{
-    owners::Wanted,
-    plan::{DELETION_TIMEOUT, Expected, Seen, expected, plan},
+    owners::ExpectedPods,
+    plan::{DELETION_TIMEOUT, Expected, Observed, expected, plan},
 };
 use crate::fixtures::{T0, at, label, meta, object, pod};
 use evenkeel_api::{
@@ -22,7 +22,7 @@ fn budget(spec: &Value, status: &Value) -> PodDisruptionBudget {
     PodDisruptionBudget { meta: meta("budget"), ..object(&body) }
 }
 
-fn wanted(replicas: &[i32]) -> Wanted {
+fn expected_pods(replicas: &[i32]) -> ExpectedPods {
     Ok(replicas.iter().enumerate().map(|(at, n)| (at.to_string().into(), *n)).collect())
 }
 
@@ -37,15 +37,20 @@ fn pods(ready: usize, unready: usize) -> Vec<Arc<Pod>> {
     (0..ready + unready).map(one).collect()
 }
 
-fn seen(spec: &Value, status: &Value, pods: Vec<Arc<Pod>>, owners: Option<Wanted>) -> Seen {
-    Seen { budget: Arc::new(budget(spec, status)), pods, wanted: owners }
+fn observed(
+    spec: &Value,
+    status: &Value,
+    pods: Vec<Arc<Pod>>,
+    owners: Option<ExpectedPods>,
+) -> Observed {
+    Observed { budget: Arc::new(budget(spec, status)), pods, expected_pods: owners }
 }
 
 #[test]
 fn what_is_expected() {
     let count = |spec: Value, there: usize, owners: Option<&[i32]>| {
-        let seen = seen(&spec, &json!({}), pods(there, 0), owners.map(wanted));
-        expected(&seen).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
+        let observed = observed(&spec, &json!({}), pods(there, 0), owners.map(expected_pods));
+        expected(&observed).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
     };
     assert_eq!(count(json!({"minAvailable": 3}), 4, None), Ok((4, 3)));
     assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[5])), Ok((5, 3)), "rounded up");
@@ -75,8 +80,13 @@ fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
     (status, reasons.collect())
 }
 
-fn now_allowed(spec: &Value, status: &Value, pods: Vec<Arc<Pod>>, owners: Option<Wanted>) -> Value {
-    let plan = plan(&seen(spec, status, pods, owners), at(1));
+fn now_allowed(
+    spec: &Value,
+    status: &Value,
+    pods: Vec<Arc<Pod>>,
+    owners: Option<ExpectedPods>,
+) -> Value {
+    let plan = plan(&observed(spec, status, pods, owners), at(1));
     written(&plan).0.expect("it is written")
 }
 
@@ -93,8 +103,12 @@ fn what_may_be_disrupted() {
     assert_eq!(few["disruptionsAllowed"], 0);
     assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
     // Where no pods are expected, none may be disrupted, whatever there is.
-    let scaled =
-        now_allowed(&json!({"maxUnavailable": 1}), &json!({}), pods(2, 0), Some(wanted(&[0])));
+    let scaled = now_allowed(
+        &json!({"maxUnavailable": 1}),
+        &json!({}),
+        pods(2, 0),
+        Some(expected_pods(&[0])),
+    );
     assert_eq!(scaled["disruptionsAllowed"], 0);
 }
 
@@ -102,7 +116,7 @@ fn what_may_be_disrupted() {
 fn evicted_pods_do_not_count_until_they_are_given_up() {
     let spec = json!({"minAvailable": 1});
     let status = json!({"disruptedPods": {"p00": seconds(T0), "gone": seconds(T0)}});
-    let early = plan(&seen(&spec, &status, pods(3, 0), None), at(30));
+    let early = plan(&observed(&spec, &status, pods(3, 0), None), at(30));
     let (counts, events) = written(&early);
     let counts = counts.expect("written");
     assert_eq!(counts["currentHealthy"], 2);
@@ -110,9 +124,9 @@ fn evicted_pods_do_not_count_until_they_are_given_up() {
     assert!(events.is_empty());
     assert_eq!(early.requeue, Some(Duration::from_secs(90)));
     // In the very second it counts as healthy and is kept; after that it is given up.
-    let (edge, _) = written(&plan(&seen(&spec, &status, pods(3, 0), None), at(120)));
+    let (edge, _) = written(&plan(&observed(&spec, &status, pods(3, 0), None), at(120)));
     assert_eq!(edge.expect("written")["currentHealthy"], 3);
-    let late = plan(&seen(&spec, &status, pods(3, 0), None), at(121));
+    let late = plan(&observed(&spec, &status, pods(3, 0), None), at(121));
     let (counts, events) = written(&late);
     let counts = counts.expect("written");
     assert_eq!((&counts["currentHealthy"], &counts["disruptedPods"]), (&json!(3), &Value::Null));
@@ -126,7 +140,7 @@ fn what_cannot_be_counted_lets_nobody_go() {
     let why = "jobs.batch does not implement the scale subresource";
     let owners = || Some(Err(why.to_owned()));
     let status = json!({"disruptionsAllowed": 1, "expectedPods": 3, "observedGeneration": 1});
-    let plan_now = plan(&seen(&spec, &status, pods(1, 0), owners()), T0);
+    let plan_now = plan(&observed(&spec, &status, pods(1, 0), owners()), T0);
     let (written_status, events) = written(&plan_now);
     let failed = written_status.expect("written");
     assert_eq!((&failed["disruptionsAllowed"], &failed["expectedPods"]), (&json!(0), &json!(3)));
@@ -134,19 +148,20 @@ fn what_cannot_be_counted_lets_nobody_go() {
     assert_eq!(failed["conditions"][0]["message"], why);
     assert_eq!(events, ["CalculateExpectedPodCountFailed"]);
     // Once is enough.
-    let again = plan(&seen(&spec, &failed, pods(1, 0), owners()), at(60));
+    let again = plan(&observed(&spec, &failed, pods(1, 0), owners()), at(60));
     assert_eq!(written(&again).0, None);
 }
 
 #[test]
 fn who_has_no_owner_is_told_of_where_owners_count() {
     let lone = || vec![Arc::new(pod("lone", Some(T0)))];
-    let told =
-        |spec: Value, owners| written(&plan(&seen(&spec, &json!({}), lone(), owners), T0)).1.len();
-    assert_eq!(told(json!({"maxUnavailable": 1}), Some(wanted(&[]))), 1);
-    assert_eq!(told(json!({"minAvailable": "10%"}), Some(wanted(&[]))), 1);
+    let told = |spec: Value, owners| {
+        written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()
+    };
+    assert_eq!(told(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
+    assert_eq!(told(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
     assert_eq!(told(json!({"minAvailable": 1}), None), 0);
-    let none = plan(&seen(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
+    let none = plan(&observed(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
     assert_eq!(written(&none).1, ["NoPods"]);
 }
 
@@ -156,20 +171,26 @@ fn a_selector_of_another_label_is_shown_as_go_shows_it() {
         meta: Meta { labels: label("app", "web"), ..meta("lone") },
         ..Pod::default()
     })];
-    let plan =
-        plan(&seen(&json!({"maxUnavailable": "30%"}), &json!({}), lone, Some(wanted(&[]))), T0);
+    let plan = plan(
+        &observed(&json!({"maxUnavailable": "30%"}), &json!({}), lone, Some(expected_pods(&[]))),
+        T0,
+    );
     let Action::Event(note) = &plan.actions[0] else { panic!("{plan:?}") };
     assert!(note.message.contains("(selector: &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},})"), "{}", note.message);
 }
 
 /// The budget after what was planned was written.
-fn after(seen: &Seen, now: Timestamp) -> Seen {
-    let status = written(&plan(seen, now)).0;
-    let mut budget = (*seen.budget).clone();
+fn after(observed: &Observed, now: Timestamp) -> Observed {
+    let status = written(&plan(observed, now)).0;
+    let mut budget = (*observed.budget).clone();
     if let Some(status) = status {
         budget.status = object::<PodDisruptionBudget>(&json!({"status": status})).status;
     }
-    Seen { budget: Arc::new(budget), pods: seen.pods.clone(), wanted: seen.wanted.clone() }
+    Observed {
+        budget: Arc::new(budget),
+        pods: observed.pods.clone(),
+        expected_pods: observed.expected_pods.clone(),
+    }
 }
 
 proptest! {
@@ -179,8 +200,8 @@ proptest! {
     fn once_written_it_is_so(least in 0i32..6, share in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, by_share: bool, passed in 0i64..200) {
         let spec = if by_share { json!({"minAvailable": format!("{share}%")}) } else { json!({"minAvailable": least}) };
         let names: serde_json::Map<String, Value> = (0..evicted).map(|n| (format!("p{n:02}"), seconds(T0).into())).collect();
-        let owners = by_share.then(|| wanted(&[i32::try_from(ready + unready).unwrap()]));
-        let first = seen(&spec, &json!({"disruptedPods": names}), pods(ready, unready), owners);
+        let owners = by_share.then(|| expected_pods(&[i32::try_from(ready + unready).unwrap()]));
+        let first = observed(&spec, &json!({"disruptedPods": names}), pods(ready, unready), owners);
         let second = after(&first, at(passed));
         prop_assert_eq!(written(&plan(&second, at(passed))).0, None);
         let status = &second.budget.status;

@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::Seen;
+use plan::Observed;
 
 /// Workers of upstream's controller; no flag changes them.
 const WORKERS: usize = 5;
@@ -46,22 +46,22 @@ struct Aggregation {
 }
 
 impl Planner for Aggregation {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key) -> Option<Observed> {
         let role = self.roles.get("", &key.name)?;
         let mut roles = self.roles.list();
         roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
-        Some(Seen { role, roles })
+        Some(Observed { role, roles })
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        let mut told = Description::new();
-        told.fact("put together from", plan::parts(seen).join(", "));
-        told
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let mut description = Description::new();
+        description.fact("put together from", plan::parts(observed).join(", "));
+        description
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
+        plan::plan(observed)
     }
 }

@@ -13,29 +13,30 @@ use std::sync::Arc;
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 /// A role, and all there are, by name.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) role: Arc<ClusterRole>,
     pub(super) roles: Vec<Arc<ClusterRole>>,
 }
 
 /// Gives the role the rules of its parts, whatever it had.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
-    let Some(rules) = seen.role.aggregation_rule.as_deref().and_then(|rule| rules(rule, seen))
+    let Some(rules) =
+        observed.role.aggregation_rule.as_deref().and_then(|rule| rules(rule, observed))
     else {
         return plan;
     };
-    if rules.iter().copied().ne(&seen.role.rules) {
-        let body = body(&seen.role.meta.name, &rules);
-        plan.push(Patch::new(wire::target(&*seen.role), PatchForm::Apply(MANAGER), body));
+    if rules.iter().copied().ne(&observed.role.rules) {
+        let body = body(&observed.role.meta.name, &rules);
+        plan.push(Patch::new(wire::target(&*observed.role), PatchForm::Apply(MANAGER), body));
     }
     plan
 }
 
 /// Names of the roles that this one is put together from, each once.
-pub(super) fn parts(seen: &Seen) -> Vec<&str> {
-    let Some(rule) = seen.role.aggregation_rule.as_deref() else { return Vec::new() };
-    let mut names: Vec<&str> = selected(rule, seen).map(|part| &*part.meta.name).collect();
+pub(super) fn parts(observed: &Observed) -> Vec<&str> {
+    let Some(rule) = observed.role.aggregation_rule.as_deref() else { return Vec::new() };
+    let mut names: Vec<&str> = selected(rule, observed).map(|part| &*part.meta.name).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -43,12 +44,12 @@ pub(super) fn parts(seen: &Seen) -> Vec<&str> {
 
 /// The rules of all parts, each once: selector by selector, and role by role in the order of their names. `None` where a
 /// selector makes no sense: nobody knows what the rest would be worth.
-fn rules<'a>(rule: &'a AggregationRule, seen: &'a Seen) -> Option<Vec<&'a PolicyRule>> {
+fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'a PolicyRule>> {
     if rule.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
         return None;
     }
     let mut rules: Vec<&PolicyRule> = Vec::new();
-    for rule in selected(rule, seen).flat_map(|part| &part.rules) {
+    for rule in selected(rule, observed).flat_map(|part| &part.rules) {
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -59,10 +60,11 @@ fn rules<'a>(rule: &'a AggregationRule, seen: &'a Seen) -> Option<Vec<&'a Policy
 /// The parts, as often as they are selected. No role is part of itself.
 fn selected<'a>(
     rule: &'a AggregationRule,
-    seen: &'a Seen,
+    observed: &'a Observed,
 ) -> impl Iterator<Item = &'a Arc<ClusterRole>> {
     rule.cluster_role_selectors.iter().flat_map(move |selector| {
-        let others = seen.roles.iter().filter(|other| other.meta.name != seen.role.meta.name);
+        let others =
+            observed.roles.iter().filter(|other| other.meta.name != observed.role.meta.name);
         others.filter(move |other| selector.matches(&other.meta.labels))
     })
 }
@@ -136,18 +138,18 @@ mod tests {
         role
     }
 
-    fn seen(whole: &Value, others: &[Value]) -> Seen {
+    fn observed(whole: &Value, others: &[Value]) -> Observed {
         let role = Arc::new(object::<ClusterRole>(whole));
         let mut roles: Vec<_> =
             others.iter().map(|one| Arc::new(object::<ClusterRole>(one))).collect();
         roles.push(role.clone());
         roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
-        Seen { role, roles }
+        Observed { role, roles }
     }
 
     /// The verbs that it is to have; `None` where it is left as it is.
-    fn verbs(seen: &Seen) -> Option<Vec<String>> {
-        let plan = plan(seen);
+    fn verbs(observed: &Observed) -> Option<Vec<String>> {
+        let plan = plan(observed);
         let [Action::Patch(patch)] = &*plan.actions else {
             assert!(plan.is_nothing(), "{plan:?}");
             return None;
@@ -175,18 +177,18 @@ mod tests {
         ];
         for (whole, want) in table {
             let want = want.map(|verbs| verbs.iter().map(|verb| (*verb).to_owned()).collect());
-            assert_eq!(verbs(&seen(&whole, &all)), want, "{whole}");
+            assert_eq!(verbs(&observed(&whole, &all)), want, "{whole}");
         }
-        let seen = seen(&whole(&parts, &[]), &all);
-        assert_eq!(super::parts(&seen), ["b", "z"]);
+        let observed = observed(&whole(&parts, &[]), &all);
+        assert_eq!(super::parts(&observed), ["b", "z"]);
     }
 
     #[test]
     fn roles_of_their_own_and_senseless_selectors_are_left_alone() {
         let plain = role("m", &json!({}), &["get"]);
-        assert_eq!(verbs(&seen(&plain, &[role("a", &json!({}), &["list"])])), None);
+        assert_eq!(verbs(&observed(&plain, &[role("a", &json!({}), &["list"])])), None);
         let bad = json!([{"matchExpressions": [{"key": "a", "operator": "Like"}]}]);
-        assert_eq!(verbs(&seen(&whole(&bad, &["get"]), &[])), None);
+        assert_eq!(verbs(&observed(&whole(&bad, &["get"]), &[])), None);
     }
 
     proptest! {
@@ -202,9 +204,9 @@ mod tests {
                 role(&format!("r{n}"), &labels, &verbs.iter().map(|verb| &**verb).collect::<Vec<_>>())
             }).collect();
             let selectors = json!([{"matchLabels": {"part": "1"}}]);
-            let first = verbs(&seen(&whole(&selectors, &["forged"]), &others)).unwrap_or_default();
+            let first = verbs(&observed(&whole(&selectors, &["forged"]), &others)).unwrap_or_default();
             let written: Vec<&str> = first.iter().map(|verb| &**verb).collect();
-            prop_assert_eq!(verbs(&seen(&whole(&selectors, &written), &others)), None);
+            prop_assert_eq!(verbs(&observed(&whole(&selectors, &written), &others)), None);
         }
     }
 }

@@ -247,20 +247,20 @@ impl Claims {
     /// What is seen of a pod's claims.
     pub(super) fn describe_pod(&self, key: &Key) -> Option<(Description, Vec<String>)> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
-        let mut told = Description::new();
+        let mut description = Description::new();
         for claim in &pod.spec.resource_claims {
-            told.fact(&claim.name, format!("{:?}", plan::name(&pod, claim)));
+            description.fact(&claim.name, format!("{:?}", plan::name(&pod, claim)));
         }
-        Some((told, Vec::new()))
+        Some((description, Vec::new()))
     }
 
     /// What is seen of a claim.
     pub(super) fn describe_claim(&self, key: &Key) -> Option<(Description, Vec<String>)> {
         let claim: Arc<Claim> = self.claims.get(&key.namespace, &key.name)?;
-        let mut told = Description::new();
+        let mut description = Description::new();
         let names: Vec<&str> = consumers(&claim).iter().map(|one| &*one.name).collect();
-        told.fact("reserved for", names.join(", "));
-        Some((told, Vec::new()))
+        description.fact("reserved for", names.join(", "));
+        Some((description, Vec::new()))
     }
 }
 

@@ -29,10 +29,10 @@ type Claim = Full<ResourceClaim>;
 /// What claims are made from, whole.
 type Template = Full<ResourceClaimTemplate>;
 
-/// How many pods, and how many claims, are worked on at the same time; `--concurrent-resourceclaim-syncs`.
+/// Number of pods, and how many claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
 pub type Options = Workers<50>;
 
-/// The flag that says so.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
 /// The controller of claims.

@@ -159,8 +159,8 @@ mod tests {
             {"describedObject":{"name":"p"},"metricName":"qps","timestamp":"2026-01-01T00:00:00Z","window":9,"value":"1500m"},
             {"describedObject":{"name":"q"},"metric":{"name":"qps"},"timestamp":"2026-01-01T00:00:00Z","value":"3"}]}"#;
         let list: MetricValueList = serde_json::from_str(text).unwrap();
-        let seen: Vec<_> =
+        let observed: Vec<_> =
             list.items.iter().map(|v| (v.milli_value(), v.window().as_secs())).collect();
-        assert_eq!(seen, [(1500, 9), (3000, 60)]);
+        assert_eq!(observed, [(1500, 9), (3000, 60)]);
     }
 }

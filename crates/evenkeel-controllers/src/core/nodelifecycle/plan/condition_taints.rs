@@ -1,5 +1,4 @@
-//! Which `NoSchedule` taints a node's conditions ask for, so that it takes no new pods, and the labels that it has under an
-//! old name too.
+//! `NoSchedule` taints by node conditions (KEP-382), and the deprecated `beta.kubernetes.io` labels.
 
 use crate::wire;
 use evenkeel_api::{
@@ -14,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Taint of a node that takes no new pods.
+/// Taint of a cordoned node. Upstream: `TaintNodeUnschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, its status, and the taint that it asks for (KEP-382).
+/// Condition, status, and key of the taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -27,13 +26,13 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels, and the older names under which they stand as well.
+/// Labels and their deprecated names. Upstream: `labelReconcileInfo`.
 const OLD_NAMES: [(&str, &str); 2] = [
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 ];
 
-/// What is changed about a node.
+/// Returns the patches of a node's taints and labels.
 pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     for body in taints(node, now).into_iter().chain(labels(node)) {
@@ -42,7 +41,7 @@ pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     plan
 }
 
-/// Gives each label its old name, with the value of the new one (upstream: `reconcileNodeLabels`).
+/// Returns the patch of deprecated labels, which take the values of the current ones. Upstream: `reconcileNodeLabels`.
 fn labels(node: &Node) -> Option<String> {
     let labels = &node.meta.labels;
     let missing: Map<String, Value> = OLD_NAMES
@@ -54,8 +53,8 @@ fn labels(node: &Node) -> Option<String> {
     (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
 }
 
-/// Adds the taints that are missing and takes off those that nothing asks for any more; other taints stay as they are
-/// (upstream: `doNoScheduleTaintingPass`).
+/// Returns the patch that adds missing taints and removes outdated ones; taints of others stay. Upstream:
+/// `doNoScheduleTaintingPass`.
 fn taints(node: &Node, now: Timestamp) -> Option<String> {
     let wanted = wanted(node);
     let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
@@ -80,7 +79,7 @@ fn taints(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, taints))
 }
 
-/// The patch that gives the node these taints, if it is as it was seen.
+/// Returns a patch that sets the taints, with the resource version as precondition.
 pub(crate) fn taints_body(node: &Node, taints: Vec<Value>) -> String {
     let taints = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
     json!({
@@ -90,19 +89,19 @@ pub(crate) fn taints_body(node: &Node, taints: Vec<Value>) -> String {
     .to_string()
 }
 
-/// What it looks at, in words.
+/// Describes the node for `evenkeel explain`.
 pub(crate) fn describe(node: &Node) -> Description {
-    let mut told = Description::new();
+    let mut description = Description::new();
     for condition in &node.status.conditions {
-        told.fact(&condition.type_, &condition.status);
+        description.fact(&condition.type_, &condition.status);
     }
     if node.spec.unschedulable {
-        told.fact("cordoned", "yes");
+        description.fact("cordoned", "yes");
     }
     for taint in &node.spec.taints {
-        told.fact("taint", format!("{}:{}", taint.key, taint.effect));
+        description.fact("taint", format!("{}:{}", taint.key, taint.effect));
     }
-    told
+    description
 }
 
 fn wanted(node: &Node) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
-//! Whether a node has been heard of lately.
+//! Health of a node by its heartbeats: status updates by the kubelet and lease renewals.
 //!
-//! A sign of life is a status that the kubelet reports, or a lease that it renews. When it came is measured on the
-//! controller's own clock, at the moment at which the controller sees it: nodes' clocks may show anything.
+//! The controller's clock at the time of observation counts. Timestamps in the objects are only compared for change,
+//! because nodes' clocks may be wrong.
 
 use super::super::Options;
 use evenkeel_api::{
@@ -9,32 +9,32 @@ use evenkeel_api::{
     views::{Lease, Node},
 };
 
-/// Time since the controller began, which goes on steadily whatever becomes of the wall's clock.
+/// Time since the controller's start, on the monotonic clock.
 pub(crate) type Moment = SignedDuration;
 
-/// What time it is.
+/// The current time on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// To measure by.
+    /// Monotonic time, for durations.
     pub(crate) steady: Moment,
-    /// To write down.
+    /// Wall-clock time, for timestamps in objects.
     pub(crate) wall: Timestamp,
 }
 
-/// What the condition `Ready` says.
+/// Status of the condition `Ready`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// `True`.
+    /// Status `True`.
     Yes,
-    /// `False`.
+    /// Status `False`.
     No,
-    /// `Unknown`.
+    /// Status `Unknown`.
     Unknown,
-    /// What nobody should write.
+    /// Any other status, which the API server does not accept.
     Other,
 }
 
-/// What the node says of itself, or somebody else of it; `None` where nobody has said anything yet.
+/// Returns the status of the node's condition `Ready`; `None` before its kubelet's first status.
 pub(crate) fn ready(node: &Node) -> Option<Ready> {
     let condition = node.status.conditions.iter().find(|one| &*one.type_ == "Ready")?;
     Some(match &*condition.status {
@@ -45,22 +45,22 @@ pub(crate) fn ready(node: &Node) -> Option<Ready> {
     })
 }
 
-/// What is remembered of a node's signs of life.
+/// Health of a node as last observed. Upstream: `nodeHealthData`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Health {
-    /// When there was the last one.
-    pub(crate) heard: Moment,
-    /// What the node was last seen to be.
+pub(crate) struct NodeHealth {
+    /// Time of the last observed heartbeat. Upstream: `probeTimestamp`.
+    pub(crate) probe_time: Moment,
+    /// Status of the condition `Ready`.
     pub(crate) ready: Option<Ready>,
-    /// The time of report of that condition, as it stands there.
+    /// The condition's `lastHeartbeatTime`, compared for change.
     reported: Option<Timestamp>,
-    /// The lease's last renewal, once there was a lease.
+    /// The lease's `renewTime`; `None` before the first lease.
     renewed: Option<Option<Timestamp>>,
 }
 
-impl Health {
-    /// What is known now.
-    pub(crate) fn after(
+impl NodeHealth {
+    /// Returns the health after an observation of the node and its lease. Upstream: `tryUpdateNodeHealth`.
+    pub(crate) fn updated(
         before: Option<Self>,
         node: &Node,
         lease: Option<&Lease>,
@@ -71,12 +71,12 @@ impl Health {
         let reported = condition.and_then(|condition| condition.last_heartbeat_time);
         let mut health = match before {
             Some(before) if before.ready.is_none() && ready.is_none() => before,
-            // The time of a node that never said anything begins with the node.
+            // A node without a status counts from its creation.
             None if ready.is_none() => {
                 let age = node.meta.creation.map_or(SignedDuration::ZERO, |made| {
                     now.wall.duration_since(made).max(SignedDuration::ZERO)
                 });
-                Self { heard: now.steady - age, ready, reported, renewed: None }
+                Self { probe_time: now.steady - age, ready, reported, renewed: None }
             }
             Some(before)
                 if before.ready.is_some() && ready.is_some() && before.reported == reported =>
@@ -85,27 +85,27 @@ impl Health {
             }
             before => {
                 let renewed = before.and_then(|before| before.renewed);
-                Self { heard: now.steady, ready, reported, renewed }
+                Self { probe_time: now.steady, ready, reported, renewed }
             }
         };
         if let Some(lease) = lease
             && health.renewed.is_none_or(|before| before < lease.spec.renew_time)
         {
             health.renewed = Some(lease.spec.renew_time);
-            health.heard = now.steady;
+            health.probe_time = now.steady;
         }
         health
     }
 
-    /// Whether the node has been silent for longer than it may be: `--node-startup-grace-period` before it has ever said how
-    /// it is, and `--node-monitor-grace-period` after that.
-    pub(crate) fn is_overdue(&self, options: &Options, now: Now) -> bool {
+    /// Whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the first
+    /// status, `--node-monitor-grace-period` after it.
+    pub(crate) fn is_grace_period_over(&self, options: &Options, now: Now) -> bool {
         let grace = match self.ready {
             None => options.startup_grace_period,
             Some(_) => options.monitor_grace_period,
         };
-        let silent = now.steady - self.heard;
-        std::time::Duration::try_from(silent).is_ok_and(|silent| silent > grace)
+        let unreported = now.steady - self.probe_time;
+        std::time::Duration::try_from(unreported).is_ok_and(|unreported| unreported > grace)
     }
 }
 
@@ -142,14 +142,18 @@ mod tests {
     type Look = (i64, &'static str, i64, Option<i64>);
 
     /// Until when a node counts as heard of, after these looks: when, what the node says and when it said so, its lease.
-    fn heard(looks: &[Look]) -> i64 {
+    fn probe_time(looks: &[Look]) -> i64 {
         let mut health = None;
         for (when, ready, reported, renewed) in looks {
             let lease = renewed.map(lease);
-            health =
-                Some(Health::after(health, &node(ready, *reported), lease.as_ref(), now(*when)));
+            health = Some(NodeHealth::updated(
+                health,
+                &node(ready, *reported),
+                lease.as_ref(),
+                now(*when),
+            ));
         }
-        health.expect("a look").heard.as_secs()
+        health.expect("a look").probe_time.as_secs()
     }
 
     #[test]
@@ -171,7 +175,7 @@ mod tests {
             (&[(100, "True", 7, None), (200, "", 0, None)], 200),
         ];
         for (number, (looks, want)) in table.iter().enumerate() {
-            assert_eq!(heard(looks), *want, "{number}");
+            assert_eq!(probe_time(looks), *want, "{number}");
         }
     }
 
@@ -179,9 +183,9 @@ mod tests {
     fn grace_is_longer_before_the_first_word() {
         let options = Options::default();
         for (ready, grace) in [("True", 50), ("False", 50), ("Unknown", 50), ("", 60)] {
-            let health = Health::after(None, &node(ready, 0), None, now(0));
-            assert!(!health.is_overdue(&options, now(grace)), "{ready:?}");
-            assert!(health.is_overdue(&options, now(grace + 1)), "{ready:?}");
+            let health = NodeHealth::updated(None, &node(ready, 0), None, now(0));
+            assert!(!health.is_grace_period_over(&options, now(grace)), "{ready:?}");
+            assert!(health.is_grace_period_over(&options, now(grace + 1)), "{ready:?}");
         }
     }
 
@@ -189,7 +193,7 @@ mod tests {
     fn a_node_from_the_future_is_new() {
         let mut young = node("", 0);
         young.meta.creation = Some(T0 + SignedDuration::from_hours(1));
-        assert_eq!(Health::after(None, &young, None, now(5)).heard, now(5).steady);
+        assert_eq!(NodeHealth::updated(None, &young, None, now(5)).probe_time, now(5).steady);
     }
 
     proptest! {
@@ -202,10 +206,10 @@ mod tests {
                 time += gap;
                 // Looked at just before the lease is renewed, too.
                 if let Some(before) = health {
-                    let seen = Health::after(Some(before), &node("True", 0), None, now(time));
-                    prop_assert!(!seen.is_overdue(&options, now(time)));
+                    let seen = NodeHealth::updated(Some(before), &node("True", 0), None, now(time));
+                    prop_assert!(!seen.is_grace_period_over(&options, now(time)));
                 }
-                health = Some(Health::after(health, &node("True", 0), Some(&lease(time)), now(time)));
+                health = Some(NodeHealth::updated(health, &node("True", 0), Some(&lease(time)), now(time)));
             }
         }
     }

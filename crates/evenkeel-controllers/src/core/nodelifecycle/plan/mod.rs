@@ -1,32 +1,34 @@
-//! What is decided about nodes, each part by itself and without knowing what time it is.
+//! Decisions about nodes, as pure functions of state and time.
 //!
-//! A pass over all nodes (`monitor::look_at_all`, upstream's `monitorNodeHealth`), every `--node-monitor-period`:
+//! The monitor's pass over all nodes (`monitor::monitor_node_health`; Upstream: `monitorNodeHealth`), every
+//! `--node-monitor-period`:
 //!
-//! 1. Each node: has it been heard of? [`health::Health::after`], [`health::Health::is_overdue`]; where it has not, its
-//!    conditions become `Unknown`: [`silence::mark_unknown`] (`tryUpdateNodeHealth`).
-//! 2. Which `NoExecute` taint should it have, and when? [`no_execute::step`] (`processTaintBaseEviction`).
-//! 3. Its pods' `Ready` becomes `False` where it is not ready: [`pods::take_back_ready`] (`MarkPodsNotReady`).
-//! 4. All nodes: how are the zones, and how fast may their nodes be tainted? [`zones::Zones::turn`] (`handleDisruption`).
+//! 1. Update each node's health from its status and lease ([`health::NodeHealth::updated`]). After the grace period,
+//! set its conditions to `Unknown` ([`unreachable::mark_unknown`]). Upstream: `tryUpdateNodeHealth`.
+//! 2. Choose the node's `NoExecute` taint ([`no_execute::taint_action`]). Upstream: `processTaintBaseEviction`.
+//! 3. Set `Ready` to `False` in the pods of a node that is not ready ([`pods::mark_not_ready`]). Upstream:
+//! `MarkPodsNotReady`.
+//! 4. Update the zones' states and eviction rates ([`zones::Zones::handle_disruption`]). Upstream: `handleDisruption`.
 //!
-//! Between passes nodes whose turn it is are tainted: [`zones::Zones::due`], [`no_execute::patch`]
-//! (`doNoExecuteTaintingPass`). A node that changes gets its `NoSchedule` taints and labels by itself:
-//! [`condition_taints::plan`] (`doNoScheduleTaintingPass`, `reconcileNodeLabels`).
+//! Between passes, the zones' rate limiters release nodes to be tainted: [`zones::Zones::take_due`],
+//! [`no_execute::taints_patch`]. Upstream: `doNoExecuteTaintingPass`. A changed node gets its `NoSchedule` taints and
+//! labels at once: [`condition_taints::plan`]. Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
 //!
 //! | documented | where |
 //! |---|---|
-//! | heartbeats: `status.conditions`, the Lease's `renewTime` | `health::after` |
-//! | `--node-monitor-grace-period`, `--node-startup-grace-period` | `health::is_overdue` |
-//! | conditions `Unknown`: `NodeStatusUnknown`, `NodeStatusNeverUpdated` | `silence::mark_unknown` |
-//! | `node.kubernetes.io/not-ready` and `node.kubernetes.io/unreachable` with `NoExecute` | `no_execute::step`, `no_execute::patch` |
+//! | heartbeats: `status.conditions`, the Lease's `renewTime` | `health::updated` |
+//! | `--node-monitor-grace-period`, `--node-startup-grace-period` | `health::is_grace_period_over` |
+//! | conditions `Unknown`: `NodeStatusUnknown`, `NodeStatusNeverUpdated` | `unreachable::mark_unknown` |
+//! | `node.kubernetes.io/not-ready` and `node.kubernetes.io/unreachable` with `NoExecute` | `no_execute::taint_action`, `no_execute::taints_patch` |
 //! | `node.kubernetes.io/memory-pressure`, `disk-pressure`, `pid-pressure`, `network-unavailable`, `not-ready`, `unreachable` with `NoSchedule`; `unschedulable` | `condition_taints::taints` |
-//! | `--node-eviction-rate`, `--secondary-node-eviction-rate`, `--large-cluster-size-threshold` | `zones::rate` |
-//! | `--unhealthy-zone-threshold`, partial and full disruption | `zones::state` |
-//! | no node of any zone is ready | `zones::turn`, `no_execute::without` |
-//! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` | `zones::zone_of` |
-//! | `node.kubernetes.io/exclude-disruption` | `zones::counts` |
-//! | pods' condition `Ready`: `False` | `pods::take_back_ready` |
+//! | `--node-eviction-rate`, `--secondary-node-eviction-rate`, `--large-cluster-size-threshold` | `zones::eviction_rate` |
+//! | `--unhealthy-zone-threshold`, partial and full disruption | `zones::zone_state` |
+//! | no node of any zone is ready | `zones::handle_disruption`, `no_execute::reachable_patch` |
+//! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` | `zones::zone_key` |
+//! | `node.kubernetes.io/exclude-disruption` | `zones::counts_for_disruption` |
+//! | pods' condition `Ready`: `False` | `pods::mark_not_ready` |
 //! | `beta.kubernetes.io/os`, `beta.kubernetes.io/arch` | `condition_taints::labels` |
-//! | a node whose taints the server refuses (no such pause upstream) | `refusal::holds` |
+//! | a node whose taints the server refuses (no such pause upstream) | `rejected_patch::applies` |
 //! | eviction by taint, `tolerationSeconds` | `../../tainteviction/plan.rs` |
 //! | tolerations of new pods (`DefaultTolerationSeconds`), taints of new nodes (`TaintNodesByCondition`) | `../../../../../evenkeel-apiserver/src/kinds/admission/mod.rs` |
 //! | `node.kubernetes.io/out-of-service` | `../../podgc/plan.rs`, volumes in `../../../storage/attach_detach/plan.rs` |
@@ -35,6 +37,6 @@ pub(super) mod condition_taints;
 pub(super) mod health;
 pub(super) mod no_execute;
 pub(super) mod pods;
-pub(super) mod refusal;
-pub(super) mod silence;
+pub(super) mod rejected_patch;
+pub(super) mod unreachable;
 pub(super) mod zones;

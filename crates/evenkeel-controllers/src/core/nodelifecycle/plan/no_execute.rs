@@ -1,5 +1,5 @@
-//! Which `NoExecute` taint a node that is not ready has (KEP-166): `not-ready` where the node says so itself, `unreachable`
-//! where it says nothing. Never both. Pods that do not tolerate it are evicted by `core/tainteviction`.
+//! `NoExecute` taints of nodes that are not ready (KEP-166): `not-ready` if `Ready` is `False`, `unreachable` if it is
+//! `Unknown`, never both. `core/tainteviction` deletes the pods that do not tolerate the taint.
 
 use super::{
     condition_taints::taints_body,
@@ -15,33 +15,34 @@ const NO_EXECUTE: &str = "NoExecute";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// What is to be done about a node.
+/// When to write the node's taints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It has the taints that it should have.
-    Nothing,
-    /// At once: it is well, or has one of the two taints and should have the other.
-    Now,
-    /// When its zone's turn comes.
-    InTurn,
+pub(crate) enum TaintAction {
+    /// The node's taints agree with its condition.
+    None,
+    /// At once: remove a taint of a ready node, or replace one taint by the other.
+    Immediate,
+    /// When the zone's rate limiter allows: add a taint.
+    RateLimited,
 }
 
-/// What is to be done about a node of which this is known (upstream: `processTaintBaseEviction`).
-pub(crate) fn step(node: &Node, ready: Option<Ready>) -> Step {
+/// Decides when to write a node's taints. Upstream: `processTaintBaseEviction`.
+pub(crate) fn taint_action(node: &Node, ready: Option<Ready>) -> TaintAction {
     let Some((wanted, other)) = taints(ready) else {
         let unwanted = has(node, NOT_READY) || has(node, UNREACHABLE);
         let may_go = matches!(ready, None | Some(Ready::Yes));
-        return if unwanted && may_go { Step::Now } else { Step::Nothing };
+        return if unwanted && may_go { TaintAction::Immediate } else { TaintAction::None };
     };
     match (has(node, wanted), has(node, other)) {
-        (_, true) => Step::Now,
-        (true, false) => Step::Nothing,
-        (false, false) => Step::InTurn,
+        (_, true) => TaintAction::Immediate,
+        (true, false) => TaintAction::None,
+        (false, false) => TaintAction::RateLimited,
     }
 }
 
-/// The patch after which a node has the taint of its condition and not the other one; `None` where that is so.
-pub(crate) fn patch(node: &Node, now: Timestamp) -> Option<String> {
+/// Returns the patch that makes the taints agree with the condition; `None` if they do. Upstream:
+/// `SwapNodeControllerTaint`.
+pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     let wanted = taints(ready(node)).map(|(wanted, _)| wanted);
     let superfluous = |taint: &Taint| {
         &*taint.effect == NO_EXECUTE
@@ -60,9 +61,9 @@ pub(crate) fn patch(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, all))
 }
 
-/// The patch after which a node has neither taint, whatever it says (upstream: `markNodeAsReachable`); `None` where that is
-/// so.
-pub(crate) fn without(node: &Node) -> Option<String> {
+/// Returns the patch that removes both taints, whatever the condition; `None` without them. Upstream:
+/// `markNodeAsReachable`.
+pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
     let ours = |taint: &&Taint| {
         &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
     };
@@ -71,7 +72,7 @@ pub(crate) fn without(node: &Node) -> Option<String> {
     Some(taints_body(node, kept.map(Taint::to_json_value).collect()))
 }
 
-/// The taint that a node should have and the one that it should not, if it should have any.
+/// Returns the taint to have and the taint to remove, for a status of `Ready`.
 fn taints(ready: Option<Ready>) -> Option<(&'static str, &'static str)> {
     match ready {
         Some(Ready::No) => Some((NOT_READY, UNREACHABLE)),
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn after(node: &Node) -> Option<Vec<String>> {
-        let body: Value = serde_json::from_str(&patch(node, T0)?).expect("JSON");
+        let body: Value = serde_json::from_str(&taints_patch(node, T0)?).expect("JSON");
         let none = Vec::new();
         let all = body["spec"]["taints"].as_array().unwrap_or(&none);
         let text = |taint: &Value| {
@@ -122,37 +123,43 @@ mod tests {
     const UNREACHABLE_X: &str = "node.kubernetes.io/unreachable:NoExecute";
 
     /// What the node says and its taints; what is to be done, and its taints then.
-    type Row = (&'static str, &'static [&'static str], Step, Option<&'static [&'static str]>);
+    type Row =
+        (&'static str, &'static [&'static str], TaintAction, Option<&'static [&'static str]>);
 
     #[test]
     fn each_condition_has_its_taint() {
         let table: [Row; 11] = [
-            ("True", &[], Step::Nothing, None),
-            ("True", &["other:NoExecute", SCHEDULING], Step::Nothing, None),
-            ("True", &["other:NoExecute", NOT_READY_X], Step::Now, Some(&["other:NoExecute"])),
-            ("True", &[UNREACHABLE_X, NOT_READY_X], Step::Now, Some(&[])),
-            ("False", &[SCHEDULING], Step::InTurn, Some(&[SCHEDULING, NOT_READY_X])),
-            ("False", &[NOT_READY_X], Step::Nothing, None),
-            ("False", &[UNREACHABLE_X], Step::Now, Some(&[NOT_READY_X])),
-            ("Unknown", &[], Step::InTurn, Some(&[UNREACHABLE_X])),
+            ("True", &[], TaintAction::None, None),
+            ("True", &["other:NoExecute", SCHEDULING], TaintAction::None, None),
+            (
+                "True",
+                &["other:NoExecute", NOT_READY_X],
+                TaintAction::Immediate,
+                Some(&["other:NoExecute"]),
+            ),
+            ("True", &[UNREACHABLE_X, NOT_READY_X], TaintAction::Immediate, Some(&[])),
+            ("False", &[SCHEDULING], TaintAction::RateLimited, Some(&[SCHEDULING, NOT_READY_X])),
+            ("False", &[NOT_READY_X], TaintAction::None, None),
+            ("False", &[UNREACHABLE_X], TaintAction::Immediate, Some(&[NOT_READY_X])),
+            ("Unknown", &[], TaintAction::RateLimited, Some(&[UNREACHABLE_X])),
             (
                 "Unknown",
                 &[NOT_READY_X, "a:NoSchedule"],
-                Step::Now,
+                TaintAction::Immediate,
                 Some(&["a:NoSchedule", UNREACHABLE_X]),
             ),
-            ("", &[], Step::Nothing, None),
-            ("", &[UNREACHABLE_X], Step::Now, Some(&[])),
+            ("", &[], TaintAction::None, None),
+            ("", &[UNREACHABLE_X], TaintAction::Immediate, Some(&[])),
         ];
         for (said, taints, want, taints_after) in table {
             let node = node(said, taints);
-            assert_eq!(step(&node, ready(&node)), want, "{said} {taints:?}");
+            assert_eq!(taint_action(&node, ready(&node)), want, "{said} {taints:?}");
             let taints_after: Option<Vec<String>> =
                 taints_after.map(|all| all.iter().map(ToString::to_string).collect());
             assert_eq!(after(&node), taints_after, "{said} {taints:?}");
         }
-        assert!(without(&node("False", &["a:NoExecute", SCHEDULING])).is_none());
-        let body = without(&node("False", &[NOT_READY_X, "a:NoExecute"])).expect("a patch");
+        assert!(reachable_patch(&node("False", &["a:NoExecute", SCHEDULING])).is_none());
+        let body = reachable_patch(&node("False", &[NOT_READY_X, "a:NoExecute"])).expect("a patch");
         assert!(body.contains(r#""a""#) && !body.contains("not-ready"), "{body}");
     }
 }

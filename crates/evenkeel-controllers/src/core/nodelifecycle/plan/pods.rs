@@ -1,4 +1,4 @@
-//! Pods of a node that is not ready are not ready either.
+//! Condition `Ready` of pods on a node that is not ready. Upstream: `MarkPodsNotReady`.
 
 use evenkeel_api::{
     time::{Timestamp, seconds},
@@ -6,13 +6,13 @@ use evenkeel_api::{
 };
 use serde_json::{Value, json};
 
-/// Whether the pod says `Ready` and is to say so no more.
+/// Whether the pod's condition `Ready` is not `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().any(|one| &*one.type_ == "Ready" && &*one.status != "False")
 }
 
-/// Takes that back in the pod as it is on the wire; whether there was anything to take back.
-pub(crate) fn take_back_ready(pod: &mut Value, now: Timestamp) -> bool {
+/// Sets the condition `Ready` of a pod, as JSON, to `False`. Returns whether it changed.
+pub(crate) fn mark_not_ready(pod: &mut Value, now: Timestamp) -> bool {
     let conditions = pod["status"]["conditions"].as_array_mut();
     let ready = conditions.and_then(|all| all.iter_mut().find(|one| one["type"] == "Ready"));
     let Some(ready) = ready.filter(|ready| ready["status"] != "False") else { return false };
@@ -32,11 +32,11 @@ mod tests {
         let mut ready = json!({"status": {"phase": "Running", "conditions": [
             {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True", "reason": "x"},
         ]}});
-        assert!(take_back_ready(&mut ready, at(0)));
+        assert!(mark_not_ready(&mut ready, at(0)));
         let want = json!({"type": "Ready", "status": "False", "reason": "x", "lastTransitionTime": seconds(at(0))});
         assert_eq!(ready["status"]["conditions"][1], want);
         assert_eq!(ready["status"]["conditions"][0]["status"], "True");
-        assert!(!take_back_ready(&mut ready, at(1)), "once");
-        assert!(!take_back_ready(&mut json!({}), at(1)));
+        assert!(!mark_not_ready(&mut ready, at(1)), "once");
+        assert!(!mark_not_ready(&mut json!({}), at(1)));
     }
 }

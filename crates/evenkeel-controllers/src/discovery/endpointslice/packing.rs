@@ -8,7 +8,7 @@ use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
 /// A slice as it will be.
 #[derive(Debug)]
-pub(in crate::discovery) struct Piece<'a> {
+pub(in crate::discovery) struct PackedSlice<'a> {
     /// As it is; `None` for one that is yet to be made.
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
     /// Its endpoints, by their places among those desired.
@@ -19,8 +19,8 @@ pub(in crate::discovery) struct Piece<'a> {
 
 /// The slices of one set of ports.
 #[derive(Debug, Default)]
-pub(in crate::discovery) struct Packed<'a> {
-    pub(in crate::discovery) pieces: Vec<Piece<'a>>,
+pub(in crate::discovery) struct PackedSlices<'a> {
+    pub(in crate::discovery) slices: Vec<PackedSlice<'a>>,
     /// Slices that lost all they had.
     pub(in crate::discovery) deleted: Vec<&'a EndpointSlice>,
     /// How many endpoints were in no slice.
@@ -34,17 +34,17 @@ pub(in crate::discovery) struct Packed<'a> {
 /// Puts `desired` into slices of at most `max`. Endpoints that are in a slice stay in it. The others go to slices that change
 /// anyway, the fullest first; what is left then to the one unchanged slice that it fits into best, or into new ones.
 /// `relabel` says which slices change for their labels' sake.
-pub(in crate::discovery) fn pack<'a>(
+pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
     max: usize,
     relabel: impl Fn(&EndpointSlice) -> bool,
-) -> Packed<'a> {
-    let mut packed = Packed::default();
-    let mut left: HashMap<Identity<'_>, usize> =
-        desired.iter().enumerate().map(|(at, endpoint)| (identity(endpoint), at)).collect();
+) -> PackedSlices<'a> {
+    let mut packed = PackedSlices::default();
+    let mut left: HashMap<EndpointKey<'_>, usize> =
+        desired.iter().enumerate().map(|(at, endpoint)| (endpoint_key(endpoint), at)).collect();
     for slice in existing {
-        let (members, changed) = keep(slice, desired, &mut left);
+        let (members, changed) = retain_desired(slice, desired, &mut left);
         let gone = slice.endpoints.len() - members.len();
         packed.updated += changed;
         packed.removed += gone;
@@ -52,22 +52,22 @@ pub(in crate::discovery) fn pack<'a>(
             packed.deleted.push(slice);
         } else {
             let written = changed > 0 || gone > 0 || relabel(slice);
-            packed.pieces.push(Piece { existing: Some(slice), members, written });
+            packed.slices.push(PackedSlice { existing: Some(slice), members, written });
         }
     }
     packed.added = left.len();
     let mut left: Vec<usize> = left.into_values().collect();
     // From the end, so that the first come first.
     left.sort_unstable_by_key(|at| Reverse(*at));
-    fill_written(&mut packed.pieces, &mut left, max);
-    fill_rest(&mut packed.pieces, &mut left, max);
+    fill_changed_slices(&mut packed.slices, &mut left, max);
+    fill_unchanged_or_new_slices(&mut packed.slices, &mut left, max);
     packed
 }
 
 /// What makes two endpoints the same, however they are: address, host name, pod.
-type Identity<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
+type EndpointKey<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
 
-fn identity(endpoint: &Endpoint) -> Identity<'_> {
+fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     let address = match &*endpoint.addresses {
         [one] => Cow::Borrowed(&**one),
         several => {
@@ -82,15 +82,15 @@ fn identity(endpoint: &Endpoint) -> Identity<'_> {
 }
 
 /// Which of a slice's endpoints stay, and how many of them change.
-fn keep<'a>(
+fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
-    left: &mut HashMap<Identity<'a>, usize>,
+    left: &mut HashMap<EndpointKey<'a>, usize>,
 ) -> (Vec<usize>, usize) {
     let (mut members, mut changed) = (Vec::with_capacity(slice.endpoints.len()), 0);
     for endpoint in &slice.endpoints {
-        if let Some(at) = left.remove(&identity(endpoint)) {
-            changed += usize::from(!same(&desired[at], endpoint));
+        if let Some(at) = left.remove(&endpoint_key(endpoint)) {
+            changed += usize::from(!endpoints_equal_beyond_key(&desired[at], endpoint));
             members.push(at);
         }
     }
@@ -98,47 +98,51 @@ fn keep<'a>(
 }
 
 /// Whether two endpoints of the same identity are the same otherwise, but for hints.
-fn same(a: &Endpoint, b: &Endpoint) -> bool {
+fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
     a.node_name == b.node_name
         && a.zone == b.zone
         && a.conditions == b.conditions
         && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
 }
 
-fn fill_written(pieces: &mut [Piece<'_>], left: &mut Vec<usize>, max: usize) {
-    let mut written: Vec<&mut Piece<'_>> =
-        pieces.iter_mut().filter(|piece| piece.written).collect();
-    written.sort_by_key(|piece| Reverse(piece.members.len()));
-    for piece in written {
-        fill(piece, left, max);
+fn fill_changed_slices(slices: &mut [PackedSlice<'_>], left: &mut Vec<usize>, max: usize) {
+    let mut written: Vec<&mut PackedSlice<'_>> =
+        slices.iter_mut().filter(|slice| slice.written).collect();
+    written.sort_by_key(|slice| Reverse(slice.members.len()));
+    for slice in written {
+        fill(slice, left, max);
     }
 }
 
-fn fill(piece: &mut Piece<'_>, left: &mut Vec<usize>, max: usize) {
-    let room = max.saturating_sub(piece.members.len()).min(left.len());
-    piece.members.extend(left.drain(left.len() - room..).rev());
+fn fill(slice: &mut PackedSlice<'_>, left: &mut Vec<usize>, max: usize) {
+    let room = max.saturating_sub(slice.members.len()).min(left.len());
+    slice.members.extend(left.drain(left.len() - room..).rev());
 }
 
-fn fill_rest(pieces: &mut Vec<Piece<'_>>, left: &mut Vec<usize>, max: usize) {
+fn fill_unchanged_or_new_slices(
+    slices: &mut Vec<PackedSlice<'_>>,
+    left: &mut Vec<usize>,
+    max: usize,
+) {
     while !left.is_empty() {
         let n = left.len();
-        let fits = |piece: &&mut Piece<'_>| !piece.written && piece.members.len() + n <= max;
+        let fits = |slice: &&mut PackedSlice<'_>| !slice.written && slice.members.len() + n <= max;
         // Of slices with as much room the first by name.
-        let best = pieces
+        let best = slices
             .iter_mut()
             .filter(fits)
             .filter(|_| n < max)
             .rev()
-            .max_by_key(|piece| piece.members.len());
+            .max_by_key(|slice| slice.members.len());
         match best {
-            Some(piece) => {
-                piece.written = true;
-                fill(piece, left, max);
+            Some(slice) => {
+                slice.written = true;
+                fill(slice, left, max);
             }
             None => {
-                let mut piece = Piece { existing: None, members: Vec::new(), written: true };
-                fill(&mut piece, left, max);
-                pieces.push(piece);
+                let mut slice = PackedSlice { existing: None, members: Vec::new(), written: true };
+                fill(&mut slice, left, max);
+                slices.push(slice);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a decision about a set looks at.
 
-use super::mold::Mold;
+use super::pod_template::PodTemplate;
 use crate::{
     apps::revisions,
     claim::Claims,
@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// A set, its pods on their nodes, and its history.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// The set.
     pub(crate) set: Arc<DaemonSet>,
     /// Pods, and whose they are.
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     /// All nodes, by name.
     pub(crate) nodes: BTreeMap<Text, Arc<Node>>,
     /// What pods are made of.
-    pub(crate) mold: Mold,
+    pub(crate) pod_template: PodTemplate,
 }
 
 /// What the set's template is and was.
@@ -81,7 +81,7 @@ pub(crate) fn hash(revision: &ControllerRevision) -> &str {
     revision.meta.labels.get(REVISION_LABEL).unwrap_or(&revision.meta.name)
 }
 
-impl Seen {
+impl Observed {
     /// Sorts what caches hold: pods and revisions that the set controls or nobody does, in any order, and all nodes.
     pub(crate) fn new(
         set: Arc<DaemonSet>,
@@ -100,8 +100,8 @@ impl Seen {
             History::new(&set, &revisions.owned, named)
         };
         let nodes = nodes.into_iter().map(|node| (node.meta.name.clone(), node)).collect();
-        let mold = Mold::new(&set);
-        Self { set, pods, revisions, history, nodes, mold }
+        let pod_template = PodTemplate::new(&set);
+        Self { set, pods, revisions, history, nodes, pod_template }
     }
 
     /// Pods by the node that they are on or meant for; on one node the scheduled before others, then the older before the

@@ -15,7 +15,7 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 
 /// A set's template with what every pod of a DaemonSet has.
 #[derive(Debug)]
-pub(crate) struct Mold {
+pub(crate) struct PodTemplate {
     template: Template,
     spec: PodSpec,
 }
@@ -24,12 +24,12 @@ pub(crate) struct Mold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// A pod should be there.
-    pub(crate) runs: bool,
+    pub(crate) should_run: bool,
     /// A pod that is there may stay.
-    pub(crate) stays: bool,
+    pub(crate) should_continue_running: bool,
 }
 
-impl Mold {
+impl PodTemplate {
     /// The set's.
     pub(crate) fn new(set: &DaemonSet) -> Self {
         let template = set.spec.template.with_spec(daemons::bear);
@@ -47,14 +47,17 @@ impl Mold {
     pub(crate) fn fit(&self, node: &Node) -> Fit {
         let named = self.spec.node_name.is_empty() || self.spec.node_name == node.meta.name;
         if !named || !required(&self.spec, node) {
-            return Fit { runs: false, stays: false };
+            return Fit { should_run: false, should_continue_running: false };
         }
         let forbids = |effects: &[&str]| {
             let mut hard =
                 node.spec.taints.iter().filter(|taint| effects.contains(&&*taint.effect));
             hard.any(|taint| !tolerated(&self.spec.tolerations, taint))
         };
-        Fit { runs: !forbids(&["NoSchedule", "NoExecute"]), stays: !forbids(&["NoExecute"]) }
+        Fit {
+            should_run: !forbids(&["NoSchedule", "NoExecute"]),
+            should_continue_running: !forbids(&["NoExecute"]),
+        }
     }
 
     /// Body of the pod on this node: only there can it be scheduled. What else the template asks of nodes the node has.

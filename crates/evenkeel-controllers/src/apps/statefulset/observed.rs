@@ -1,4 +1,4 @@
-//! What a decision about a set looks at.
+//! Observed state of a StatefulSet.
 
 use super::{identity, plan::ORDERED_READY, strategy::Features};
 use crate::{apps::revisions, claim::Claims};
@@ -8,18 +8,18 @@ use evenkeel_api::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// A set, its pods, their claims, and its history.
+/// A StatefulSet with its pods, claims and revisions.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    /// The set.
+pub(crate) struct Observed {
+    /// The StatefulSet.
     pub(crate) set: Arc<StatefulSet>,
-    /// Pods, and whose they are; also those that have ended or are on their way out.
+    /// Pods by controller reference, terminal and terminating ones included.
     pub(crate) pods: Claims<Pod>,
-    /// Revisions, and whose they are.
+    /// ControllerRevisions by controller reference.
     pub(crate) revisions: Claims<ControllerRevision>,
-    /// Those that are the set's, oldest first.
+    /// The set's revisions, oldest first.
     pub(crate) history: Vec<Arc<ControllerRevision>>,
-    /// The revision that the set's template is.
+    /// The update revision, which holds the set's current template.
     pub(crate) update: Update,
     /// Claims of the set's pods, by name.
     pub(crate) volumes: HashMap<Text, Arc<PersistentVolumeClaim>>,
@@ -27,33 +27,33 @@ pub(crate) struct Seen {
     pub(crate) features: Features,
 }
 
-/// How the revision comes about that the set's template is.
+/// The update revision. Upstream: `getStatefulSetRevisions`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Update {
-    /// It is there.
+    /// It exists and is the newest.
     Present(Arc<ControllerRevision>),
-    /// It is there and becomes the newest: a rollback.
+    /// It exists with an old number and gets the next one: a rollback.
     Renumbered(Arc<ControllerRevision>, i64),
-    /// It is made.
-    Made(revisions::Draft, i64),
-    /// The set goes and gets none; this is the name of the last.
+    /// It does not exist and is created.
+    Created(revisions::Draft, i64),
+    /// The set is being deleted and creates no revision; this is the last one's name.
     Gone(Text),
 }
 
 impl Update {
-    /// The revision's name.
+    /// Returns the revision's name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Present(revision) | Self::Renumbered(revision, _) => &revision.meta.name,
-            Self::Made(draft, _) => &draft.name,
+            Self::Created(draft, _) => &draft.name,
             Self::Gone(name) => name,
         }
     }
 }
 
-impl Seen {
-    /// Sorts what caches hold: pods and revisions that the set controls or nobody does, in any order, and what is found by
-    /// name.
+impl Observed {
+    /// Classifies the cached pods and revisions that the set controls or that are orphans, and finds claims and
+    /// revisions by name.
     pub(crate) fn new(
         set: Arc<StatefulSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,
@@ -66,7 +66,7 @@ impl Seen {
         let pods = Claims::new(&set.meta, pods, |pod: &Pod| {
             selector.matches(&pod.meta.labels) && identity::is_member(&set, pod)
         });
-        // What the set has and does not select stays the set's, and is not looked at.
+        // An owned object that the selector does not match stays owned and is ignored.
         let candidates =
             candidates.into_iter().filter(|revision| selector.matches(&revision.meta.labels));
         let revisions = Claims::new(&set.meta, candidates, |_: &ControllerRevision| true);
@@ -77,25 +77,25 @@ impl Seen {
         Self { set, pods, revisions, history, update, volumes, features }
     }
 
-    /// The revision that pods had before the update, where it is still there.
+    /// Returns the current revision, the one before the update, if it exists.
     pub(crate) fn current(&self) -> Option<&Arc<ControllerRevision>> {
         self.history.iter().find(|revision| revision.meta.name == self.set.status.current_revision)
     }
 
-    /// Its name, or that of the update where it is gone.
+    /// Returns the current revision's name, or the update revision's without it.
     pub(crate) fn current_name(&self) -> &str {
         self.current().map_or(self.update.name(), |revision| &revision.meta.name)
     }
 
-    /// Whether pods wait for one another.
+    /// Whether `podManagementPolicy` is `OrderedReady`.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(&*self.set.spec.pod_management_policy, "" | ORDERED_READY)
     }
 }
 
-/// The newest revision if it restores the set's template (by meaning: a release that adds defaults makes no new revision
-/// of the same template); else, as long as the spec stays as it was, the one that was chosen for it; else an older one that
-/// does, or a new one.
+/// Finds the update revision. The newest one counts if it restores an equivalent template: new API defaults make no new
+/// revision. While the spec is unchanged, the revision in the status counts. Otherwise an older equivalent one is
+/// renumbered, or a new one created. Upstream: `getStatefulSetRevisions`.
 fn update(
     set: &StatefulSet,
     history: &[Arc<ControllerRevision>],
@@ -106,8 +106,8 @@ fn update(
     let equal = history.iter().rfind(|revision| revision.data.is(template));
     let is_newest = |equal| history.last().is_some_and(|newest| Arc::ptr_eq(newest, equal));
     let chosen = || {
-        let observed = set.status.observed_generation == set.meta.generation;
-        history.iter().find(|r| observed && r.meta.name == set.status.update_revision)
+        let is_current = set.status.observed_generation == set.meta.generation;
+        history.iter().find(|r| is_current && r.meta.name == set.status.update_revision)
     };
     match equal {
         Some(equal) if is_newest(equal) => Update::Present(equal.clone()),
@@ -120,14 +120,14 @@ fn update(
                 let draft = revisions::Draft::new(&set.meta.name, template, collisions, named);
                 match draft.present {
                     Some(present) => Update::Present(present),
-                    None => Update::Made(draft, next),
+                    None => Update::Created(draft, next),
                 }
             }
         },
     }
 }
 
-/// Claims of all pods that are there or should be.
+/// Returns the claims of all existing and desired pods.
 fn volumes(
     set: &StatefulSet,
     pods: &[Arc<Pod>],

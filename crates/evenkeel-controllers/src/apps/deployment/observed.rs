@@ -9,7 +9,7 @@ use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
 /// What caches hold of a deployment.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// The deployment.
     pub(crate) deployment: Arc<Deployment>,
     /// Its ReplicaSets, and those that are to become so.
@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     pub(crate) counts_terminating: bool,
 }
 
-impl Seen {
+impl Observed {
     /// Sorts what caches hold: ReplicaSets that the deployment controls or nobody does, in any order. `named` finds any
     /// ReplicaSet of the namespace.
     pub(crate) fn new(

@@ -1,4 +1,5 @@
-//! Which pods go first when there are too many: the rankings of upstream's `ActivePodsWithRanks` and `ActivePods`.
+//! Pod deletion ranking: the pods that a ReplicaSet or a Job deletes first. Upstream: `ActivePodsWithRanks` and
+//! `ActivePods` in `pkg/controller/controller_utils.go`.
 
 use crate::pods;
 use evenkeel_api::{time::Timestamp, views::Pod};
@@ -6,15 +7,15 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `count` pods of a ReplicaSet to delete first. `related` are the pods whose number on a node makes a pod there doubled
-/// up; `costs` is whether it counts what their owners say that they cost.
+/// Returns the `count` pods of a ReplicaSet to delete first. `related` are active pods that count as colocated with a
+/// pod on their node. `use_deletion_cost` enables the annotation `controller.kubernetes.io/pod-deletion-cost`.
 ///
-/// Pods that are to go in any case are not ranked.
-pub(crate) fn choose(
+/// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
+pub(crate) fn pods_to_delete(
     pods: &[Arc<Pod>],
     related: &[Arc<Pod>],
     count: usize,
-    costs: bool,
+    use_deletion_cost: bool,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
     let mut on_node: HashMap<&str, u32> = HashMap::new();
@@ -23,20 +24,25 @@ pub(crate) fn choose(
             *on_node.entry(&pod.spec.node_name).or_default() += 1;
         }
     }
-    first(pods, count, |at, pod| Rank {
-        cost: pod.meta.annotations.get(DELETION_COST).filter(|_| costs).map_or(0, deletion_cost),
-        doubled: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
-        ..Rank::new(at, pod, |time| Age::roughly(time, now))
+    lowest_ranked(pods, count, |at, pod| Rank {
+        cost: pod
+            .meta
+            .annotations
+            .get(DELETION_COST)
+            .filter(|_| use_deletion_cost)
+            .map_or(0, deletion_cost),
+        colocated: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
+        ..Rank::new(at, pod, |time| Age::logarithmic(time, now))
     })
 }
 
-/// The `count` pods of a Job to delete first: of a Job's pods neither cost nor neighbours count, and of two that are as good
-/// it is always the younger one that goes.
-pub(crate) fn youngest(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
-    first(pods, count, |at, pod| Rank::new(at, pod, Age::exactly))
+/// Returns the `count` pods of a Job to delete first. Deletion cost and colocated pods do not count, and of equal pods
+/// the younger comes first. Upstream: `activePodsForRemoval`.
+pub(crate) fn pods_of_job_to_delete(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
+    lowest_ranked(pods, count, |at, pod| Rank::new(at, pod, Age::exact))
 }
 
-fn first<'a>(
+fn lowest_ranked<'a>(
     pods: &'a [Arc<Pod>],
     count: usize,
     rank: impl Fn(usize, &'a Pod) -> Rank<'a>,
@@ -52,7 +58,7 @@ fn first<'a>(
     merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.at].clone()).collect()
 }
 
-/// What is compared of a pod, worked out once.
+/// Sort key of a pod.
 #[derive(Debug, Clone, Copy)]
 struct Rank<'a> {
     at: usize,
@@ -61,13 +67,13 @@ struct Rank<'a> {
     phase: u8,
     ready: bool,
     cost: i32,
-    doubled: u32,
+    colocated: u32,
     ready_since: Age,
     restarts: (i32, i32),
     created: Age,
 }
 
-/// A time, and how long ago it was: on a logarithmic scale, or exactly.
+/// A time and its age: on a logarithmic scale (gate `LogarithmicScaleDown`), or exact.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Age {
     time: Option<Timestamp>,
@@ -75,11 +81,11 @@ struct Age {
 }
 
 impl Age {
-    fn exactly(time: Option<Timestamp>) -> Self {
+    fn exact(time: Option<Timestamp>) -> Self {
         Self { time, bucket: time.map_or(0, |time| -time.as_nanosecond()) }
     }
 
-    fn roughly(time: Option<Timestamp>, now: Timestamp) -> Self {
+    fn logarithmic(time: Option<Timestamp>, now: Timestamp) -> Self {
         let nanoseconds = time.map_or(0, |time| now.duration_since(time).as_nanos());
         #[expect(
             clippy::cast_precision_loss,
@@ -90,7 +96,8 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Unknown before young before old; within one bucket by uid, which is as good as by chance. `Equal` only for equal times.
+    /// Orders an unknown time before young before old; pods of one bucket by uid, a stand-in for chance. `Equal` only
+    /// for equal times.
     fn compare(self, other: Self, uids: (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
@@ -102,7 +109,7 @@ impl Age {
 }
 
 impl<'a> Rank<'a> {
-    /// Of a pod that costs nothing and has no neighbours.
+    /// Returns the key of a pod without deletion cost and colocated pods.
     fn new(at: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
         let ready = pods::ready(pod);
         Self {
@@ -116,14 +123,14 @@ impl<'a> Rank<'a> {
             },
             ready: ready.is_some(),
             cost: 0,
-            doubled: 0,
+            colocated: 0,
             ready_since: age(ready.flatten()),
             restarts: restarts(pod),
             created: age(pod.meta.creation),
         }
     }
 
-    /// `Less` if this pod should go before the other.
+    /// Orders a pod before the pods that are deleted after it. Upstream: `ActivePodsWithRanks.Less`.
     fn compare(&self, other: &Self) -> Ordering {
         let uids = (self.uid, other.uid);
         let unassigned_first = (!self.node.is_empty()).cmp(&!other.node.is_empty());
@@ -131,7 +138,7 @@ impl<'a> Rank<'a> {
             .then(self.phase.cmp(&other.phase))
             .then(self.ready.cmp(&other.ready))
             .then(self.cost.cmp(&other.cost))
-            .then(other.doubled.cmp(&self.doubled))
+            .then(other.colocated.cmp(&self.colocated))
             .then_with(|| match self.ready && other.ready {
                 true => self.ready_since.compare(other.ready_since, uids),
                 false => Ordering::Equal,
@@ -141,7 +148,8 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// A 32-bit number; what is none, or is written with a plus sign or leading zeros, counts as 0.
+/// Parses the annotation, a 32-bit integer. An invalid value, or one with a plus sign or leading zeros, counts as 0.
+/// Upstream: `GetDeletionCostFromPodAnnotations`.
 fn deletion_cost(text: &str) -> i32 {
     match text.as_bytes() {
         [b'-' | b'1'..=b'9', ..] => text.parse().unwrap_or(0),
@@ -149,7 +157,7 @@ fn deletion_cost(text: &str) -> i32 {
     }
 }
 
-/// The most restarts of a regular container, and of a sidecar.
+/// Returns the most restarts of a regular container and of a sidecar. Upstream: `maxContainerRestarts`.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
     let is_sidecar = |name: &str| {
@@ -161,8 +169,8 @@ fn restarts(pod: &Pod) -> (i32, i32) {
     (regular.max(0), sidecar.max(0))
 }
 
-/// Sorts by a comparison that is not always transitive (pods of one bucket are compared by uid, but by restarts where
-/// their times are equal): the standard library's sorts may panic on such.
+/// Merge sort, because the order is not always transitive: pods of one bucket compare by uid, but by restarts where
+/// their times are equal. The standard library's sorts may panic on such an order.
 fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
     let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
     let mut width = 1;

@@ -1,12 +1,12 @@
-//! What is written of a node that has fallen silent.
+//! Conditions of an unreachable node.
 
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
-/// The conditions that a kubelet reports. `NetworkUnavailable` is not its own, and is left alone.
+/// Conditions that the kubelet owns. The route or cloud controller owns `NetworkUnavailable`.
 const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Makes the kubelet's conditions `Unknown`, as nothing is known of a node that is not heard of any more.
+/// Sets the kubelet's conditions to `Unknown`, and adds missing ones. Upstream: `tryUpdateNodeHealth`.
 pub(crate) fn mark_unknown(node: &mut Value, now: Timestamp) {
     let now = seconds(now);
     let created = node["metadata"]["creationTimestamp"].clone();

@@ -1,9 +1,9 @@
-//! The garbage collector's view of one namespace, read once: for who asks where no collector runs.
+//! Graph of one namespace from a single read, for `evenkeel explain` without a running collector.
 
 use super::{
-    graph::{Graph, Place},
+    graph::{Coordinates, Graph},
     inspect,
-    monitor::collectable,
+    monitor::is_deletable,
 };
 use evenkeel_api::{Kind, time::Timestamp, views::Metadata};
 use evenkeel_runtime::{
@@ -14,10 +14,10 @@ use evenkeel_runtime::{
 use futures::{StreamExt as _, stream};
 use std::sync::Arc;
 
-/// Lists that are under way at a time.
-const AT_A_TIME: usize = 8;
+/// Lists requested concurrently.
+const MAX_CONCURRENT: usize = 8;
 
-/// Who owns whom in one namespace.
+/// Owners and dependents in one namespace.
 pub struct Snapshot {
     client: Client,
     found: Arc<Discovered>,
@@ -25,11 +25,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Lists the metadata of everything in `namespace`; of nothing where that is empty. Kinds that cannot be listed are left
-    /// out.
+    /// Lists the metadata of all deletable resources in `namespace`; nothing if it is empty. Resources that cannot be
+    /// listed are left out.
     pub async fn read(client: Client, found: Arc<Discovered>, namespace: &str) -> Self {
         let mut graph = Graph::default();
-        let kinds = found.preferred().filter(|r| r.kind.namespaced && collectable(r));
+        let kinds = found.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
         let kinds = kinds.map(|resource| &resource.kind).filter(|_| !namespace.is_empty());
         let kinds: Vec<Kind> = kinds.cloned().collect();
         let all = ListOptions::default();
@@ -37,20 +37,22 @@ impl Snapshot {
             let list = client.list_metadata(&kind, namespace, &all).await;
             (kind, list)
         };
-        let mut lists = stream::iter(kinds).map(list).buffer_unordered(AT_A_TIME);
+        let mut lists = stream::iter(kinds).map(list).buffer_unordered(MAX_CONCURRENT);
         while let Some((kind, list)) = lists.next().await {
             match list {
                 Ok(list) => list.items.iter().for_each(|item| {
                     graph.observed(&kind, &item.meta);
                 }),
-                Err(error) => tracing::debug!(resource = &*kind.plural, %error, "not listed"),
+                Err(error) => {
+                    tracing::debug!(resource = &*kind.plural, %error, "Failed to list the resource; leaving it out")
+                }
             }
         }
         drop(lists);
         Self { client, found, graph }
     }
 
-    /// What a collector would have to say of an object, with live reads of its owners.
+    /// Returns the garbage collector's report about an object, with live reads of its owners.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -59,15 +61,15 @@ impl Snapshot {
         subject: &Subject,
         now: Timestamp,
     ) -> Result<Option<ObjectReport>, ApiError> {
-        let place = |place: &Place| inspect::is_at(place, subject);
-        if self.graph.find(place).is_none_or(|(_, node)| node.is_virtual) {
+        let coordinates = |coordinates: &Coordinates| inspect::is_at(coordinates, subject);
+        if self.graph.find(coordinates).is_none_or(|(_, node)| node.is_virtual) {
             let resource = self.found.preferred().find(|resource| subject.is_a(&resource.kind));
             let Some(resource) = resource else { return Ok(None) };
             if !self.observe(&resource.kind.clone(), &subject.namespace, &subject.name).await? {
                 return Ok(None);
             }
         }
-        let owners: Vec<_> = self.graph.find(place).map_or_else(Vec::new, |(_, node)| {
+        let owners: Vec<_> = self.graph.find(coordinates).map_or_else(Vec::new, |(_, node)| {
             let virtual_owners = node
                 .owners
                 .iter()
@@ -75,19 +77,19 @@ impl Snapshot {
             virtual_owners.cloned().collect()
         });
         for owner in owners {
-            let place = Place::named_by(&owner, &subject.namespace);
+            let coordinates = Coordinates::of_owner(&owner, &subject.namespace);
             let resource = self.found.of_kind(&owner.api_version, &owner.kind);
             let Some(kind) = resource.map(|resource| resource.kind.clone()) else { continue };
             let namespace = if kind.namespaced { &*subject.namespace } else { "" };
             self.observe(&kind, namespace, &owner.name).await?;
             if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
-                self.graph.not_found(&owner.uid, &place);
+                self.graph.virtual_deleted(&owner.uid, &coordinates);
             }
         }
         Ok(inspect::report(&self.graph, subject, now).map(|(_, report)| report))
     }
 
-    /// Takes in an object as it is; whether there is one.
+    /// Reads an object live and adds it to the graph. Returns whether it exists.
     async fn observe(
         &mut self,
         kind: &Kind,

@@ -1,7 +1,7 @@
-//! What a Job's decision looks at, and the counts that follow from it.
+//! Observed state of a Job, and the counts derived from it.
 
 use super::{
-    backoff::Failures, indexes::Indexes, per_index::PerIndex, plan::Decision, pod, policy,
+    backoff::Failures, indexes::Indexes, per_index::PerIndexFailures, plan::Decision, pod, policy,
 };
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
@@ -16,79 +16,79 @@ use std::{
 
 /// A Job with its pods.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     pub(super) job: Arc<Job>,
-    /// All pods, those that have ended too.
+    /// All pods, terminal ones included, by controller reference.
     pub(super) pods: Claims<Pod>,
     pub(super) tally: Tally,
-    /// What is waited for before pods are replaced.
+    /// Failures, for the backoff.
     pub(super) failures: Failures,
-    /// Whether a Job that is suspended loses its start time, so that scheduling directives may change
-    /// (`MutableSchedulingDirectivesForSuspendedJobs`).
-    pub(super) forgets_start: bool,
-    /// Made once a pass: the status must follow from what the plan did, and time goes on between the two.
+    /// Whether a suspended Job loses its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).
+    pub(super) clears_start_time: bool,
+    /// Computed once per reconciliation: time passes between plan and status, and both need the same decision.
     decision: OnceLock<Decision>,
 }
 
-impl Seen {
-    /// Sorts what caches hold: pods that the Job controls or nobody does; `earlier` are failures as the last pass left them.
+impl Observed {
+    /// Classifies the cached pods that the Job controls or that are orphans. `earlier` are failures as of the last
+    /// reconciliation.
     pub(super) fn new(
         job: Arc<Job>,
         candidates: impl IntoIterator<Item = Arc<Pod>>,
         earlier: Option<&Failures>,
-        forgets_start: bool,
+        clears_start_time: bool,
     ) -> Self {
         let selector = &job.spec.selector;
         let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
         let old = pods.owned.len() - pods.adopt;
-        // The order in which pods are counted; a cache has none.
+        // Pods are counted in this order; the cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
         let tally = Tally::new(&job, &pods.owned[..old], &pods.owned);
-        let failures = Failures::seen(earlier, &job, &pods.owned[..old]);
-        Self { job, pods, tally, failures, forgets_start, decision: OnceLock::new() }
+        let failures = Failures::observed(earlier, &job, &pods.owned[..old]);
+        Self { job, pods, tally, failures, clears_start_time, decision: OnceLock::new() }
     }
 
-    /// What is done in this pass.
+    /// Returns the decision of this reconciliation.
     pub(super) fn decision(&self, now: Timestamp) -> &Decision {
         self.decision.get_or_init(|| Decision::new(self, now))
     }
 
-    /// Whether the Job counts its pods in a way that is known here.
+    /// Whether `completionMode` is known.
     pub(super) fn mode_is_known(&self) -> bool {
         matches!(&*self.job.spec.completion_mode, "" | "NonIndexed" | "Indexed")
     }
 
-    /// Pods that are the Job's already. Those that are only just being adopted are counted from the next pass on.
+    /// Returns the pods that the Job controls; pods still to be adopted are counted later.
     pub(super) fn own(&self) -> &[Arc<Pod>] {
         &self.pods.owned[..self.pods.owned.len() - self.pods.adopt]
     }
 }
 
-/// Counts of a Job's pods.
+/// Counts of a Job's pods. Upstream: `syncJobCtx`.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// Pods that run or wait to.
+    /// Pods that are pending or running.
     pub(super) active: Vec<Arc<Pod>>,
-    /// How many of those are ready.
+    /// Number of ready pods.
     pub(super) ready: usize,
-    /// Pods that are being deleted.
+    /// Number of terminating pods.
     pub(super) terminating: usize,
-    /// Pods that succeeded, as far as they count; with indexes, how many of those did.
+    /// Number of counted successes; of an Indexed Job, of succeeded indexes.
     pub(super) succeeded: usize,
-    /// Pods that failed, as far as they count.
+    /// Number of counted failures.
     pub(super) failed: usize,
-    /// Of a Job with indexes.
+    /// Counts of an Indexed Job.
     pub(super) indexes: Option<IndexTally>,
-    /// What the status has as still to be counted.
+    /// `status.uncountedTerminatedPods`.
     pub(super) uncounted: Uncounted,
 }
 
-/// Uids that a status has as still to be counted.
+/// Uids in `status.uncountedTerminatedPods`. Upstream: `uncountedTerminatedPods`.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
-    /// Of pods that succeeded.
+    /// Uids of pods that succeeded.
     pub(super) succeeded: HashSet<Text>,
-    /// Of pods that failed.
+    /// Uids of pods that failed.
     pub(super) failed: HashSet<Text>,
 }
 
@@ -105,23 +105,23 @@ impl Uncounted {
 /// Counts of indexes.
 #[derive(Debug)]
 pub(super) struct IndexTally {
-    /// Those that the status has as succeeded.
+    /// `status.completedIndexes`.
     pub(super) recorded: Indexes,
-    /// Those that have succeeded.
+    /// Succeeded indexes, recorded or not.
     pub(super) succeeded: Indexes,
-    /// How they have failed, where each has a limit of its own.
-    pub(super) per_index: Option<PerIndex>,
+    /// Failed indexes, with `backoffLimitPerIndex`.
+    pub(super) per_index: Option<PerIndexFailures>,
 }
 
 impl IndexTally {
-    /// Those that have failed.
+    /// Returns the failed indexes. Upstream: `failedIndexes`.
     pub(super) fn failed(&self) -> Option<&Indexes> {
         self.per_index.as_ref().map(|per_index| &per_index.failed)
     }
 
-    /// The last failed pod of an index that waits for another.
-    pub(super) fn to_replace(&self, index: u32) -> Option<&Arc<Pod>> {
-        self.per_index.as_ref()?.to_replace.get(&index)
+    /// Returns the last failed pod of an index that has no successor yet.
+    pub(super) fn pod_with_delayed_deletion(&self, index: u32) -> Option<&Arc<Pod>> {
+        self.per_index.as_ref()?.pods_with_delayed_deletion.get(&index)
     }
 }
 
@@ -136,7 +136,7 @@ impl Tally {
         let succeeded = own.iter().filter(|pod| is_success(pod)).count();
         let is_failure = |pod: &Pod| pod::has_failed(pod, job) && fresh(pod, &uncounted.failed);
         let failures = own.iter().filter(|pod| is_failure(pod));
-        let failures = failures.filter(|pod| policy::meaning(job, pod).counts());
+        let failures = failures.filter(|pod| policy::match_pod_failure_policy(job, pod).counts());
         let indexes = pod::is_indexed(job).then(|| IndexTally::new(job, own, &active));
         let counted = size(job.status.succeeded) + uncounted.succeeded.len() + succeeded;
         Self {
@@ -150,11 +150,11 @@ impl Tally {
         }
     }
 
-    /// Whether the pod must stay until its index has another one.
-    pub(super) fn holds(&self, pod: &Pod) -> bool {
+    /// Whether the pod must stay until its index has another pod. Upstream: `podsWithDelayedDeletionPerIndex`.
+    pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
         let held = || {
             let indexes = self.indexes.as_ref()?;
-            indexes.to_replace(pod::index(pod)?)
+            indexes.pod_with_delayed_deletion(pod::index(pod)?)
         };
         held().is_some_and(|held| held.meta.uid == pod.meta.uid)
     }
@@ -170,7 +170,7 @@ impl IndexTally {
         let recorded = Indexes::parse(&job.status.completed_indexes, completions);
         let done = tracked().filter(|(_, pod)| pod::has_succeeded(pod)).map(|(index, _)| index);
         let succeeded = recorded.with(done);
-        let per_index = PerIndex::of(job, tracked(), active, &succeeded);
+        let per_index = PerIndexFailures::of(job, tracked(), active, &succeeded);
         Self { recorded, succeeded, per_index }
     }
 }

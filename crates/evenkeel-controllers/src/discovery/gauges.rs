@@ -9,7 +9,7 @@ use std::{
 
 /// What one Service adds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct ServiceCounts {
     /// Endpoints.
     pub(super) endpoints: usize,
     /// Slices as they will be.
@@ -18,7 +18,7 @@ pub(super) struct Share {
     pub(super) ideal: usize,
 }
 
-impl std::ops::AddAssign for Share {
+impl std::ops::AddAssign for ServiceCounts {
     fn add_assign(&mut self, other: Self) {
         self.endpoints += other.endpoints;
         self.slices += other.slices;
@@ -28,14 +28,14 @@ impl std::ops::AddAssign for Share {
 
 /// Gauges, and what each Service adds to them.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct SliceGauges {
     endpoints: Gauge,
     slices: Gauge,
     ideal: Gauge,
-    shares: Mutex<(Share, HashMap<Key, Share>)>,
+    by_service: Mutex<(ServiceCounts, HashMap<Key, ServiceCounts>)>,
 }
 
-impl Sums {
+impl SliceGauges {
     /// Gauges of these names.
     pub(super) fn new(registry: &Registry, [endpoints, slices, ideal]: [&'static str; 3]) -> Self {
         Self {
@@ -46,18 +46,18 @@ impl Sums {
                 ideal,
                 "Number of EndpointSlices that would exist with perfect endpoint allocation",
             ),
-            shares: Mutex::default(),
+            by_service: Mutex::default(),
         }
     }
 
     /// A Service adds this now; `None` when it is gone.
-    pub(super) fn set(&self, key: &Key, share: Option<Share>) {
-        let mut shares = self.lock();
-        let (sum, all) = &mut *shares;
-        let before = match share {
-            Some(share) => {
-                *sum += share;
-                all.insert(key.clone(), share)
+    pub(super) fn set(&self, key: &Key, counts: Option<ServiceCounts>) {
+        let mut by_service = self.lock();
+        let (sum, all) = &mut *by_service;
+        let before = match counts {
+            Some(counts) => {
+                *sum += counts;
+                all.insert(key.clone(), counts)
             }
             None => all.remove(key),
         };
@@ -70,8 +70,8 @@ impl Sums {
         self.ideal.set(sum.ideal as f64);
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Share, HashMap<Key, Share>)> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, (ServiceCounts, HashMap<Key, ServiceCounts>)> {
+        self.by_service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn what_was_added_is_taken_back() {
-        let sums = Sums::new(&Registry::new(), ["endpoints", "slices", "ideal"]);
+        let sums = SliceGauges::new(&Registry::new(), ["endpoints", "slices", "ideal"]);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        sums.set(&a, Some(Share { endpoints: 150, slices: 3, ideal: 2 }));
-        sums.set(&b, Some(Share { endpoints: 1, slices: 1, ideal: 1 }));
-        sums.set(&a, Some(Share { endpoints: 50, slices: 2, ideal: 1 }));
+        sums.set(&a, Some(ServiceCounts { endpoints: 150, slices: 3, ideal: 2 }));
+        sums.set(&b, Some(ServiceCounts { endpoints: 1, slices: 1, ideal: 1 }));
+        sums.set(&a, Some(ServiceCounts { endpoints: 50, slices: 2, ideal: 1 }));
         let shown = || [sums.endpoints.get(), sums.slices.get(), sums.ideal.get()];
         assert_eq!(shown(), [51.0, 3.0, 2.0]);
         sums.set(&a, None);

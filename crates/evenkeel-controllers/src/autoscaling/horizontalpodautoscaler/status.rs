@@ -18,14 +18,14 @@ pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
 
 /// What is said in one pass over an autoscaler.
 #[derive(Debug, Clone)]
-pub(super) struct Sheet {
+pub(super) struct StatusBuilder {
     target: Target,
     pub(super) status: HorizontalPodAutoscalerStatus,
     notes: Vec<Note>,
     now: Timestamp,
 }
 
-impl Sheet {
+impl StatusBuilder {
     /// Begins with what the status says.
     pub(super) fn new(autoscaler: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Sheet {
     }
 
     /// Notes when it was scaled.
-    pub(super) fn scaled(&mut self) {
+    pub(super) fn set_last_scale_time(&mut self) {
         self.status.last_scale_time = Some(wire::whole_second(self.now));
     }
 

@@ -1,0 +1,176 @@
+//! What was recommendations and done for an autoscaler lately, by which it is kept from going to and fro.
+
+use evenkeel_api::{
+    time::{SignedDuration, Timestamp},
+    views::HpaScalingRules,
+};
+use std::time::Duration;
+
+/// Something that counts for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TimestampedCount {
+    number: i32,
+    at: Timestamp,
+}
+
+/// What is remembered of one autoscaler.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct StabilizationHistory {
+    /// How many pods were recommendations.
+    recommendations: Vec<TimestampedCount>,
+    /// By how many pods it grew.
+    scale_up_events: Vec<TimestampedCount>,
+    /// By how many pods it shrank.
+    scale_down_events: Vec<TimestampedCount>,
+}
+
+/// Puts `new` in the place of the last that counts no more, or at the end.
+fn replace_outdated(
+    list: &mut Vec<TimestampedCount>,
+    new: TimestampedCount,
+    outdated: impl Fn(&TimestampedCount) -> bool,
+) {
+    match list.iter_mut().rev().find(|old| outdated(old)) {
+        Some(place) => *place = new,
+        None => list.push(new),
+    }
+}
+
+fn before(now: Timestamp, window: Duration) -> Timestamp {
+    SignedDuration::try_from(window)
+        .ok()
+        .and_then(|window| now.checked_sub(window).ok())
+        .unwrap_or(Timestamp::MIN)
+}
+
+fn seconds(seconds: i32) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+impl StabilizationHistory {
+    /// At first sight, what is there counts as recommendations.
+    pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Timestamp) {
+        if self.recommendations.is_empty() {
+            self.recommendations.push(TimestampedCount { number: replicas, at: now });
+        }
+    }
+
+    /// The highest recommendation within `window`, this one included, which is noted (upstream: `stabilizeRecommendation`).
+    pub(super) fn stabilize_recommendation(
+        &mut self,
+        number: i32,
+        window: Duration,
+        now: Timestamp,
+    ) -> i32 {
+        let cutoff = before(now, window);
+        let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
+        let highest = recent.map(|old| old.number).fold(number, i32::max);
+        replace_outdated(&mut self.recommendations, TimestampedCount { number, at: now }, |old| {
+            old.at < cutoff
+        });
+        highest
+    }
+
+    /// `current`, raised to the lowest recommendation within the window `up`, or lowered to the highest within `down`; this
+    /// one counts, and is noted (upstream: `stabilizeRecommendationWithBehaviors`).
+    pub(super) fn stabilize_recommendation_with_behaviors(
+        &mut self,
+        current: i32,
+        number: i32,
+        (up, down): (i32, i32),
+        now: Timestamp,
+    ) -> i32 {
+        let (up, down) = (before(now, seconds(up)), before(now, seconds(down)));
+        let since = |cutoff: Timestamp| {
+            self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.number)
+        };
+        let least = since(up).fold(number, i32::min);
+        let most = since(down).fold(number, i32::max);
+        replace_outdated(&mut self.recommendations, TimestampedCount { number, at: now }, |old| {
+            old.at < up && old.at < down
+        });
+        current.max(least).min(most)
+    }
+
+    /// How many pods there were `period` seconds ago, as far as this autoscaler changed that.
+    pub(super) fn replicas_at_period_start(
+        &self,
+        current: i32,
+        period: i32,
+        now: Timestamp,
+    ) -> i32 {
+        let cutoff = before(now, seconds(period));
+        let changed = |list: &[TimestampedCount]| -> i32 {
+            let recent = list.iter().filter(|old| old.at > cutoff);
+            recent.fold(0_i32, |sum, old| sum.saturating_add(old.number))
+        };
+        current
+            .saturating_sub(changed(&self.scale_up_events))
+            .saturating_add(changed(&self.scale_down_events))
+    }
+
+    /// Notes that it was scaled; `rules` are those of the direction, which say how long that counts.
+    pub(super) fn store_scale_event(
+        &mut self,
+        from: i32,
+        to: i32,
+        rules: Option<&HpaScalingRules>,
+        now: Timestamp,
+    ) {
+        let policies = rules.map(|rules| &*rules.policies).unwrap_or_default();
+        let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0);
+        let cutoff = before(now, seconds(longest));
+        let list = if to > from { &mut self.scale_up_events } else { &mut self.scale_down_events };
+        let number = to.saturating_sub(from).saturating_abs();
+        replace_outdated(list, TimestampedCount { number, at: now }, |old| old.at < cutoff);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at};
+
+    const WINDOW: Duration = Duration::from_secs(300);
+
+    #[test]
+    fn the_highest_of_a_while_counts() {
+        let mut history = StabilizationHistory::default();
+        history.record_initial_recommendation(5, T0);
+        history.record_initial_recommendation(9, T0);
+        assert_eq!(history.stabilize_recommendation(2, WINDOW, at(10)), 5);
+        assert_eq!(history.stabilize_recommendation(3, WINDOW, at(300)), 5);
+        assert_eq!(history.stabilize_recommendation(2, WINDOW, at(301)), 3, "the first is too old");
+        assert_eq!(history.recommendations.len(), 3, "and its place was taken");
+        assert_eq!(history.stabilize_recommendation(4, Duration::ZERO, at(301)), 4);
+    }
+
+    #[test]
+    fn each_direction_has_its_window() {
+        let mut history = StabilizationHistory::default();
+        history.record_initial_recommendation(4, T0);
+        // Up at once, down after a minute.
+        assert_eq!(history.stabilize_recommendation_with_behaviors(4, 8, (0, 60), at(1)), 8);
+        assert_eq!(
+            history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(30)),
+            8,
+            "8 was wanted a moment ago"
+        );
+        assert_eq!(history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(62)), 2);
+        // Up only when that was wanted for a minute.
+        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(70)), 2);
+        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(125)), 9);
+    }
+
+    #[test]
+    fn changes_are_taken_back_to_find_where_a_period_began() {
+        let rules: HpaScalingRules =
+            HpaScalingRules { policies: Box::new([]), ..HpaScalingRules::default() };
+        let mut history = StabilizationHistory::default();
+        history.store_scale_event(2, 6, Some(&rules), T0);
+        history.store_scale_event(6, 5, Some(&rules), at(10));
+        assert_eq!(history.replicas_at_period_start(5, 60, at(20)), 2);
+        assert_eq!(history.replicas_at_period_start(5, 15, at(20)), 6);
+        assert_eq!(history.replicas_at_period_start(5, 5, at(20)), 5);
+    }
+}

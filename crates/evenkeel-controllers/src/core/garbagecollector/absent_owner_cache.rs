@@ -1,0 +1,59 @@
+//! Bounded cache of absent owners: many dependents of one absent owner need one live read. Upstream: `uid_cache.go`.
+
+use super::graph::{Coordinates, Uid};
+use std::collections::{HashSet, VecDeque};
+
+/// Capacity of the cache, in owners; upstream's number.
+const CAPACITY: usize = 500;
+
+/// Set of uids with their coordinates; inserting into a full set evicts the oldest. Upstream: `ReferenceCache`.
+#[derive(Debug, Default)]
+pub(crate) struct AbsentOwnerCache {
+    known: HashSet<(Uid, Coordinates)>,
+    order: VecDeque<(Uid, Coordinates)>,
+}
+
+impl AbsentOwnerCache {
+    /// Records that no object of this uid has these coordinates.
+    pub(crate) fn insert(&mut self, uid: &str, coordinates: &Coordinates) {
+        let key = (Uid::from(uid), coordinates.clone());
+        if !self.known.insert(key.clone()) {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > CAPACITY
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    /// Whether no object of this uid is known to have these coordinates.
+    pub(crate) fn contains(&self, uid: &str, coordinates: &Coordinates) -> bool {
+        self.known.contains(&(Uid::from(uid), coordinates.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten() {
+        let coordinates = Coordinates {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: "n".into(),
+            name: "p".into(),
+        };
+        let mut absent_owner_cache = AbsentOwnerCache::default();
+        for uid in 0..=CAPACITY {
+            absent_owner_cache.insert(&uid.to_string(), &coordinates);
+        }
+        assert!(!absent_owner_cache.contains("0", &coordinates));
+        assert!(
+            absent_owner_cache.contains("1", &coordinates)
+                && absent_owner_cache.contains(&CAPACITY.to_string(), &coordinates)
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! Backoff of nodes whose patches the API server refuses as invalid, 10s to 5min. It ends early when the node changes.
+//! Upstream has no such backoff.
+
+use super::health::Moment;
+use evenkeel_api::time::SignedDuration;
+
+const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
+
+/// The last refused patch of a node, and its backoff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RejectedPatch {
+    /// Resource version of the refused node.
+    version: u64,
+    backoff: SignedDuration,
+    until: Moment,
+}
+
+impl RejectedPatch {
+    /// Returns the backoff after another refusal: twice the last one, for an unchanged node.
+    pub(crate) fn after(before: Option<Self>, version: u64, now: Moment) -> Self {
+        let again = before.filter(|before| before.version == version);
+        let backoff =
+            again.map_or(INITIAL_BACKOFF, |before| before.backoff.saturating_add(before.backoff));
+        let backoff = backoff.min(MAX_BACKOFF);
+        Self { version, backoff, until: now.saturating_add(backoff) }
+    }
+
+    /// Whether a node of this resource version is still backed off.
+    pub(crate) fn applies(self, version: u64, now: Moment) -> bool {
+        self.version == version && now < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_the_node_changes() {
+        let at = SignedDuration::from_secs;
+        let mut refused = None;
+        for (now, until) in
+            [(0, 10), (10, 30), (30, 70), (70, 150), (150, 310), (310, 610), (610, 910)]
+        {
+            let next = RejectedPatch::after(refused, 7, at(now));
+            assert!(next.applies(7, at(until - 1)) && !next.applies(7, at(until)), "{now}");
+            assert!(!next.applies(8, at(now)), "another version may be better");
+            refused = Some(next);
+        }
+        assert!(!RejectedPatch::after(refused, 8, at(910)).applies(8, at(920)), "and begins anew");
+    }
+}
