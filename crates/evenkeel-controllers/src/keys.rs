@@ -1,4 +1,4 @@
-//! Private keys with which tokens and certificates are signed: RSA, P-256, P-384, Ed25519.
+//! Private keys that sign tokens and certificates: RSA, P-256, P-384, Ed25519.
 
 use ring::{
     error::Unspecified,
@@ -12,55 +12,55 @@ use ring::{
 };
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 
-/// A private key that cannot be used.
+/// Error of a private key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    /// No PEM, or no key in it.
+    /// The text has no PEM block with a private key.
     #[error("no private key in PEM: {0}")]
     Pem(rustls_pki_types::pem::Error),
-    /// Of another sort.
+    /// The key type is not supported.
     #[error("the key is none of RSA with 2048 to 4096 bits, P-256, P-384 and Ed25519")]
     Unsupported,
 }
 
-/// How signatures of elliptic curves are written.
+/// Encoding of elliptic-curve signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Both numbers at their full length, as in web tokens.
+    /// Both integers at full length, as in JSON web tokens.
     Fixed,
-    /// As a sequence in DER, as in certificates.
+    /// A DER sequence, as in X.509 certificates.
     Der,
 }
 
-/// What signs, and how it is hashed before.
+/// Signature and hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// RSA PKCS#1 v1.5, SHA-256.
+    /// RSA PKCS#1 v1.5 with SHA-256.
     RsaSha256,
-    /// P-256, SHA-256.
+    /// ECDSA on P-256 with SHA-256.
     P256Sha256,
-    /// P-384, SHA-384.
+    /// ECDSA on P-384 with SHA-384.
     P384Sha384,
-    /// Ed25519.
+    /// Ed25519, without a separate hash.
     Ed25519,
 }
 
-/// A private key. It is never shown.
+/// A private key. It has no `Debug`, so that it is never logged.
 pub(crate) enum PrivateKey {
-    /// RSA.
+    /// An RSA key of 2048 to 4096 bits.
     Rsa(rsa::KeyPair),
-    /// An elliptic curve.
+    /// An elliptic-curve key and its curve.
     Curve(EcdsaKeyPair, &'static Curve),
-    /// Ed25519.
+    /// An Ed25519 key.
     Edwards(Ed25519KeyPair),
 }
 
-/// A curve.
+/// Parameters of an elliptic curve.
 pub(crate) struct Curve {
     algorithm: Algorithm,
     fixed: &'static EcdsaSigningAlgorithm,
     der: &'static EcdsaSigningAlgorithm,
-    /// Its object identifier, in DER.
+    /// Object identifier of the curve, DER.
     oid: &'static [u8],
 }
 
@@ -79,7 +79,7 @@ static CURVES: [Curve; 2] = [
     },
 ];
 
-/// Object identifiers of keys, in DER.
+/// Object identifiers of key types, DER.
 const CURVE_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const RSA_KEY: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EDWARDS_KEY: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
@@ -90,7 +90,7 @@ const OCTETS: u8 = 0x04;
 const BITS: u8 = 0x03;
 
 impl PrivateKey {
-    /// The first private key in a PEM text: PKCS#1, PKCS#8 or SEC 1.
+    /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
     pub(crate) fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
         let key = match PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)? {
             PrivateKeyDer::Pkcs1(der) => {
@@ -102,7 +102,7 @@ impl PrivateKey {
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
                 let rsa = || rsa::KeyPair::from_pkcs8(der).ok().map(Self::Rsa);
-                // Keys that openssl makes have no public half beside them.
+                // Keys written by openssl lack the public key.
                 let edwards = || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok();
                 rsa()
                     .or_else(|| Self::curve(form, |_| der.to_vec()))
@@ -122,7 +122,7 @@ impl PrivateKey {
         })
     }
 
-    /// What it signs with.
+    /// Returns the signature algorithm.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match self {
             Self::Rsa(_) => Algorithm::RsaSha256,
@@ -131,10 +131,10 @@ impl PrivateKey {
         }
     }
 
-    /// A signature.
+    /// Signs a message.
     ///
     /// # Errors
-    /// When the source of chance fails.
+    /// When the random number generator fails.
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         let chance = SystemRandom::new();
         match self {
@@ -148,7 +148,7 @@ impl PrivateKey {
         }
     }
 
-    /// The public key as SubjectPublicKeyInfo.
+    /// Returns the public key as SubjectPublicKeyInfo, DER.
     pub(crate) fn public(&self) -> Vec<u8> {
         let (algorithm, key) = match self {
             Self::Rsa(pair) => (der(SEQUENCE, &[RSA_KEY, NULL]), pair.public().as_ref()),
@@ -157,12 +157,12 @@ impl PrivateKey {
             }
             Self::Edwards(pair) => (der(SEQUENCE, &[EDWARDS_KEY]), pair.public_key().as_ref()),
         };
-        // No bit of the last byte is unused.
+        // The last byte has no unused bits.
         der(SEQUENCE, &[&algorithm, &der(BITS, &[&[0], key])])
     }
 }
 
-/// A SEC 1 key as PKCS#8.
+/// Wraps a SEC 1 key in PKCS#8.
 fn wrapped(curve: &Curve, sec1: &[u8]) -> Vec<u8> {
     let version = &[0x02, 0x01, 0x00];
     let algorithm = der(SEQUENCE, &[CURVE_KEY, curve.oid]);

@@ -1,4 +1,4 @@
-//! What each controller decides and does.
+//! The controllers of kube-controller-manager: decisions and their shells, a folder for each.
 
 pub mod apps;
 pub mod autoscaling;

@@ -1,4 +1,4 @@
-//! Watches every kind of object that the server has, as kinds come and go: once, for all controllers that want to.
+//! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
 
 use evenkeel_api::{
     Kind, View,
@@ -23,32 +23,32 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How often new and gone resources are looked for.
+/// Period of discovery.
 const DISCOVERY: Duration = Duration::from_secs(30);
 
-/// How long the start waits for every watch; a broken custom resource must not hold up all others.
+/// Maximum wait for all watches at the start: a broken custom resource must not block the others.
 const SYNC: Duration = Duration::from_secs(30);
 
-/// A controller that watches many kinds.
+/// A controller that watches many resources.
 pub(crate) trait Follower: Send + Sync + 'static {
-    /// Whether it wants to watch this resource.
+    /// Whether the controller watches the resource.
     fn wants(&self, resource: &Resource) -> bool;
 
-    /// Begins to watch a kind; done when all that there is of it has been seen. Called again when the kind went and came
-    /// back.
+    /// Starts to watch a kind, and resolves when its cache has synced. Called again for a kind that was removed and
+    /// restored.
     fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()>;
 
-    /// Ceases to watch a kind, which the server does not have any more.
+    /// Stops watching a kind that the server no longer serves.
     fn put_down(&self, _kind: &Kind) {}
 
-    /// What there is could not be found out, or not all of it can be watched yet.
+    /// Discovery or a watch failed.
     fn failed(&self) {}
 
-    /// What there is has been taken up and seen, or has been waited for long enough.
+    /// All wanted kinds have synced, or the wait is over.
     fn settled(&self) {}
 }
 
-/// The watches. Clones share them.
+/// The shared watches; clones refer to the same state.
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
@@ -65,7 +65,7 @@ struct Following {
 }
 
 impl Monitors {
-    /// No watches yet.
+    /// Builds the monitors without watches.
     pub(crate) fn new(env: &Env) -> Self {
         Self(Arc::new(Shared {
             env: env.clone(),
@@ -75,7 +75,7 @@ impl Monitors {
         }))
     }
 
-    /// From now on `follower` is told of kinds. The first one starts the watches, which end with `tasks`.
+    /// Registers a follower. The first one starts the watches, which stop with `tasks`.
     pub(crate) fn follow(&self, tasks: &Tasks, follower: impl Follower) {
         let following = Following { follower: Box::new(follower), watched: Mutex::default() };
         let first = {
@@ -91,13 +91,13 @@ impl Monitors {
         }
     }
 
-    /// The resources that were found last.
+    /// Returns the result of the last successful discovery.
     pub(crate) fn discovered(&self) -> Arc<Discovered> {
         lock(&self.0.found).clone()
     }
 
     async fn run(&self, stop: CancellationToken) {
-        // What was taken up last, and for how many.
+        // The last applied discovery, and the number of followers then.
         let mut taken: Option<(Arc<Discovered>, usize)> = None;
         loop {
             let found = tokio::select! {
@@ -120,11 +120,11 @@ impl Monitors {
                 }
                 Ok(_) => {
                     self.failed();
-                    tracing::warn!("Discovery found no resources; watching those known before");
+                    tracing::warn!("Discovery found no resources; keeping the known watches");
                 }
                 Err(error) => {
                     self.failed();
-                    tracing::warn!(%error, "Discovery failed; watching the resources known before");
+                    tracing::warn!(%error, "Discovery failed; keeping the known watches");
                 }
             }
             tokio::select! {
@@ -153,7 +153,7 @@ impl Monitors {
             () = all => {}
             () = self.0.env.clock.sleep(SYNC) => {
                 self.failed();
-                tracing::warn!("Some resources cannot be watched yet");
+                tracing::warn!("Timed out waiting for caches to sync; continuing without the resources");
             }
         }
         for following in followers {
@@ -169,13 +169,13 @@ impl Monitors {
         let mut gone: BTreeSet<Kind> = BTreeSet::new();
         for following in followers {
             let wanted = following.wanted(found);
-            // A group that did not answer is unknown, not gone.
+            // A group whose discovery failed is unknown, not removed.
             let failed = |kind: &Kind| found.failed.iter().any(|f| *f.group == *kind.group);
             let watched = lock(&following.watched);
             gone.extend(watched.iter().filter(|k| !wanted.contains(k) && !failed(k)).cloned());
         }
         for kind in gone {
-            // Another controller's cache stays, and its events still come: when the kind is back, nothing is to be done.
+            // A cache of another controller stays and delivers events after the kind is restored.
             if self.0.env.caches.stop(&kind) {
                 for following in followers {
                     if lock(&following.watched).remove(&kind) {
@@ -207,16 +207,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is to be done with the cache of a kind, whatever is read of its objects.
+/// A generic operation on the cache of a kind.
 pub(crate) trait WithCache {
-    /// What comes of it.
+    /// Result of the operation.
     type Out;
 
-    /// Does it.
+    /// Performs the operation.
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Kinds that other controllers read are taken from their caches, all others by metadata alone.
+/// Calls `what` with the cache of a kind: the typed one if controllers share it, else one of metadata.
 pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, what: W) -> W::Out {
     macro_rules! shared {
         ($($view:ty),* $(,)?) => {$(

@@ -1,23 +1,23 @@
-//! What a controller needs before it can run: feature gates that are on, and resources that the server has.
+//! Requirements of controllers: feature gates and served resources.
 
 use evenkeel_api::Text;
 use evenkeel_runtime::discovery::Discovered;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// Of the gates that controllers ask for, those that v1.37 has off by default.
+/// Gates used by controllers that are off by default in v1.37.
 const OFF: [&str; 1] = ["StatefulSetRecreateStrategy"];
 
-/// Which feature gates are on. The default is, for all that controllers ask for, upstream's v1.37 without `--feature-gates`.
+/// Enabled feature gates. The default is upstream's v1.37 without `--feature-gates`.
 #[derive(Clone)]
 pub struct Gates(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl Gates {
-    /// Gates as `enabled` says.
+    /// Builds gates from a predicate.
     pub fn new(enabled: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(enabled))
     }
 
-    /// Whether the gate of this name is on.
+    /// Whether the gate is enabled.
     pub fn enabled(&self, name: &str) -> bool {
         (self.0)(name)
     }
@@ -38,11 +38,11 @@ impl fmt::Debug for Gates {
 /// A resource in one version of its group, as `apps`, `v1`, `deployments`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
-    /// Empty for the core group.
+    /// The API group, empty for core.
     pub group: &'static str,
-    /// The version.
+    /// The API version.
     pub version: &'static str,
-    /// Its plural name.
+    /// The plural resource name.
     pub plural: &'static str,
 }
 
@@ -53,20 +53,20 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Which resources the server has. The default is that it has all.
+/// Resources that the API server serves. The default is all.
 #[derive(Debug, Clone, Default)]
 pub struct Resources(Option<Arc<Served>>);
 
 #[derive(Debug)]
 struct Served {
     resources: BTreeSet<[Text; 3]>,
-    /// Groups and versions that could not be asked.
+    /// Groups and versions whose discovery failed.
     unknown: BTreeSet<[Text; 2]>,
 }
 
 impl Resources {
-    /// What was found at a server. What is in a group that could not be asked counts as there: a cache waits for it, while
-    /// a controller that was skipped would have to be started.
+    /// Builds the resources from discovery. A group whose discovery failed counts as served: its cache waits, whereas a
+    /// skipped controller would need a restart.
     pub fn discovered(found: &Discovered) -> Self {
         let resources = found.resources.iter().map(|resource| {
             let kind = &resource.kind;

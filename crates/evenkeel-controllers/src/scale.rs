@@ -1,4 +1,4 @@
-//! The `scale` sub-resource of whatever has one, built in or custom, found by discovery.
+//! Scale sub-resource of built-in and custom kinds, found by discovery. Upstream: `client-go/scale`.
 
 use crate::answers::words;
 use bytes::Bytes;
@@ -16,49 +16,49 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How long what discovery told is taken for true (upstream resets its mapper as often).
+/// Seconds for which a discovery result is cached; upstream resets its REST mapper as often.
 const KNOWN_FOR_SECONDS: i64 = 30;
 
-/// How long it is believed that a kind is not there.
+/// Seconds before a missing kind is looked up again.
 const MISSED_FOR_SECONDS: i64 = 5;
 
-/// What an object's `scale` says.
+/// Scale of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scale {
-    /// Of the object.
+    /// Uid of the scaled object.
     pub(crate) uid: Text,
-    /// Of the object.
+    /// Name of the scaled object.
     pub(crate) name: Text,
-    /// Of the object.
+    /// Resource version of the scaled object.
     pub(crate) resource_version: Text,
-    /// Pods wanted.
+    /// `spec.replicas`.
     pub(crate) replicas: i32,
-    /// Pods there.
+    /// `status.replicas`.
     pub(crate) current: i32,
-    /// Which pods, in the form of a query; empty where it does not say.
+    /// `status.selector` as a query string; empty without one.
     pub(crate) selector: Text,
 }
 
-/// Why there is no scale.
+/// Why a scale could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
-    /// No group has such a kind.
+    /// Discovery has no such kind in the group.
     #[error("no matches for kind {kind:?} in {place}")]
     NoKind {
-        /// The kind.
+        /// The kind, as in the reference.
         kind: String,
-        /// Where it was looked for: `group "apps"` or `version "apps/v1"`.
+        /// The searched group or version: `group "apps"` or `version "apps/v1"`.
         place: String,
     },
-    /// The server's answer.
+    /// The API server's error.
     #[error("{}", .0.message)]
     Refused(#[source] Failure),
 }
 
-/// What discovery told, and when.
+/// A discovery result and its time.
 type Found = (Timestamp, Arc<Discovered>);
 
-/// Access to scales. Clones share what discovery told.
+/// Client for scales; clones share the discovery cache.
 #[derive(Clone)]
 pub(crate) struct Scales {
     client: Client,
@@ -66,15 +66,15 @@ pub(crate) struct Scales {
 }
 
 impl Scales {
-    /// Access with this client.
+    /// Builds a client for scales.
     pub(crate) fn new(client: Client) -> Self {
         Self { client, found: Arc::default() }
     }
 
-    /// The resource of a kind in one version of its group.
+    /// Returns the resource of a kind in one version of its group.
     ///
     /// # Errors
-    /// When there is none, or discovery does not answer.
+    /// When it does not exist, or discovery fails.
     pub(crate) async fn resource(
         &self,
         api_version: &str,
@@ -87,10 +87,10 @@ impl Scales {
         })
     }
 
-    /// The resources of a kind in its group, whichever versions have it: each once, in the preferred version.
+    /// Returns the resources of a kind in its group, each in the preferred version.
     ///
     /// # Errors
-    /// When there is none, or discovery does not answer.
+    /// When none exists, or discovery fails.
     pub(crate) async fn resources(
         &self,
         group: &str,
@@ -107,10 +107,10 @@ impl Scales {
         })
     }
 
-    /// An object's scale.
+    /// Reads the scale of an object.
     ///
     /// # Errors
-    /// The server's refusal; not found also where the kind has no scale.
+    /// The API server's error; NotFound also for a kind without scale.
     pub(crate) async fn get(
         &self,
         kind: &Kind,
@@ -120,10 +120,10 @@ impl Scales {
         self.exchange(Method::GET, kind, namespace, name, Bytes::new()).await
     }
 
-    /// Asks for so many replicas of what `scale` is of, if it is still of that version.
+    /// Sets the replicas, with the resource version of `scale` as precondition.
     ///
     /// # Errors
-    /// The server's refusal; a conflict where somebody else wrote to the object.
+    /// The API server's error; a conflict if the object has changed.
     pub(crate) async fn set(
         &self,
         kind: &Kind,
@@ -170,7 +170,7 @@ impl Scales {
         Ok(wire.into())
     }
 
-    /// What `find` gives of what discovery told, which is asked again when that is old, or has nothing and is not quite new.
+    /// Applies `find` to the discovery result, and refreshes an old one, or one without a result that is not recent.
     async fn lookup<T>(
         &self,
         find: impl Fn(&Discovered) -> Option<T>,
@@ -189,7 +189,7 @@ impl Scales {
         Ok(find(&fresh))
     }
 
-    /// What discovery told last, and how many seconds ago.
+    /// Returns the cached discovery result and its age in seconds.
     fn known(&self) -> Option<(i64, Arc<Discovered>)> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, known) = found.as_ref()?;
@@ -197,12 +197,12 @@ impl Scales {
     }
 }
 
-/// A failure that no server told.
+/// Returns an error that occurred before a request.
 fn local(message: String) -> Failure {
     Failure { code: 0, reason: String::new(), message, namespace_terminating: false }
 }
 
-/// `autoscaling/v1`'s Scale.
+/// Scale of `autoscaling/v1`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Wire {
@@ -229,7 +229,7 @@ struct WireReplicas {
 #[serde(default)]
 struct WireStatus {
     replicas: i32,
-    /// Text in `autoscaling/v1`; a map where a server still answers in an old group's version.
+    /// A string in `autoscaling/v1`; a map in versions of older groups.
     selector: Value,
 }
 

@@ -1,6 +1,5 @@
-//! Controllers of bootstrap tokens, by which new nodes find the cluster and are let in.
-//!
-//! Upstream: `pkg/controller/bootstrap`; both are off unless they are asked for.
+//! Controllers of bootstrap tokens, with which new nodes join the cluster; both are off by default. Upstream:
+//! `pkg/controller/bootstrap`.
 
 pub mod signer;
 pub mod tokencleaner;

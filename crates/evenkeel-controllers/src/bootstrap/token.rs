@@ -1,4 +1,4 @@
-//! What a bootstrap token's Secret says.
+//! Bootstrap tokens, as stored in Secrets.
 
 use evenkeel_api::{
     View as _,
@@ -8,29 +8,29 @@ use evenkeel_runtime::cache::{Cache, Caches, Full};
 use k8s_openapi::api::core::v1::Secret;
 use std::{fmt, time::Duration};
 
-/// Where tokens are kept.
+/// Namespace of the token Secrets.
 pub(super) const NAMESPACE: &str = "kube-system";
 
-/// A Secret of that sort.
+/// A Secret of the type `bootstrap.kubernetes.io/token`.
 pub(super) type TokenSecret = Full<Secret>;
 
-/// Of all the cluster's Secrets, just those with bootstrap tokens.
+/// Cache of the Secrets with the type of bootstrap tokens.
 pub(super) fn secrets(caches: &Caches) -> Cache<TokenSecret> {
     caches.selected("", "type=bootstrap.kubernetes.io/token")
 }
 
-/// Until when a token is good.
+/// Remaining lifetime of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Without end.
+    /// The token has no expiration.
     Endless,
-    /// For so long.
+    /// The token expires after this duration.
     Left(Duration),
-    /// It is over, or nobody can say.
+    /// The token has expired, or its expiration is invalid.
     Over,
 }
 
-/// Until when the token is good.
+/// Returns the token's remaining lifetime. Upstream: `GetExpiration`.
 pub(super) fn life(secret: &TokenSecret, now: Timestamp) -> Life {
     let text = value(secret, "expiration");
     if text.is_empty() {
@@ -43,12 +43,12 @@ pub(super) fn life(secret: &TokenSecret, now: Timestamp) -> Life {
     }
 }
 
-/// A token that may sign.
+/// A token for signing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token<'a> {
-    /// Its public half.
+    /// Token id, which is public.
     pub(super) id: &'a str,
-    /// The other, which is never shown.
+    /// Token secret, which is never logged.
     pub(super) secret: &'a str,
 }
 
@@ -58,7 +58,8 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// The token, if it is good and made for signing: its Secret is named by it.
+/// Returns the token, if it is valid, has the usage for signing, and the Secret's name is right. Upstream:
+/// `validateSecretForSigning`.
 pub(super) fn for_signing(secret: &TokenSecret, now: Timestamp) -> Option<Token<'_>> {
     let id = value(secret, "token-id");
     let named = secret.meta().name.strip_prefix("bootstrap-token-")?;

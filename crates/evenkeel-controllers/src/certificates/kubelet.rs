@@ -1,13 +1,12 @@
-//! What nodes may ask for: certificates by which they are known to the API server, and by which they serve.
-//!
-//! Upstream: `pkg/apis/certificates/helpers.go`; the words are its own, since they end up in conditions.
+//! Rules for kubelets' client and serving certificates. Upstream: `pkg/apis/certificates/helpers.go`, whose messages
+//! appear in conditions.
 
 use super::request::Request;
 
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
-/// What is wrong with a request for a kubelet's client certificate, if anything.
+/// Returns why a request is not for a kubelet's client certificate. Upstream: `ValidateKubeletClientCSR`.
 pub(super) fn client_error(request: &Request, usages: &[String]) -> Option<String> {
     let subject = || subject_error(request);
     let names = || {
@@ -23,7 +22,7 @@ pub(super) fn client_error(request: &Request, usages: &[String]) -> Option<Strin
     organization_error(request).or_else(names).or_else(subject).or_else(usage)
 }
 
-/// What is wrong with a request for a kubelet's serving certificate, if anything.
+/// Returns why a request is not for a kubelet's serving certificate. Upstream: `ValidateKubeletServingCSR`.
 pub(super) fn serving_error(request: &Request, usages: &[String]) -> Option<String> {
     let names = || {
         let none = request.dns_names.is_empty() && request.addresses.is_empty();
@@ -53,7 +52,7 @@ fn subject_error(request: &Request) -> Option<String> {
     (!right).then(|| "subject common name does not begin with system:node:".to_owned())
 }
 
-/// Just these usages, in any order; keys of some sorts need no encipherment.
+/// Checks the usages, in any order; key encipherment is optional.
 fn usage_error(usages: &[String], auth: &str) -> Option<String> {
     let (signature, encipherment) = ("digital signature", "key encipherment");
     let has = |usage: &str| usages.iter().any(|one| one == usage);

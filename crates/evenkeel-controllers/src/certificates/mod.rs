@@ -1,4 +1,4 @@
-//! Controllers of certificates: who gets one, who signs it, and what is cleared away.
+//! Controllers of the API group `certificates.k8s.io`: approval, signing and cleanup.
 
 pub mod approving;
 pub mod cleaner;
@@ -19,13 +19,13 @@ use evenkeel_runtime::{
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use std::time::Duration;
 
-/// A request for a certificate. It is read whole: there are few, and it is written back whole.
+/// A CertificateSigningRequest with all fields, because it is written back whole.
 type SigningRequest = Full<CertificateSigningRequest>;
 
-/// How many requests each controller works on at a time; no flag changes it.
+/// Number of workers of each controller; no flag changes it.
 const WORKERS: usize = 5;
 
-/// What controllers of requests have in common: their queue's name and patience.
+/// Returns the builder of a request controller, with upstream's backoff.
 fn builder(
     context: &ControllerContext,
     descriptor: &Descriptor,
@@ -35,12 +35,12 @@ fn builder(
     context.builder(descriptor, requests).workers(WORKERS).backoff(patient)
 }
 
-/// Whether somebody said so of the request, and it holds: an empty status is as good as `True`.
+/// Whether the request has the condition with the status `True`, or an empty one.
 fn holds(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, status)| type_ == condition && matches!(status, "" | "True"))
 }
 
-/// Whether the request has a condition of this type, whatever it says.
+/// Whether the request has the condition, with any status.
 fn has(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, _)| type_ == condition)
 }
@@ -50,7 +50,7 @@ fn conditions(request: &SigningRequest) -> impl Iterator<Item = (&str, &str)> {
     all.unwrap_or_default().iter().map(|one| (&*one.type_, &*one.status))
 }
 
-/// The certificate, PEM, if there is one.
+/// Returns the issued certificate, PEM.
 fn issued(request: &SigningRequest) -> Option<&[u8]> {
     let certificate = request.status.as_ref()?.certificate.as_ref()?;
     Some(&*certificate.0).filter(|pem| !pem.is_empty())

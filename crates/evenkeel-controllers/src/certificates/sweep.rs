@@ -1,4 +1,4 @@
-//! Looks at all objects of a kind from time to time, and deletes those whose time has passed.
+//! Periodic pass over all objects of a kind that deletes expired ones.
 
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
@@ -8,18 +8,18 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A round, and how often there is one.
+/// A pass and its period.
 pub(super) struct Sweep<V> {
     pub(super) objects: Cache<V>,
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) period: Duration,
-    /// Why an object goes, if it does.
+    /// Returns why an object is deleted, if it is.
     pub(super) due: fn(&V, Timestamp) -> Option<&'static str>,
 }
 
 impl<V: View> Sweep<V> {
-    /// Works until it is dropped.
+    /// Runs passes until the future is dropped.
     pub(super) async fn run(self) {
         self.objects.synced().await;
         loop {
@@ -36,12 +36,12 @@ impl<V: View> Sweep<V> {
     async fn delete(&self, object: &Arc<V>, why: &'static str) {
         let (meta, kind) = (object.meta(), self.objects.kind());
         let (namespace, name) = (&*meta.namespace, &*meta.name);
-        tracing::info!(kind = %kind.kind, namespace, name, why, "Delete what is of no more use");
+        tracing::info!(kind = %kind.kind, namespace, name, why, "Deleting the expired object");
         let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
         match self.client.delete(kind, namespace, name, &options).await {
             Err(error) if !error.is_not_found() && !error.is_other_uid() => {
-                // The next round tries again.
-                tracing::warn!(kind = %kind.kind, namespace, name, %error, "It could not be deleted");
+                // The next pass tries again.
+                tracing::warn!(kind = %kind.kind, namespace, name, %error, "Failed to delete the expired object");
             }
             _ => {}
         }

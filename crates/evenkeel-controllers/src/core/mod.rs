@@ -1,4 +1,4 @@
-//! Controllers of the core: garbage, namespaces, service accounts, quotas, the cluster's CA, nodes.
+//! Controllers of the core group: garbage collection, namespaces, service accounts, quotas, root CA, nodes, pods.
 
 pub mod garbagecollector;
 pub mod legacytokencleaner;

@@ -1,9 +1,9 @@
-//! Addresses and their families.
+//! IP addresses and IP families.
 
 use evenkeel_api::views::Service;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An IP family, in the words of both `spec.ipFamilies` and a slice's `addressType`.
+/// IP family, with the names of `spec.ipFamilies` and of a slice's `addressType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Family {
     V4,
@@ -11,10 +11,10 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// Both, in the order in which they are looked at.
+    /// Both families, in the order of reconciliation.
     pub(super) const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Its name in the API.
+    /// Returns the family's name in the API.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -22,19 +22,19 @@ impl Family {
         }
     }
 
-    /// The family of this name.
+    /// Returns the family with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::BOTH.into_iter().find(|family| family.name() == name)
     }
 
-    /// The family of an address.
+    /// Returns the family of an address.
     pub(super) fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 }
 
-/// An address as Go reads it (`ParseIPSloppy`): leading zeros of a part are borne, and an IPv4 address in IPv6's clothes is
-/// an IPv4 address.
+/// Parses an address as Go's `ParseIPSloppy` does: leading zeros are accepted, and an IPv4-mapped IPv6 address is an
+/// IPv4 address.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());
@@ -56,13 +56,13 @@ fn number(text: &str) -> Option<u8> {
         .ok()
 }
 
-/// Whether a Service has a cluster IP.
+/// Whether the Service has a cluster IP.
 pub(super) fn has_cluster_ip(service: &Service) -> bool {
     !matches!(&*service.spec.cluster_ip, "" | "None")
 }
 
-/// The families that a Service has slices of. A server of old does not say: then it is the cluster IP's family, or both for a
-/// headless Service.
+/// Returns the families for which a Service has slices. Without `ipFamilies` (old API servers) it is the cluster IP's
+/// family, or both for a headless Service. Upstream: `getAddressTypesForService`.
 pub(super) fn families(service: &Service) -> Vec<Family> {
     let said = &service.spec.ip_families;
     let known = |family: &Family| said.iter().any(|name| **name == *family.name());
@@ -74,11 +74,12 @@ pub(super) fn families(service: &Service) -> Vec<Family> {
     }
 }
 
-/// The one family of a Service's Endpoints: the first it names, else its cluster IP's; `None` if a pod's address decides.
+/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, else the cluster IP's; `None` if the pods'
+/// addresses decide.
 pub(super) fn first_family(service: &Service) -> Option<Family> {
     let first = service.spec.ip_families.first();
     match first {
-        // What is not IPv6 is IPv4.
+        // Any family but IPv6 counts as IPv4.
         Some(name) => Some(Family::named(name).unwrap_or(Family::V4)),
         None => cluster_ip_family(service),
     }

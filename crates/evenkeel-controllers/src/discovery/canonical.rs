@@ -1,6 +1,5 @@
-//! The one form of a set of subsets: addresses of the same ports together, each once, all in order.
-//!
-//! Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
+//! Canonical form of subsets: addresses with equal ports in one subset, each address once, sorted. Upstream:
+//! `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
 
 use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
@@ -13,10 +12,11 @@ pub(super) struct Offer<'a> {
     pub(super) ports: &'a [EndpointPort],
 }
 
-/// Addresses, by their places in order, and whether each is ready.
+/// Positions of addresses in the sorted list, each with its readiness.
 type Group = Vec<(usize, bool)>;
 
-/// Subsets of what is offered. Of an address that one object offers twice for a port, unready counts.
+/// Returns the canonical subsets. An address that one object offers as ready and as unready for a port counts as
+/// unready. Upstream: `RepackSubsets`.
 pub(super) fn repack_subsets(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]> {
     offers.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
     let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(offers.len());
@@ -46,7 +46,7 @@ pub(super) fn repack_subsets(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]
     subsets.into()
 }
 
-/// The same of subsets that somebody else wrote.
+/// Returns the canonical form of existing subsets.
 pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
     let offers = subsets.iter().flat_map(|subset| {
         let all = |addresses: &'_ [EndpointAddress], ready| {
@@ -62,7 +62,7 @@ pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
     repack_subsets(offers.collect())
 }
 
-/// What tells addresses apart, in order: pods on a node's own network have one address, but are different pods.
+/// Sort key of an address: IP and pod uid. Pods on the host network share an IP.
 fn place(address: &EndpointAddress) -> (&str, &str) {
     (&address.ip, address.target_ref.as_ref().map_or("", |target| &target.uid))
 }
@@ -84,7 +84,8 @@ fn subset(
     }
 }
 
-/// Whether two sets of subsets are the same, but for the versions of the objects that they refer to.
+/// Whether subsets are equal, apart from resource versions in references. Upstream:
+/// `endpointSubsetsEqualIgnoreResourceVersion`.
 pub(super) fn same(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {

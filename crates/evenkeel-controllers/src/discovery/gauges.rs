@@ -1,4 +1,4 @@
-//! Gauges over all Services: how many endpoints there are, in how many slices, and how many slices would do.
+//! Gauges over all Services: desired endpoints, existing slices, and slices under perfect allocation.
 
 use evenkeel_runtime::{metrics, plan::Key};
 use prometheus::{Gauge, Registry};
@@ -7,14 +7,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// What one Service adds.
+/// Counts of one Service. Upstream: `metrics.EfficiencyInfo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ServiceCounts {
-    /// Endpoints.
+    /// Number of endpoints.
     pub(super) endpoints: usize,
-    /// Slices as they will be.
+    /// Number of slices after the reconciliation.
     pub(super) slices: usize,
-    /// Slices if all were full.
+    /// Number of slices if all were full.
     pub(super) ideal: usize,
 }
 
@@ -26,7 +26,7 @@ impl std::ops::AddAssign for ServiceCounts {
     }
 }
 
-/// Gauges, and what each Service adds to them.
+/// The gauges, and each Service's counts. Upstream: `metrics.Cache`.
 #[derive(Debug)]
 pub(super) struct SliceGauges {
     endpoints: Gauge,
@@ -36,7 +36,7 @@ pub(super) struct SliceGauges {
 }
 
 impl SliceGauges {
-    /// Gauges of these names.
+    /// Registers the gauges under these names.
     pub(super) fn new(registry: &Registry, [endpoints, slices, ideal]: [&'static str; 3]) -> Self {
         Self {
             endpoints: metrics::gauge(registry, endpoints, "Number of endpoints desired"),
@@ -50,7 +50,7 @@ impl SliceGauges {
         }
     }
 
-    /// A Service adds this now; `None` when it is gone.
+    /// Replaces the counts of a Service; `None` removes them.
     pub(super) fn set(&self, key: &Key, counts: Option<ServiceCounts>) {
         let mut by_service = self.lock();
         let (sum, all) = &mut *by_service;

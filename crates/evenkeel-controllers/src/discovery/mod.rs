@@ -1,6 +1,6 @@
-//! Which addresses Services have: Endpoints, EndpointSlices, and slices that mirror Endpoints that somebody else wrote.
+//! Endpoints, EndpointSlices, and slices that mirror Endpoints written by users.
 //!
-//! What the first two decide alike about a pod is in [`pod`], which pods and Services belong together in [`selected`].
+//! [`pod`] decides which pods are endpoints, and [`selected`] indexes pods by Service and Services by pod.
 
 pub mod endpoints;
 pub mod endpointslice;

@@ -1,17 +1,16 @@
-//! The order of ports and subsets: by a hash of how Go prints them, so that ours stand in the same places as upstream's.
-//!
-//! Upstream: `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`; the text is that of `k8s.io/utils/dump`.
+//! Order of ports and subsets: by upstream's hash of Go's text dump, so that both implementations agree. Upstream:
+//! `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
 use std::fmt::{self, Write};
 
-/// FNV-1a of 128 bits over what is written to it.
+/// 128-bit FNV-1a hash of the written bytes.
 struct Fnv128a(u128);
 
 impl Fnv128a {
     fn of(text: fmt::Arguments<'_>) -> u128 {
         let mut hash = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-        // Writing to a number cannot fail.
+        // A write to a number cannot fail.
         let _ = hash.write_fmt(text);
         hash.0
     }
@@ -27,12 +26,12 @@ impl Write for Fnv128a {
     }
 }
 
-/// A text as Go prints a pointer's target, where empty is none.
+/// Formats a string as Go dumps a pointer; empty is nil.
 fn or_nil(text: &str) -> &str {
     if text.is_empty() { "<nil>" } else { text }
 }
 
-/// Puts ports of a slice in order.
+/// Sorts the ports of a slice.
 pub(super) fn slice_ports(ports: &mut [SlicePort]) {
     if ports.len() > 1 {
         ports.sort_by_cached_key(slice_port);
@@ -50,7 +49,7 @@ fn slice_port(port: &SlicePort) -> u128 {
     ))
 }
 
-/// Puts ports of Endpoints in order.
+/// Sorts the ports of Endpoints.
 pub(super) fn ports(ports: &mut [EndpointPort]) {
     if ports.len() > 1 {
         ports.sort_by_cached_key(|port| {
@@ -59,7 +58,7 @@ pub(super) fn ports(ports: &mut [EndpointPort]) {
     }
 }
 
-/// Puts subsets in order.
+/// Sorts subsets.
 pub(super) fn subsets(subsets: &mut [EndpointSubset]) {
     if subsets.len() > 1 {
         subsets.sort_by_cached_key(subset);
@@ -115,7 +114,7 @@ impl fmt::Display for Address<'_> {
     }
 }
 
-/// A list as Go prints it; an empty one of those here was never made.
+/// Formats a list as Go dumps a slice; an empty one is nil.
 struct List<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
 
 impl<T> fmt::Display for List<'_, T> {

@@ -1,4 +1,4 @@
-//! What Endpoints and slices both decide about a pod.
+//! Rules about pods that Endpoints and EndpointSlices share.
 
 use crate::pods;
 use evenkeel_api::{
@@ -6,21 +6,21 @@ use evenkeel_api::{
     views::{Container, ObjectReference, Pod, Service, ServicePort},
 };
 
-/// What of a pod's change matters to Services.
+/// Effect of a pod's update on Services. Upstream: `podEndpointsChanged`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// The update affects no Service.
     Nothing,
-    /// How it is; the same Services select it.
+    /// The endpoint changed; the same Services select the pod.
     Itself,
-    /// Which Services select it.
+    /// Other Services may select the pod.
     Labels,
-    /// Both.
+    /// The endpoint and the labels changed.
     Both,
 }
 
-/// What of a pod's change matters: that it ends or is being deleted, its readiness, its addresses, its labels. Its name
-/// never changes, nor its node once it has an address.
+/// Compares deletion, phase, readiness, addresses and labels. The name never changes, and the node does not once the
+/// pod has an address. Upstream: `podEndpointsChanged`.
 pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     if old.meta.resource_version == new.meta.resource_version {
         return Change::Nothing;
@@ -35,19 +35,19 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     }
 }
 
-/// Whether a pod is an address of the Services that select it: it has one and has not ended, be it ready or not. One on its
-/// way out is told of as such by slices, and left out of Endpoints (upstream's `ShouldPodBeInEndpoints`).
+/// Whether the pod is an endpoint, ready or not: it has an address and is not terminal. Slices show terminating pods as
+/// such; Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }
 
-/// The host name by which the Service's domain knows the pod, empty for none.
+/// Returns the pod's host name in the Service's domain, or the empty string. Upstream: `ShouldSetHostname`.
 pub(super) fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
     if pod.spec.subdomain == service.meta.name { &pod.spec.hostname } else { "" }
 }
 
-/// What an endpoint points at.
+/// Returns the reference of an endpoint to its pod.
 pub(super) fn reference(pod: &Pod) -> Box<ObjectReference> {
     Box::new(ObjectReference {
         kind: "Pod".into(),
@@ -58,7 +58,7 @@ pub(super) fn reference(pod: &Pod) -> Box<ObjectReference> {
     })
 }
 
-/// Whether two references are to the same object, whatever version of it was seen.
+/// Whether two references agree, apart from the resource version.
 pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectReference>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -74,8 +74,8 @@ pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectRefer
     }
 }
 
-/// The pod's port that a Service's port leads to: a number as it stands, a name as one of its containers has it (a side-car
-/// among the init containers counts, too); `None` if none has.
+/// Resolves a Service's target port: a number is taken as is, a name is looked up in the containers, sidecars included.
+/// Upstream: `FindPort`.
 pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         IntOrString::Int(number) => return Some(*number),
@@ -93,7 +93,7 @@ fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }
 
-/// A protocol; TCP where none is said.
+/// Returns the protocol, default TCP.
 pub(super) fn protocol(said: &str) -> &str {
     if said.is_empty() { "TCP" } else { said }
 }

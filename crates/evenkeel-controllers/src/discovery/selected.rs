@@ -1,4 +1,4 @@
-//! Which pods a Service selects, and which Services select a pod: by indexes, so that neither is found by looking at all.
+//! Indexes between Services and the pods that they select.
 
 use super::pod::{Change, change};
 use evenkeel_api::{
@@ -11,13 +11,12 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Whether a Service's pods are looked for. One without a selector has addresses of somebody else's; one that is but a name
-/// for another (`ExternalName`) has none.
+/// Whether the Service selects pods: it has a selector and is no `ExternalName`.
 pub(super) fn selects_pods(service: &Service) -> bool {
     &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
 }
 
-/// Services and pods by what selects and what is selected.
+/// Index of pods by label, and of Services by selector.
 #[derive(Debug, Clone)]
 pub(super) struct Selected {
     pods: Index<Pod>,
@@ -25,7 +24,7 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// Declares the indexes, once for each cache.
+    /// Declares the indexes; repeated calls return the same ones.
     pub(super) fn of(pods: &Cache<Pod>, services: &Cache<Service>) -> Self {
         let pods = pods.index("label", |pod, key| {
             let mut place = String::new();
@@ -33,7 +32,7 @@ impl Selected {
                 key(at(&mut place, &pod.meta.namespace, name, value));
             }
         });
-        // One label is enough to find a Service by: the others are compared.
+        // A Service is indexed by one label of its selector; the others are compared.
         let services = services.index("selector", |service, key| {
             if let Some((name, value)) = service.spec.selector.iter().next() {
                 key(at(&mut String::new(), &service.meta.namespace, name, value));
@@ -42,13 +41,13 @@ impl Selected {
         Self { pods, services }
     }
 
-    /// The pods that a Service selects, by name; none without a selector.
+    /// Returns the pods that a Service selects, by name; none without a selector.
     pub(super) fn pods(&self, service: &Service) -> Vec<Arc<Pod>> {
         let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
         let keys = selector
             .iter()
             .map(|(name, value)| at(&mut String::new(), namespace, name, value).to_owned());
-        // The label that the fewest pods have.
+        // The label with the fewest pods.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
         let mut found = Vec::new();
         self.pods.for_each(&key, |pod| {
@@ -60,7 +59,7 @@ impl Selected {
         found
     }
 
-    /// The names of the Services that select a pod of these labels.
+    /// Returns the names of the Services that select these labels. Upstream: `GetServicesToUpdate`.
     fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
         let (mut found, mut place) = (BTreeSet::new(), String::new());
         for (name, value) in labels.iter() {
@@ -73,8 +72,8 @@ impl Selected {
         found
     }
 
-    /// The Services that a pod's event concerns. What was there before a controller started concerns none: its Services
-    /// were there before as well, and are looked at for themselves.
+    /// Returns the Services affected by a pod's event. A pod that existed at the start affects none, because all
+    /// Services are enqueued then. Upstream: `GetServicesToUpdateOnPodChange`.
     pub(super) fn concerned(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
         let pod = event.object();
         let now = || self.services(&pod.meta.namespace, &pod.meta.labels);
@@ -97,14 +96,14 @@ impl Selected {
         names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
     }
 
-    /// The Services that select a pod as it is.
+    /// Returns the Services that select the pod now.
     pub(super) fn services_of(&self, pod: &Pod) -> Vec<Key> {
         let names = self.services(&pod.meta.namespace, &pod.meta.labels);
         names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
     }
 }
 
-/// A place in the indexes: a namespace and a label.
+/// Formats an index key of namespace and label.
 fn at<'a>(place: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
     let parts = [namespace, " ", name, "=", value];
     place.clear();
@@ -113,7 +112,7 @@ fn at<'a>(place: &'a mut String, namespace: &str, name: &str, value: &str) -> &'
     place
 }
 
-/// Whether every label that is asked for is there. An empty selector selects nothing.
+/// Whether the labels satisfy the selector. An empty selector selects nothing.
 fn selects(selector: &StrMap, labels: &StrMap) -> bool {
     !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }

@@ -1,4 +1,4 @@
-//! What both controllers of EndpointSlices do alike: find a Service's slices, write them, and know their own writes again.
+//! EndpointSlices of both controllers: index by Service, writes, and recognition of the controller's own writes.
 
 use crate::wire::{self, Fresh, Kept};
 use bytes::Bytes;
@@ -18,20 +18,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The label that says whose slice it is.
+/// Label with the Service's name. Upstream: `LabelServiceName`.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label that says who keeps it.
+/// Label with the managing controller. Upstream: `LabelManagedBy`.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The label of what belongs to a Service without a cluster IP.
+/// Label of objects of a headless Service. Upstream: `IsHeadlessService`.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The Service (or the Endpoints) that a slice belongs to.
+/// Returns the Service, or the Endpoints, of a slice.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key::new(&slice.meta.namespace, name))
 }
 
-/// Slices by the Service that they belong to.
+/// Index of slices by Service.
 #[derive(Debug, Clone)]
 pub(super) struct ByService {
     slices: Index<EndpointSlice>,
@@ -39,7 +39,7 @@ pub(super) struct ByService {
 }
 
 impl ByService {
-    /// Those that `manager` keeps. Declares the index, once for the cache.
+    /// Declares the index of the slices that `manager` manages.
     pub(super) fn of(slices: &Cache<EndpointSlice>, manager: &'static str) -> Self {
         let slices = slices.index("service", |slice, key| {
             if let Some(service) = service_of(slice) {
@@ -49,7 +49,7 @@ impl ByService {
         Self { slices, manager }
     }
 
-    /// The slices of a Service, by name.
+    /// Returns the slices of a Service, by name.
     pub(super) fn get(&self, service: &Key) -> Vec<Arc<EndpointSlice>> {
         let mut found = self.slices.get(&service.to_string());
         found.retain(|slice| self.keeps(slice));
@@ -57,16 +57,17 @@ impl ByService {
         found
     }
 
-    /// Whether the slice is one of the manager's.
+    /// Whether the manager manages the slice.
     pub(super) fn keeps(&self, slice: &EndpointSlice) -> bool {
         slice.meta.labels.get(MANAGED_BY) == Some(self.manager)
     }
 
-    /// The Services that a slice's event concerns: of one that changed hands, or that somebody else wrote or deleted.
+    /// Returns the Services affected by a slice's event: the label changed, or another client wrote or deleted the
+    /// slice. Upstream: `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
     pub(super) fn concerned(&self, event: &CacheEvent<EndpointSlice>, own: &OwnWrites) -> Vec<Key> {
         let (slice, service) = (event.object(), service_of(event.object()));
         let changed = match event {
-            // What was there at the start is looked at with its Service.
+            // Slices that existed at the start are reconciled with their Services.
             CacheEvent::Added { initial: true, .. } => false,
             CacheEvent::Updated { old, new }
                 if old.meta.resource_version == new.meta.resource_version =>
@@ -88,7 +89,7 @@ impl ByService {
     }
 }
 
-/// A slice as it should be, but for its name and annotations.
+/// Content of a slice, without name and annotations.
 #[derive(Debug, Hash)]
 pub(super) struct Content<'a> {
     pub(super) address_type: &'a str,
@@ -98,7 +99,7 @@ pub(super) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Of a slice that is there.
+    /// Returns the content of an existing slice.
     pub(super) fn of(slice: &'a EndpointSlice) -> Self {
         Self {
             address_type: &slice.address_type,
@@ -109,7 +110,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A number that stands for a slice's content.
+/// Returns a hash of the content.
 pub(super) fn fingerprint(content: &Content<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -122,21 +123,20 @@ fn deletion(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// What the last pass over each Service wrote, so that its events are not taken for somebody else's (upstream tells them
-/// apart by generations, `endpointslice/util/endpointslice_tracker.go`). That caches show own writes before the next pass
-/// is the shell's care.
+/// Hashes of the last writes for each Service, to recognize their events. (Upstream compares generations in
+/// `endpointslice_tracker.go`.) The shell ensures that caches show own writes before the next reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 
 impl OwnWrites {
-    /// A pass writes these.
+    /// Records the writes of a reconciliation.
     pub(super) fn expect(&self, key: &Key, writes: &[u64]) {
         if !writes.is_empty() {
             self.lock().insert(key.clone(), writes.into());
         }
     }
 
-    /// Nothing more is expected of this key.
+    /// Forgets the writes for a deleted Service.
     pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
@@ -150,7 +150,7 @@ impl OwnWrites {
     }
 }
 
-/// What is done to a slice, in the words of the metrics.
+/// Operation on a slice, as metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -168,7 +168,7 @@ impl Operation {
     }
 }
 
-/// A write, with the number that its event is known by. What fails ends the pass, unless who plans it says otherwise.
+/// A write and the hash of its content. A failure ends the reconciliation, unless the planner decides otherwise.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -176,14 +176,14 @@ pub(super) struct Write {
     pub(super) mark: u64,
 }
 
-/// What a pass tells and writes, and what its writes are known and counted by.
+/// Events and writes of a reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// What users are told; before any write, so that it is told whatever becomes of those.
+    /// Events, recorded before any write.
     pub(super) events: Vec<Action>,
     actions: Vec<Action>,
     operations: Vec<Operation>,
-    /// The numbers that the writes' events are known by.
+    /// Hashes of the written contents.
     pub(super) marks: Vec<u64>,
 }
 
@@ -194,17 +194,17 @@ impl Writes {
         self.actions.push(write.action);
     }
 
-    /// How many writes there are.
+    /// Returns the number of writes.
     pub(super) fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// The events, and then the writes.
+    /// Returns the events, then the writes.
     pub(super) fn all(&self) -> Vec<Action> {
         self.events.iter().chain(&self.actions).cloned().collect()
     }
 
-    /// Counts the writes that succeeded, by what they did.
+    /// Counts successful writes by operation.
     pub(super) fn count(&self, outcomes: &Outcomes, counter: &IntCounterVec) {
         let of_writes = outcomes.0.iter().skip(self.events.len());
         for (operation, outcome) in self.operations.iter().zip(of_writes) {
@@ -237,7 +237,7 @@ fn body(metadata: impl Serialize, content: &Content<'_>) -> Bytes {
     })
 }
 
-/// Makes a slice for the Service (or the Endpoints) of this key, which `owner` refers to.
+/// Returns the action that creates a slice for the Service or the Endpoints of this key, with `owner` as controller.
 pub(super) fn create(
     key: &Key,
     owner: &OwnerReference,
@@ -261,13 +261,14 @@ pub(super) fn create(
     }
 }
 
-/// Names begin with the Service's, and a dash where there is room for it.
+/// Returns the prefix of the slice's name: the Service's name and, if it fits, a dash. Upstream:
+/// `getEndpointSlicePrefix`.
 fn prefix(name: &str) -> String {
     const LONGEST: usize = 253;
     if name.len() < LONGEST { format!("{name}-") } else { name.to_owned() }
 }
 
-/// Gives a slice new content, and `metadata` besides the labels, if it is still the one that was seen.
+/// Returns the update of a slice's content and metadata, with the resource version as precondition.
 pub(super) fn update(slice: &EndpointSlice, metadata: Kept<'_>, content: &Content<'_>) -> Write {
     let update = Update::new(wire::target(slice), body(metadata, content));
     Write {
@@ -277,7 +278,7 @@ pub(super) fn update(slice: &EndpointSlice, metadata: Kept<'_>, content: &Conten
     }
 }
 
-/// Deletes a slice.
+/// Returns the deletion of a slice.
 pub(super) fn delete(slice: &EndpointSlice) -> Write {
     let delete = Delete::new(wire::target(slice));
     Write {

@@ -1,7 +1,5 @@
-//! When the change happened that a write follows: `endpoints.kubernetes.io/last-change-trigger-time`, from which the latency
-//! of network programming is measured.
-//!
-//! Upstream: `endpointslice/util/trigger_time_tracker.go`.
+//! Annotation `endpoints.kubernetes.io/last-change-trigger-time`, for the latency of network programming. Upstream:
+//! `endpointslice/util/trigger_time_tracker.go`.
 
 use evenkeel_api::{
     StrMap,
@@ -15,19 +13,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The annotation.
+/// The annotation. Upstream: `EndpointsLastChangeTriggerTime`.
 pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// The times that a pass saw: when the Service was made, and when each pod's readiness last changed.
+/// Times observed in a reconciliation: the Service's creation and each pod's last transition of `Ready`. Upstream:
+/// `endpointsState`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Times {
     service: i64,
-    /// By hash of the pod's name, for there are many. Times in the API are whole seconds.
+    /// By hash of the pod's name, to save memory; in seconds, the API's precision.
     pods: Box<[(u64, i64)]>,
 }
 
 impl Times {
-    /// Of a Service and its pods.
+    /// Collects the times of a Service and its pods.
     pub(super) fn of(service: &Service, pods: &[Arc<Pod>]) -> Self {
         let mut times: Vec<(u64, i64)> =
             pods.iter().filter_map(|pod| Some((name(pod), readiness(pod)?))).collect();
@@ -36,8 +35,8 @@ impl Times {
         Self { service, pods: times.into() }
     }
 
-    /// The time of the change that happened between `before` and this: the earliest time that is new. Of a Service that was
-    /// not seen before, when it was made. `None` when no time is new: what changed has no time.
+    /// Returns the time of the change since `before`: the earliest new time, or the creation time of a new Service.
+    /// `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
     pub(super) fn trigger(&self, before: Option<&Self>) -> Option<Timestamp> {
         let Some(before) = before else { return time(self.service) };
         let is_new = |(pod, time): &&(u64, i64)| {
@@ -65,7 +64,7 @@ fn time(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok().filter(|_| seconds != i64::MIN)
 }
 
-/// Annotations with the time of the change, or without any when it has none.
+/// Sets the annotation, or removes it if the change has no time.
 pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> StrMap {
     match trigger {
         Some(time) => annotations.with(TRIGGER_TIME, &time.to_string()),
@@ -73,7 +72,7 @@ pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> Str
     }
 }
 
-/// What the last pass over each Service saw.
+/// Times of the last reconciliation of each Service.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<HashMap<Key, Passes>>);
 
@@ -84,17 +83,17 @@ struct Passes {
 }
 
 impl Known {
-    /// The times that the last pass saw.
+    /// Returns the times of the last successful reconciliation.
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Times>> {
         self.lock().get(key)?.last.clone()
     }
 
-    /// A pass begins that sees these.
+    /// Records the start of a reconciliation with these times.
     pub(super) fn begin(&self, key: &Key, times: &Arc<Times>) {
         self.lock().entry(key.clone()).or_default().under_way = Some(Arc::clone(times));
     }
 
-    /// The pass has ended. If it failed, the next still has the time of the change that it writes.
+    /// Records the end of a reconciliation. After a failure, the next one reports the same change.
     pub(super) fn end(&self, key: &Key, well: bool) {
         if let Some(passes) = self.lock().get_mut(key)
             && let Some(times) = passes.under_way.take()
@@ -104,7 +103,7 @@ impl Known {
         }
     }
 
-    /// The Service is gone.
+    /// Forgets a deleted Service. Upstream: `DeleteService`.
     pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }

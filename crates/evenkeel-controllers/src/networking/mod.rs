@@ -1,3 +1,3 @@
-//! Ranges of cluster IPs.
+//! Controllers of the API group `networking.k8s.io`.
 
 pub mod servicecidr;

@@ -1,3 +1,3 @@
-//! Controllers of the policy API: disruption budgets.
+//! Controllers of the API group `policy`.
 
 pub mod poddisruptionbudget;

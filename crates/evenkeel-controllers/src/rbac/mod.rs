@@ -1,3 +1,3 @@
-//! Controllers of roles.
+//! Controllers of the API group `rbac.authorization.k8s.io`.
 
 pub mod clusterroleaggregation;

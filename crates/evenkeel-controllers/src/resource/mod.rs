@@ -1,3 +1,3 @@
-//! Controllers of devices and the claims to them (dynamic resource allocation).
+//! Controllers of the API group `resource.k8s.io` (dynamic resource allocation).
 
 pub mod resourceclaim;

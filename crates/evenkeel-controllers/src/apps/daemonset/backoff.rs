@@ -1,4 +1,5 @@
-//! How long a failed pod is left alone, so that a set and a node that refuses its pods do not wear each other out.
+//! Backoff of failed pods, so that a DaemonSet and a node that rejects its pods do not loop. Upstream:
+//! `failedPodsBackoff`.
 
 use evenkeel_api::{
     Text,
@@ -9,22 +10,22 @@ use std::{collections::HashMap, time::Duration};
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// A set (by uid), the generation of it that was acted upon, and a node.
+/// A DaemonSet's uid, its observed generation, and a node. Upstream: `failedPodsBackoffKey`.
 pub(crate) type BackoffKey = (Text, i64, Text);
 
-/// Since when, and for how long, failed pods of a place are left alone. It doubles each time, and is forgotten after
-/// twice the longest time.
+/// Start and duration of each backoff. The duration doubles with each failure; an entry expires after twice the
+/// maximum.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {
-    /// How long the place is still left alone.
+    /// Returns the remaining backoff.
     pub(crate) fn left(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
         let (since, delay) = self.0.get(place)?;
         delay.checked_sub(age(*since, now)).filter(|left| !left.is_zero())
     }
 
-    /// A failed pod is deleted now.
+    /// Records that a failed pod is deleted now.
     pub(crate) fn note(&mut self, place: BackoffKey, now: Timestamp) {
         self.0.retain(|_, (since, _)| age(*since, now) <= 2 * LONGEST);
         let entry = self.0.entry(place).or_insert((now, Duration::ZERO));

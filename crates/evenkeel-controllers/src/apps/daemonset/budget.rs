@@ -1,24 +1,24 @@
-//! On how many nodes a rollout may have no pod, or two.
+//! `maxUnavailable` and `maxSurge` of a DaemonSet's rolling update.
 
 use evenkeel_api::{
     int_or_string::{IntOrString, Rounding},
     views::DaemonSet,
 };
 
-/// The strategy that replaces old pods; any other (`OnDelete`) leaves them until somebody deletes them.
+/// `updateStrategy.type` under which the controller replaces pods; under others (`OnDelete`), the user does.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
 
-/// What the strategy allows, in nodes.
+/// Limits of a rolling update, in nodes. Upstream: `updatedDesiredNodeCounts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Nodes without an available pod.
+    /// Nodes that may be without an available pod.
     pub(crate) unavailable: usize,
-    /// Nodes with two pods.
+    /// Nodes that may have two pods.
     pub(crate) surge: usize,
 }
 
 impl Budget {
-    /// Shares are rounded up; where both come to nothing, one node may be without, or no rollout would ever move.
+    /// Computes the limits; percentages are rounded up, and `maxUnavailable` is 1 if both are 0.
     pub(crate) fn of(set: &DaemonSet, desired: usize) -> Self {
         let unavailable = scaled(set, desired, |rolling| rolling.max_unavailable.as_ref());
         let surge = scaled(set, desired, |rolling| rolling.max_surge.as_ref());
@@ -27,7 +27,7 @@ impl Budget {
     }
 }
 
-/// Whether any node may have two pods.
+/// Whether `maxSurge` is above zero. Upstream: `AllowsSurge`.
 pub(crate) fn allows_surge(set: &DaemonSet) -> bool {
     scaled(set, 1, |rolling| rolling.max_surge.as_ref()) > 0
 }
@@ -41,7 +41,7 @@ fn scaled(
     let rolling = strategy.rolling_update.as_deref();
     let limit = rolling.filter(|_| &*strategy.type_ == ROLLING_UPDATE).and_then(limit);
     let desired = i32::try_from(desired).unwrap_or(i32::MAX);
-    // A share that makes no sense is refused by the API server; here it counts as none.
+    // The API server rejects an invalid percentage; here it counts as 0.
     let share = limit.and_then(|limit| limit.scaled(desired, Rounding::Up).ok());
     usize::try_from(share.unwrap_or(0)).unwrap_or(0)
 }

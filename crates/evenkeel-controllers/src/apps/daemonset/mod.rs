@@ -1,6 +1,4 @@
-//! Keeps a pod on each node that a DaemonSet asks for.
-//!
-//! Upstream: `pkg/controller/daemon`.
+//! DaemonSet controller: runs a pod on each node that fits. Upstream: `pkg/controller/daemon`.
 
 mod backoff;
 mod budget;
@@ -100,7 +98,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&nodes);
     let controller = builder.planned(planner);
     let sets_queue = controller.queue();
-    // A queue of its own: which sets a node concerns takes a look at each of them.
+    // A separate queue of nodes: finding the affected DaemonSets means comparing all of them. Upstream:
+    // `nodeUpdateQueue`.
     let on_nodes = Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
         if nodes::matters(event) {
             enqueue.add(Key::of(&event.object().meta));

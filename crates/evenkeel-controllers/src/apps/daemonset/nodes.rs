@@ -1,4 +1,4 @@
-//! Which sets a change of a node concerns.
+//! Maps events of nodes to the DaemonSets to enqueue. Upstream: `syncNodeUpdate`.
 
 use super::pod_template::PodTemplate;
 use evenkeel_api::{
@@ -10,11 +10,11 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// What is looked at when a node changes.
+/// Caches and indexes for events of nodes.
 pub(super) struct Watch {
     sets: Cache<DaemonSet>,
     nodes: Cache<Node>,
-    /// Pods by the uid of their set and the node that they are on or meant for.
+    /// Pods by DaemonSet uid and node, scheduled or intended.
     pods: Index<Pod>,
 }
 
@@ -30,14 +30,14 @@ impl Watch {
         Self { sets: sets.clone(), nodes: nodes.clone(), pods }
     }
 
-    /// Names the sets that have to make or delete a pod on the node, or to count anew those that are where they should not
-    /// be. One that is gone takes its pods along.
+    /// Enqueues the DaemonSets that create or delete a pod on the node, or whose counts change. The pods of a deleted
+    /// node are deleted with it.
     pub(super) fn sets_of(&self, node: &str, mut enqueue: impl FnMut(Key)) {
         let found = self.nodes.get("", node);
         for set in self.sets.list() {
             let scheduled = self.pods.count(&place(&set.meta.uid, node)) > 0;
             let fit = found.as_ref().map(|node| PodTemplate::new(&set).fit(node));
-            // A pod that is there and should not be counts as misscheduled, even if it may stay.
+            // A pod on a node that does not fit counts as misscheduled, even if it continues to run.
             let concerns = match fit {
                 Some(fit) if !scheduled => fit.should_run,
                 Some(fit) => !fit.should_run || set.status.number_misscheduled > 0,
@@ -50,8 +50,8 @@ impl Watch {
     }
 }
 
-/// Whether an event of a node may concern sets: only labels and taints matter. Nodes that were there before are seen to with
-/// the sets themselves.
+/// Whether an event of a node may affect DaemonSets: labels or taints changed. At the start, all DaemonSets are
+/// enqueued anyway. Upstream: `shouldIgnoreNodeUpdate`.
 pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -62,7 +62,7 @@ pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// No uid has a slash in it.
+/// Key of a DaemonSet's pods on a node. Uids contain no slash.
 fn place(uid: &str, node: &str) -> String {
     format!("{uid}/{node}")
 }

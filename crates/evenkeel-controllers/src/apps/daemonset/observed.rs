@@ -1,4 +1,4 @@
-//! What a decision about a set looks at.
+//! Observed state of a DaemonSet.
 
 use super::pod_template::PodTemplate;
 use crate::{
@@ -13,35 +13,35 @@ use evenkeel_api::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A set, its pods on their nodes, and its history.
+/// A DaemonSet, its pods by node, and its revisions.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// The set.
+    /// The DaemonSet.
     pub(crate) set: Arc<DaemonSet>,
-    /// Pods, and whose they are.
+    /// Pods by controller reference.
     pub(crate) pods: Claims<Pod>,
-    /// Revisions, and whose they are.
+    /// ControllerRevisions by controller reference.
     pub(crate) revisions: Claims<ControllerRevision>,
-    /// What the set's template is and was.
+    /// Revisions of the current and of old templates.
     pub(crate) history: History,
     /// All nodes, by name.
     pub(crate) nodes: BTreeMap<Text, Arc<Node>>,
-    /// What pods are made of.
+    /// The pod template with the DaemonSet's tolerations.
     pub(crate) pod_template: PodTemplate,
 }
 
-/// What the set's template is and was.
+/// Revisions of the current and of old templates. Upstream: `constructHistory`.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The revision that the set's template is.
+    /// The revision of the current template.
     pub(crate) current: Option<Arc<ControllerRevision>>,
-    /// The one to be made where there is none.
+    /// The revision to create, if the current template has none.
     pub(crate) draft: Option<revisions::Draft>,
-    /// The number that it should have.
+    /// The number of the current revision.
     pub(crate) number: i64,
-    /// Others of the same template, which somebody made besides.
+    /// Further revisions of the current template. Upstream: `dedupCurHistories`.
     pub(crate) duplicates: Vec<Arc<ControllerRevision>>,
-    /// Those of other templates, oldest first.
+    /// Revisions of other templates, oldest first.
     pub(crate) old: Vec<Arc<ControllerRevision>>,
 }
 
@@ -57,7 +57,7 @@ impl History {
         let (mut same, old): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|revision| revision.data.is(template));
         let number = old.last().map_or(1, |newest| newest.revision.saturating_add(1));
-        // Of several the newest stays.
+        // The newest of several stays.
         let current = same.pop();
         let draft = current.is_none().then(|| {
             let collisions = set.status.collision_count.unwrap_or(0);
@@ -66,7 +66,7 @@ impl History {
         Self { current, draft, number, duplicates: same, old }
     }
 
-    /// What pods of the set's template are labelled with.
+    /// Returns the revision label's value for pods of the current template.
     pub(crate) fn hash(&self) -> &str {
         match (&self.current, &self.draft) {
             (Some(current), _) => hash(current),
@@ -76,13 +76,13 @@ impl History {
     }
 }
 
-/// What pods of this revision are labelled with: the name where somebody made it without a hash.
+/// Returns the revision label's value for pods of this revision: its hash label, else its name.
 pub(crate) fn hash(revision: &ControllerRevision) -> &str {
     revision.meta.labels.get(REVISION_LABEL).unwrap_or(&revision.meta.name)
 }
 
 impl Observed {
-    /// Sorts what caches hold: pods and revisions that the set controls or nobody does, in any order, and all nodes.
+    /// Classifies the cached pods and revisions that the set controls or that are orphans.
     pub(crate) fn new(
         set: Arc<DaemonSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,
@@ -93,7 +93,7 @@ impl Observed {
         let selector = &set.spec.selector;
         let pods = Claims::by_labels(&set.meta, pods, |labels| selector.matches(labels));
         let revisions = Claims::by_labels(&set.meta, revisions, |labels| selector.matches(labels));
-        // A set that is left alone gets no revision either.
+        // A DaemonSet that is not reconciled gets no revision.
         let history = if set.meta.deleting() || selector.requirements().is_empty() {
             History::default()
         } else {
@@ -104,8 +104,8 @@ impl Observed {
         Self { set, pods, revisions, history, nodes, pod_template }
     }
 
-    /// Pods by the node that they are on or meant for; on one node the scheduled before others, then the older before the
-    /// younger. Those that have ended and are on their way out are nobody's concern.
+    /// Returns the pods by node, scheduled or intended. On one node scheduled pods come first, then older ones.
+    /// Terminal pods that are terminating are omitted. Upstream: `getNodesToDaemonPods`.
     pub(crate) fn by_node(&self) -> BTreeMap<&str, Vec<&Arc<Pod>>> {
         let mut by_node: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
         for pod in &self.pods.owned {

@@ -1,6 +1,6 @@
-//! On which nodes a set makes and deletes pods.
+//! Nodes on which a DaemonSet creates and deletes pods. Upstream: `manage` in `daemon_controller.go`.
 //!
-//! Each node that the template asks for, and that it bears, has one pod. When all have, pods of old revisions give way
+//! Each node that fits the template has one pod. When all have, the rolling update replaces pods of old revisions
 //! ([`super::rolling`]).
 //!
 //! | documented | where |
@@ -40,10 +40,10 @@ use evenkeel_runtime::plan::{
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The most pods made, and the most deleted, in one pass (upstream's `BurstReplicas`).
+/// Maximum number of pods created, and of pods deleted, in one reconciliation. Upstream: `BurstReplicas`.
 const BURST_REPLICAS: usize = 250;
 
-/// What to do, and where failed pods are deleted, which next time is done later.
+/// Decides the actions, and returns the backoff keys of deleted failed pods.
 pub(crate) fn plan(
     observed: &Observed,
     backoff: &Backoff,
@@ -53,19 +53,19 @@ pub(crate) fn plan(
     (Plan { actions: pass.actions, requeue: pass.requeue }, pass.failed)
 }
 
-/// One pass over a set, as far as it is decided.
+/// State of one reconciliation.
 pub(crate) struct Pass<'a> {
-    /// What is looked at.
+    /// The observed state.
     pub(crate) observed: &'a Observed,
-    /// When.
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// The set, for events and owner references.
+    /// The DaemonSet, as the object of events and owner references.
     pub(crate) target: Target,
     /// Pods by node.
     pub(crate) by_node: BTreeMap<&'a str, Vec<&'a Arc<Pod>>>,
-    /// Nodes that get a pod.
+    /// Nodes that get a pod. Upstream: `nodesNeedingDaemonPods`.
     pub(crate) nodes_needing_pods: Vec<&'a str>,
-    /// Pods that go.
+    /// Pods to delete. Upstream: `podsToDelete`.
     pub(crate) pods_to_delete: Vec<&'a Arc<Pod>>,
     actions: Vec<Action>,
     requeue: Option<Duration>,
@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
         }
         pass.actions.extend(observed.revisions.actions(&pass.target));
         pass.actions.extend(observed.pods.actions(&pass.target));
-        // What is only just being adopted is changed and deleted when it is seen as the set's own.
+        // An object that is still to be adopted is changed or deleted in a later reconciliation.
         if observed.revisions.adopt + observed.pods.adopt > 0 {
             return pass;
         }
@@ -102,7 +102,7 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Sorts pods by node.
+    /// Groups the pods by node. Upstream: `getNodesToDaemonPods`.
     pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         Self {
             observed,
@@ -117,7 +117,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Every revision has its hash as a label, the set's template has one revision, and that is the newest.
+    /// Ensures that each revision has a hash label, and that the template has one revision, the newest. Upstream:
+    /// `constructHistory`.
     fn construct_history(&mut self) {
         let (observed, history) = (self.observed, &self.observed.history);
         let set = &*observed.set;
@@ -146,7 +147,7 @@ impl<'a> Pass<'a> {
         }));
     }
 
-    /// Gives a revision its hash as a label, and another number.
+    /// Returns the patch that labels a revision with its hash and sets its number.
     fn label(&mut self, revision: &evenkeel_api::views::ControllerRevision, number: Option<i64>) {
         let mut change = json!({});
         if !revision.meta.labels.contains(REVISION_LABEL) {
@@ -160,7 +161,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// One pod where there should be one, none where there should not.
+    /// Decides about the pods of one node. Upstream: `podsShouldBeOnNode`.
     fn sync_node(&mut self, node: &'a Arc<Node>, backoff: &Backoff) {
         let fit = self.observed.pod_template.fit(node);
         let name = &*node.meta.name;
@@ -178,7 +179,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Pods of a node that neither ended nor are on their way out. Those that ended go, failed ones not at once.
+    /// Returns the node's pods that are neither terminal nor terminating. Deletes terminal ones, failed ones with
+    /// backoff. Upstream: `podsShouldBeOnNode`.
     fn running_pods(
         &mut self,
         node: &str,
@@ -216,8 +218,8 @@ impl<'a> Pass<'a> {
         running_pods
     }
 
-    /// The oldest pod stays. With surge, the oldest of the set's template and the oldest other, until the first is
-    /// available or the second is not ready.
+    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest pod of each revision until the new one is available or
+    /// the old one is not ready. Upstream: `podsShouldBeOnNode`, `findSurplusPods`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !budget::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));
@@ -244,7 +246,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Pods that wait for a node that is gone: no scheduler and no kubelet will ever have them.
+    /// Deletes pending pods of missing nodes, which can never be scheduled. Upstream: `getUnscheduledPodsWithoutNode`.
     fn delete_pods_of_missing_nodes(&mut self) {
         let nodes = &self.observed.nodes;
         let homeless = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
@@ -261,7 +263,7 @@ impl<'a> Pass<'a> {
             let body = observed.pod_template.pod_json(set, node, observed.history.hash(), &owner);
             self.actions.push(
                 Create {
-                    // After the revision that it is of.
+                    // The first pod is created after its revision.
                     apart: n == 0,
                     done: Some(Note::normal(
                         target.clone(),
@@ -295,17 +297,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether the pod is ready for long enough.
+    /// Whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether the pod is of the set's template.
+    /// Whether the pod has the current template.
     pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
         is_updated(&self.observed.set, pod, self.observed.history.hash())
     }
 
-    /// How many nodes should have a pod.
+    /// Returns the number of nodes that should run a pod.
     pub(crate) fn desired(&self) -> usize {
         self.observed
             .nodes

@@ -1,4 +1,4 @@
-//! What a set's pods look like, and on which nodes they may be.
+//! Pods of a DaemonSet, and the nodes that they fit.
 
 use crate::pods::REVISION_LABEL;
 use evenkeel_api::{
@@ -8,33 +8,33 @@ use evenkeel_api::{
     views::{DaemonSet, Node, Pod, PodSpec},
 };
 
-/// The annotation by which DaemonSets of old counted their templates.
+/// Annotation with the deprecated template generation. Upstream: `DeprecatedTemplateGeneration`.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
-/// The label by which pods of old said which template they are of.
+/// Label of pods with the deprecated template generation. Upstream: `DaemonSetTemplateGenerationKey`.
 const GENERATION_LABEL: &str = "pod-template-generation";
 
-/// A set's template with what every pod of a DaemonSet has.
+/// The pod template with the tolerations of DaemonSet pods. Upstream: `CreatePodTemplate`.
 #[derive(Debug)]
 pub(crate) struct PodTemplate {
     template: Template,
     spec: PodSpec,
 }
 
-/// What a node is to a set.
+/// Whether a node runs a pod of the set. Upstream: `NodeShouldRunDaemonPod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// A pod should be there.
+    /// Whether the node should run a pod.
     pub(crate) should_run: bool,
-    /// A pod that is there may stay.
+    /// Whether an existing pod continues to run.
     pub(crate) should_continue_running: bool,
 }
 
 impl PodTemplate {
-    /// The set's.
+    /// Returns the template of a DaemonSet.
     pub(crate) fn new(set: &DaemonSet) -> Self {
         let template = set.spec.template.with_spec(daemons::bear);
         let pod = format!(r#"{{"spec":{}}}"#, template.spec);
-        // A template that no pod can be made from is refused by the API server; here it asks for nothing.
+        // The API server rejects an invalid template; here it fits every node.
         let spec = Pod::decode(pod.as_bytes(), Encoding::Json).unwrap_or_default().spec;
         let template = match generation(set) {
             Some(generation) => template.with_label(GENERATION_LABEL, &generation.to_string()),
@@ -43,7 +43,8 @@ impl PodTemplate {
         Self { template, spec }
     }
 
-    /// Whether the node is one that the template asks for, and bears.
+    /// Compares the node with the template's node name, affinity and tolerations. Upstream: `NodeShouldRunDaemonPod`,
+    /// `predicates`.
     pub(crate) fn fit(&self, node: &Node) -> Fit {
         let named = self.spec.node_name.is_empty() || self.spec.node_name == node.meta.name;
         if !named || !required(&self.spec, node) {
@@ -60,7 +61,8 @@ impl PodTemplate {
         }
     }
 
-    /// Body of the pod on this node: only there can it be scheduled. What else the template asks of nodes the node has.
+    /// Returns the body of the pod for this node, with a node affinity to it. Upstream:
+    /// `ReplaceDaemonSetPodNodeNameNodeAffinity`.
     pub(crate) fn pod_json(
         &self,
         set: &DaemonSet,
@@ -76,12 +78,12 @@ impl PodTemplate {
     }
 }
 
-/// How often the template has changed, where the set still counts.
+/// Returns the deprecated template generation, if the set has one. Upstream: `GetTemplateGeneration`.
 fn generation(set: &DaemonSet) -> Option<i64> {
     set.meta.annotations.get(GENERATION)?.parse().ok()
 }
 
-/// Whether the pod is of the set's template: by revision, or as pods of old said it.
+/// Whether the pod has the current template, by revision hash or template generation. Upstream: `IsPodUpdated`.
 pub(crate) fn is_updated(set: &DaemonSet, pod: &Pod, revision: &str) -> bool {
     let label = |key: &str| pod.meta.labels.get(key);
     let by_generation =

@@ -1,4 +1,4 @@
-//! Pods of old revisions give way, node by node.
+//! Rolling update of a DaemonSet, node by node. Upstream: `update.go`.
 
 use super::{
     budget::{Budget, ROLLING_UPDATE},
@@ -7,14 +7,14 @@ use super::{
 use evenkeel_api::views::Pod;
 use std::sync::Arc;
 
-/// Replaces what the budget allows, when each node has the pods that it should have.
+/// Replaces pods of old revisions within the budget, once each node has its pods. Upstream: `rollingUpdate`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if &*pass.observed.set.spec.update_strategy.type_ != ROLLING_UPDATE {
         return;
     }
     let desired = pass.desired();
     let budget = Budget::of(&pass.observed.set, desired);
-    // Where there should be a pod and is none, none is available.
+    // A node without its pod counts as unavailable.
     let observed = pass.observed;
     for (name, node) in &observed.nodes {
         if observed.pod_template.fit(node).should_run {
@@ -28,8 +28,8 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// The pod of the set's template and the other on one node; `Err` where there are several of a sort, which the next pass
-/// sorts out.
+/// The new and the old pod of a node; `Err` if there are several of one, which a later reconciliation resolves.
+/// Upstream: `findUpdatedPodsOnNode`.
 #[derive(Debug, Clone, Copy)]
 struct Pair<'a> {
     new: Option<&'a Arc<Pod>>,
@@ -49,8 +49,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Without surge: old pods are deleted, those that are not available at once, others as far as the budget goes. The next
-/// pass makes new ones in their place.
+/// Without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later reconciliation
+/// creates the new pods.
 fn replace(pass: &mut Pass<'_>, budget: Budget) {
     let (mut n_unavailable, mut free, mut candidates) = (0, Vec::new(), Vec::new());
     for pods in pass.by_node.values() {
@@ -73,8 +73,9 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
     pass.pods_to_delete.extend(candidates.into_iter().take(left));
 }
 
-/// With surge: a new pod is made beside an old one, which goes when the new one is available. Where the old one is not
-/// available that costs nothing. On nodes that should have none any more the old one goes when enough others are available.
+/// With `maxSurge`: creates a new pod beside the old one, which is deleted when the new one is available. An
+/// unavailable old pod does not count towards the budget. On nodes that no longer fit, old pods are deleted within the
+/// budget.
 fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
     let (mut n_surge, mut n_available) = (0, 0);
     let (mut free, mut candidates) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The status of a set: counts of nodes and of their pods.
+//! Status of a DaemonSet. Upstream: `updateDaemonSetStatus`.
 
 use super::{observed::Observed, plan::Pass};
 use crate::{apps::revisions, conditions::Condition, pods, wire};
@@ -7,7 +7,7 @@ use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What follows from the nodes and pods that were seen and from how the actions went.
+/// Returns the status update, and the delay until the next pod becomes available.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let set = &*observed.set;
@@ -70,7 +70,7 @@ fn is_changed(observed: &Observed, status: &Status) -> bool {
         || status.observed_generation > present.observed_generation
 }
 
-/// The oldest revisions that no pod is of, as many as there are more old ones than `revisionHistoryLimit` allows.
+/// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `cleanupHistory`.
 fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&observed.pods.owned);
     let old = &observed.history.old;
@@ -82,7 +82,7 @@ fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
         .into_iter()
 }
 
-/// When the first pod becomes available that is only ready now.
+/// Returns the delay until the first ready pod becomes available.
 fn next_check(observed: &Observed, now: Timestamp) -> Duration {
     let min_ready_seconds = observed.set.spec.min_ready_seconds;
     let waits = observed

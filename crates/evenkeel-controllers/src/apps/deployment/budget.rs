@@ -1,26 +1,26 @@
-//! How many pods a rollout may have too many or too few.
+//! `maxSurge` and `maxUnavailable` of a Deployment.
 
 use evenkeel_api::{int_or_string::Rounding, views::Deployment};
 
-/// The name of the strategy that replaces pods bit by bit.
+/// `strategy.type`: replaces pods gradually.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
-/// The name of the strategy that stops all old pods first.
+/// `strategy.type`: deletes all old pods first.
 pub(crate) const RECREATE: &str = "Recreate";
 
-/// What a deployment's strategy allows, in pods.
+/// Limits of a rolling update, in pods. Upstream: `ResolveFenceposts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Pods asked for.
+    /// `spec.replicas`.
     pub(crate) replicas: i32,
-    /// How many there may be beyond those.
+    /// Pods allowed above `replicas`.
     pub(crate) surge: i32,
-    /// How many of those may be missing.
+    /// Pods allowed to be unavailable.
     pub(crate) unavailable: i32,
 }
 
 impl Budget {
-    /// A share for surge is rounded up, one for unavailable pods down; where both come to nothing, one pod may be
-    /// missing, or no rollout would ever move.
+    /// Computes the limits: `maxSurge` rounded up, `maxUnavailable` rounded down, and 1 unavailable if both are 0.
+    /// Upstream: `ResolveFenceposts`.
     pub(crate) fn of(deployment: &Deployment) -> Self {
         let spec = &deployment.spec;
         let replicas = spec.replicas.unwrap_or(1).max(0);
@@ -33,19 +33,19 @@ impl Budget {
         let unavailable = limits
             .and_then(|l| l.max_unavailable.as_ref())
             .map(|max| max.scaled(replicas, Rounding::Down));
-        // A share that makes no sense is refused by the API server; here it counts as none.
+        // The API server rejects an invalid percentage; here it counts as 0.
         let surge = surge.and_then(Result::ok).unwrap_or(0).max(0);
         let unavailable = unavailable.and_then(Result::ok).unwrap_or(0).max(0);
         let stuck = surge == 0 && unavailable == 0;
         Self { replicas, surge, unavailable: if stuck { 1 } else { unavailable }.min(replicas) }
     }
 
-    /// The most pods that there may be.
+    /// Returns the maximum number of pods.
     pub(crate) fn max(self) -> i32 {
         self.replicas.saturating_add(self.surge)
     }
 
-    /// The fewest pods that must be available.
+    /// Returns the minimum number of available pods. Upstream: `MinAvailable`.
     pub(crate) fn min_available(self) -> i32 {
         self.replicas - self.unavailable
     }

@@ -1,4 +1,4 @@
-//! What a deployment's decision looked at, in words: its sets, how far a rollout is, and what it waits for.
+//! Description of a Deployment for `evenkeel explain`: ReplicaSets, progress, and what it waits for.
 
 use super::{
     observed::Observed,
@@ -11,10 +11,10 @@ use crate::{wire, words};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
-/// ReplicaSets that are named one by one, besides the new one.
+/// Number of old ReplicaSets listed by name.
 const MAX_LISTED: usize = 5;
 
-/// What is seen, what is waited for, and the deployment's ReplicaSets.
+/// Describes the observed state, the awaited changes and the ReplicaSets.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     let (pass, mut description) = (Pass::decide(observed, now), Description::new());
     let spec = &observed.deployment.spec;
@@ -42,7 +42,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
 }
 
 fn sets(pass: &Pass<'_>, description: &mut Description) {
-    // As they are: what the pass makes of them stands among its actions.
+    // The existing sets; the changes are among the actions.
     let present = |at: usize| pass.observed.sets.get(at).map(SetCopy::of);
     match pass.observed.new.and_then(present) {
         Some(set) => description.fact("new set", counts(&set)),

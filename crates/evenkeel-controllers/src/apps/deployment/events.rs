@@ -1,4 +1,4 @@
-//! Which deployments wait for a pod to be gone.
+//! Maps deletions of pods to Deployments.
 
 use super::budget::RECREATE;
 use crate::owned::resolve;
@@ -8,7 +8,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// A deployment that recreates waits for its old pods to be gone.
+/// Enqueues a Deployment of the strategy `Recreate` that waits for old pods. Upstream: `deletePod`.
 pub(super) fn on_pod(
     deployments: &Cache<Deployment>,
     sets: &Cache<ReplicaSet>,

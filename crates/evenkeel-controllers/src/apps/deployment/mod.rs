@@ -1,6 +1,5 @@
-//! Rolls out pod templates: one ReplicaSet for each template, scaled up and down so that enough pods are there all along.
-//!
-//! Upstream: `pkg/controller/deployment`.
+//! Deployment controller: rolls out pod templates with one ReplicaSet for each template. Upstream:
+//! `pkg/controller/deployment`.
 
 mod budget;
 mod describe;
@@ -37,7 +36,7 @@ use evenkeel_runtime::{
 };
 use observed::Observed;
 
-/// Retries after which a Deployment waits for its next change.
+/// Retries of a Deployment before its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
 /// Number of Deployments processed concurrently; `--concurrent-deployment-syncs`.

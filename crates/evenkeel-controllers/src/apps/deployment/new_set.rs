@@ -1,4 +1,4 @@
-//! The ReplicaSet that has the deployment's template: brought up to date, or made.
+//! The new ReplicaSet, which has the Deployment's template. Upstream: `getNewReplicaSet`.
 
 use super::{
     budget::RECREATE,
@@ -13,7 +13,8 @@ use evenkeel_api::StrMap;
 use evenkeel_runtime::plan::Note;
 
 impl Pass<'_> {
-    /// A pause holds the progress deadline; the condition says so, and says when it ends.
+    /// Sets the condition while the Deployment is paused: the progress deadline does not run. Upstream:
+    /// `checkPausedConditions`.
     pub(crate) fn note_pause(&mut self) {
         let deployment = &*self.observed.deployment;
         let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
@@ -30,7 +31,7 @@ impl Pass<'_> {
         progress::set(&mut self.conditions, condition, self.now);
     }
 
-    /// Brings the new set's annotations up to date, and the deployment's revision with them.
+    /// Updates the new set's annotations and the Deployment's revision. Upstream: `SetNewReplicaSetAnnotations`.
     pub(crate) fn adopt_new(&mut self) {
         let Some(at) = self.new else { return };
         let revision = self.next_revision();
@@ -51,7 +52,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Makes the new set if there is none. Where it is in `sets`.
+    /// Returns the new set's index in `sets`; creates the set if it is missing.
     pub(crate) fn new_or_make(&mut self) -> usize {
         if let Some(at) = self.new {
             return at;
@@ -90,8 +91,8 @@ impl Pass<'_> {
         at
     }
 
-    /// How many pods the new set may have that has `present`: all that are wanted at once, or as many as the surge leaves
-    /// room for beside the old ones.
+    /// Returns the size of a new set with `present` pods: all replicas, or as many as `maxSurge` allows beside the old
+    /// sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn room_for(&self, present: i32) -> i32 {
         let wanted = self.budget.replicas;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {

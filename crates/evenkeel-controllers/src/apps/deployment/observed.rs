@@ -1,4 +1,4 @@
-//! What a deployment's decision looks at.
+//! Observed state of a Deployment.
 
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
@@ -7,28 +7,28 @@ use evenkeel_api::{
 };
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
-/// What caches hold of a deployment.
+/// A Deployment with its ReplicaSets.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// The deployment.
+    /// The Deployment.
     pub(crate) deployment: Arc<Deployment>,
-    /// Its ReplicaSets, and those that are to become so.
+    /// ReplicaSets by controller reference.
     pub(crate) claims: Claims<ReplicaSet>,
-    /// Its ReplicaSets, oldest first.
+    /// ReplicaSets of the Deployment, oldest first.
     pub(crate) sets: Vec<Arc<ReplicaSet>>,
-    /// Which of `sets` has the deployment's template: the oldest, if there are several.
+    /// Index in `sets` of the set with the Deployment's template; the oldest of several. Upstream: `FindNewReplicaSet`.
     pub(crate) new: Option<usize>,
-    /// The ReplicaSet of the name that a new one would get, where `new` is missing; usually none.
+    /// Another ReplicaSet with the new set's name, if `new` is `None`: a hash collision.
     pub(crate) rival: Option<Arc<ReplicaSet>>,
-    /// Uids of the sets of which a pod has not ended; filled for deployments that wait for that.
+    /// Uids of sets with pods that are not terminal; only for the strategy `Recreate`.
     pub(crate) running: HashSet<Text>,
-    /// Whether the status counts pods being deleted.
+    /// Whether the status has `terminatingReplicas`.
     pub(crate) counts_terminating: bool,
 }
 
 impl Observed {
-    /// Sorts what caches hold: ReplicaSets that the deployment controls or nobody does, in any order. `named` finds any
-    /// ReplicaSet of the namespace.
+    /// Classifies the cached ReplicaSets that the Deployment controls or that are orphans. `named` finds any ReplicaSet
+    /// of the namespace.
     pub(crate) fn new(
         deployment: Arc<Deployment>,
         candidates: impl IntoIterator<Item = Arc<ReplicaSet>>,
@@ -46,7 +46,7 @@ impl Observed {
         Self { deployment, claims, sets, new, rival, running, counts_terminating: true }
     }
 
-    /// Notes which sets have pods that have not ended.
+    /// Records the sets with pods that are not terminal.
     pub(crate) fn with_pods<P: IntoIterator<Item = Arc<Pod>>>(
         mut self,
         pods_of: impl Fn(&ReplicaSet) -> P,
@@ -58,22 +58,22 @@ impl Observed {
     }
 }
 
-/// Older sets first; of one age, by name.
+/// Orders by creation time, then by name. Upstream: `ReplicaSetsByCreationTimestamp`.
 pub(crate) fn by_age(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     a.meta.creation.cmp(&b.meta.creation).then_with(|| a.meta.name.cmp(&b.meta.name))
 }
 
-/// The hash of the deployment's template, told from others' by the number of collisions so far.
+/// Returns the hash of the template and the collision count. Upstream: `ComputeHash`.
 pub(crate) fn template_hash(deployment: &Deployment) -> String {
     hash::template(&deployment.spec.template, deployment.status.collision_count)
 }
 
-/// The name of the ReplicaSet that a deployment's template gets.
+/// Returns the name of the new ReplicaSet.
 pub(crate) fn new_name(deployment: &Deployment) -> String {
     set_name(&deployment.meta.name, &template_hash(deployment))
 }
 
-/// `deployment-hash`, cut so that it is no longer than names may be.
+/// Joins name and hash, and truncates the name to the maximum length. Upstream: `generateReplicaSetName`.
 pub(crate) fn set_name(deployment: &str, hash: &str) -> String {
     const LONGEST: usize = 253;
     let mut end = deployment.len().min(LONGEST.saturating_sub(hash.len() + 1));

@@ -1,7 +1,7 @@
-//! What a deployment does with its ReplicaSets: one step of a rollout, of scaling or of a rollback.
+//! Reconciliation of a Deployment: one step of a rollout, of scaling, or of a rollback. Upstream: `syncDeployment`.
 //!
-//! A pass makes one kind of change, as upstream does: it scales the new set up, or else old ones down, or cleans up. What
-//! the pass leaves behind is modelled as it goes, so that later decisions of the pass, and the status, stand on it.
+//! As upstream, a reconciliation either scales the new set up, scales old sets down, or cleans up. The plan models its
+//! own changes, so that later decisions and the status follow from them.
 //!
 //! | documented | where |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `paused` | `step`, `new_set::note_pause` |
 //! | `revisionHistoryLimit` | `cleanup_deployment` |
 //! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
-//! | `minReadySeconds` (it is the ReplicaSets that count by it) | `sets::update` |
+//! | `minReadySeconds`, which the ReplicaSets apply | `sets::update` |
 //! | condition `Available` | `status::counted` |
 //! | condition `ReplicaFailure` | `status::failure` |
 //! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::rollback` |
@@ -30,47 +30,47 @@ use crate::{conditions::Condition, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Delete, Note, OnError, Plan, Rewrite, Target};
 
-/// The condition that tells whether a rollout gets on.
+/// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
 pub(crate) const PROGRESSING: &str = "Progressing";
 
-/// What the status says when the pass is over.
+/// How much of the status the reconciliation writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// Nothing is written.
+    /// No status update.
     Nothing,
-    /// Only that the generation was seen.
+    /// `observedGeneration` only.
     Observed,
-    /// Counts and availability.
+    /// Counts and the condition `Available`.
     Counts,
-    /// Those, and how the rollout gets on.
+    /// Counts, `Available` and `Progressing`.
     Rollout,
 }
 
-/// One pass over a deployment, as far as it is decided.
+/// State of one reconciliation.
 pub(crate) struct Pass<'a> {
-    /// What is looked at.
+    /// The observed state.
     pub(crate) observed: &'a Observed,
-    /// When.
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// The deployment, for events and owner references.
+    /// The Deployment, as the object of events and owner references.
     pub(crate) target: Target,
-    /// What its strategy allows.
+    /// Limits of the rolling update.
     pub(crate) budget: Budget,
-    /// Its ReplicaSets as the pass leaves them, oldest first; one that it makes comes last.
+    /// ReplicaSets after the planned changes, oldest first; a created one is last.
     pub(crate) sets: Vec<SetCopy<'a>>,
-    /// Which of them has the deployment's template.
+    /// Index of the new set, which has the Deployment's template.
     pub(crate) new: Option<usize>,
-    /// The revision annotation that the deployment gets.
+    /// The Deployment's new annotation `deployment.kubernetes.io/revision`.
     pub(crate) revision: Option<String>,
-    /// The conditions that the deployment gets.
+    /// The Deployment's new conditions.
     pub(crate) conditions: Vec<Condition>,
-    /// Events before any write.
+    /// Events to record before any write.
     pub(crate) notes: Vec<Note>,
-    /// ReplicaSets that nobody needs any more.
+    /// Old ReplicaSets to delete.
     pub(crate) deleted: Vec<Target>,
-    /// The deployment itself, changed.
+    /// The patch of the Deployment itself.
     pub(crate) rewrite: Option<Rewrite>,
-    /// What becomes of the status.
+    /// How much of the status is written.
     pub(crate) finish: Finish,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 impl<'a> Pass<'a> {
-    /// Decides the whole pass.
+    /// Decides all actions of a reconciliation.
     pub(crate) fn decide(observed: &'a Observed, now: Timestamp) -> Self {
         let mut pass = Self::begin(observed, now);
         let deployment = &*observed.deployment;
@@ -137,35 +137,35 @@ impl<'a> Pass<'a> {
             match &*deployment.spec.strategy.type_ {
                 ROLLING_UPDATE => rolling::roll_out(self),
                 RECREATE => recreate::roll_out(self),
-                // The API server lets no other through.
+                // The API server rejects other strategies.
                 _ => self.finish = Finish::Nothing,
             }
         }
     }
 
-    /// Whether the strategy replaces pods bit by bit.
+    /// Whether the strategy is `RollingUpdate`.
     pub(crate) fn is_rolling(&self) -> bool {
         &*self.observed.deployment.spec.strategy.type_ == ROLLING_UPDATE
     }
 
-    /// Which sets have another template than the deployment, oldest first.
+    /// Returns the indexes of old sets, oldest first. Upstream: `FindOldReplicaSets`.
     pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
         let new = self.new;
         (0..self.sets.len()).filter(move |at| Some(*at) != new)
     }
 
-    /// Pods that all sets together should have.
+    /// Returns the desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
     pub(crate) fn total(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
     }
 
-    /// Pods of all sets together that are available.
+    /// Returns the available pods of all sets. Upstream: `GetAvailableReplicaCountForReplicaSets`.
     pub(crate) fn available(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
     }
 
-    /// Gives a set another size and notes the deployment's on it. With `always`, what is noted is brought up to date even
-    /// if the size stays. Whether the size changed.
+    /// Scales a set and updates its size annotations; with `always`, even if the size stays. Returns whether the size
+    /// changed. Upstream: `scaleReplicaSet`.
     pub(crate) fn resize(&mut self, at: usize, replicas: i32, always: bool) -> bool {
         let budget = self.budget;
         let set = &mut self.sets[at];
@@ -187,7 +187,7 @@ impl<'a> Pass<'a> {
         resized
     }
 
-    /// Deletes the oldest of the sets that are kept for rollbacks, beyond how many the deployment wants kept.
+    /// Deletes the oldest sets without pods beyond `revisionHistoryLimit`. Upstream: `cleanupDeployment`.
     pub(crate) fn cleanup_deployment(&mut self) {
         let limit =
             self.observed.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
@@ -197,7 +197,7 @@ impl<'a> Pass<'a> {
             .filter_map(|at| self.sets[at].present)
             .filter(|s| !s.meta.deleting())
             .collect();
-        // `old` is in order of age, and the sort is stable.
+        // `old` is sorted by age, and the sort is stable.
         alive.sort_by_key(|set| revision::of(&set.meta.annotations).unwrap_or(0));
         let surplus = alive.len().saturating_sub(limit);
         let unused = |set: &&&std::sync::Arc<_>| {
@@ -209,7 +209,7 @@ impl<'a> Pass<'a> {
             alive[..surplus].iter().filter(unused).map(|set| wire::target(&***set)).collect();
     }
 
-    /// The actions in order, and which of them makes the new ReplicaSet.
+    /// Returns the actions in order, and the index of the new set's creation.
     pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
         let mut actions: Vec<Action> = Vec::new();
         if self.finish != Finish::Observed {
@@ -218,7 +218,7 @@ impl<'a> Pass<'a> {
         actions.extend(self.notes.into_iter().map(Action::Event));
         let deployment = &*self.observed.deployment;
         let mut created = None;
-        // A new set is made before others change.
+        // A new set is created before others change.
         let (made, present): (Vec<_>, Vec<_>) =
             self.sets.into_iter().partition(|set| set.present.is_none());
         for set in made {

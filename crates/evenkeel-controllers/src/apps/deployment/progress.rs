@@ -1,15 +1,16 @@
-//! How a rollout gets on: conditions and their times, completion, and the deadline.
+//! Conditions of a rollout: progress, completion and deadline. Upstream: `progress.go`.
 
 use super::plan::Pass;
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{time::Timestamp, views::Deployment};
 
-/// The condition of this type.
+/// Returns the condition of this type. Upstream: `GetDeploymentCondition`.
 pub(crate) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
     conditions.iter().find(|c| &*c.type_ == type_)
 }
 
-/// Sets a condition, unless it has the same status and reason already. While its status stays, so does the time since when.
+/// Sets a condition, unless status and reason are unchanged; the transition time changes with the status only.
+/// Upstream: `SetDeploymentCondition`.
 pub(crate) fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
     let present = condition(conditions, &new.type_);
     if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {
@@ -23,17 +24,17 @@ pub(crate) fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Time
     conditions.push(new);
 }
 
-/// Removes a condition.
+/// Removes a condition. Upstream: `RemoveDeploymentCondition`.
 pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|c| &*c.type_ != type_);
 }
 
-/// Whether a rollout that stands still is ever said to be stuck.
+/// Whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.
 pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Whether the status as it stands says that the rollout is over.
+/// Whether the current status shows a complete rollout. Upstream: `DeploymentComplete`.
 pub(crate) fn is_complete_now(pass: &Pass<'_>) -> bool {
     let deployment = &*pass.observed.deployment;
     let status = &deployment.status;

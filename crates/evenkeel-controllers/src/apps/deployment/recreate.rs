@@ -1,8 +1,8 @@
-//! Recreate: all old pods end before the first new one starts.
+//! Strategy `Recreate`: all old pods are gone before a new one is created. Upstream: `recreate.go`.
 
 use super::{plan::Pass, progress};
 
-/// One step.
+/// Takes one step of the rollout. Upstream: `rolloutRecreate`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
     for at in &old {
@@ -18,7 +18,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether a pod of an old set may still run, by what the sets or the pods say.
+/// Whether an old set's pod may still run, by the sets' status or by the pods. Upstream: `oldPodsRunning`.
 fn old_pods_run(pass: &Pass<'_>) -> bool {
     pass.old().any(|at| {
         let counted = pass.sets[at].status().replicas > 0;

@@ -1,48 +1,50 @@
-//! Revisions: which ReplicaSet came when, kept in annotations, and what else a deployment notes on its ReplicaSets.
+//! Annotations of a Deployment and its ReplicaSets: revisions and sizes. Upstream: `deployment_util.go`.
 
 use evenkeel_api::StrMap;
 use std::collections::BTreeMap;
 
-/// The place of a ReplicaSet in the deployment's history; on the deployment, that of its present template.
+/// Revision number of a ReplicaSet; on the Deployment, of the current template. Upstream: `RevisionAnnotation`.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Places that a ReplicaSet had before it was rolled back to.
+/// Earlier revision numbers of a ReplicaSet that was rolled back to. Upstream: `RevisionHistoryAnnotation`.
 pub(crate) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// Size of the deployment when the ReplicaSet was last scaled: another size means that the deployment was scaled.
+/// The Deployment's `replicas` when the set was last scaled; a difference shows that the Deployment was scaled.
+/// Upstream: `DesiredReplicasAnnotation`.
 pub(crate) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// That size and the surge, against which shares are worked out.
+/// The Deployment's `replicas` plus `maxSurge` at that time, for proportional scaling. Upstream:
+/// `MaxReplicasAnnotation`.
 pub(crate) const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// Asks for a rollback to a revision; 0 means the last one.
+/// Requested rollback to a revision; 0 is the previous one. Upstream: `DeprecatedRollbackTo`.
 pub(crate) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Annotations that belong to one object only.
+/// Annotations that are not copied between Deployment and ReplicaSet. Upstream: `annotationsToSkip`.
 const NOT_COPIED: [&str; 6] = [LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, ROLLBACK_TO];
 
-/// A history grows to this many characters, then loses its oldest entries.
+/// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const HISTORY_LIMIT: usize = 2000;
 
-/// Whether an annotation goes from a deployment to its ReplicaSets, and back on a rollback.
+/// Whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
 pub(crate) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
 
-/// The revision among these annotations: 0 where there is none, `None` where it is no number.
+/// Returns the revision number: 0 without the annotation, `None` if it is invalid. Upstream: `Revision`.
 pub(crate) fn of(annotations: &StrMap) -> Option<i64> {
     annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// A size noted in an annotation.
+/// Returns a size annotation's value.
 pub(crate) fn size(annotations: &StrMap, key: &str) -> Option<i32> {
     annotations.get(key)?.parse().ok().filter(|size| *size >= 0)
 }
 
-/// A revision that a rollback is asked to.
+/// Returns the revision of a requested rollback.
 pub(crate) fn rollback_to(annotations: &StrMap) -> Option<i64> {
     annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// Annotations of the ReplicaSet that has the deployment's template: the deployment's own, and a revision beyond all
-/// older ones'. They stay as they are where the present revision is no number.
+/// Returns the new set's annotations: copies of the Deployment's, and the next revision number. They stay unchanged if
+/// the present number is invalid. Upstream: `SetNewReplicaSetAnnotations`.
 pub(crate) fn of_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -> StrMap {
     let Some(before) = present
         .get(REVISION)
@@ -67,18 +69,18 @@ pub(crate) fn of_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -
     annotations.into_iter().collect()
 }
 
-/// These annotations with the deployment's size and most pods noted.
+/// Sets the size annotations. Upstream: `SetReplicasAnnotations`.
 pub(crate) fn with_sizes(annotations: &StrMap, replicas: i32, max: i32) -> StrMap {
     annotations.with(DESIRED, &replicas.to_string()).with(MAX, &max.to_string())
 }
 
-/// Whether these annotations note the deployment's size and most pods as they are.
+/// Whether the size annotations are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
 pub(crate) fn notes_sizes(annotations: &StrMap, replicas: i32, max: i32) -> bool {
     let notes = |key, size: i32| annotations.get(key).is_some_and(|text| text == size.to_string());
     notes(DESIRED, replicas) && notes(MAX, max)
 }
 
-/// A history with one more entry, or `None` if that is too long by itself.
+/// Appends an entry to the history, without the oldest ones if it is too long; `None` if the entry is.
 fn lengthened(history: &str, entry: &str) -> Option<String> {
     if history.split(',').next().is_none_or(str::is_empty) {
         return Some(entry.to_owned());

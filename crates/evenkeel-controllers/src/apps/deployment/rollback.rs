@@ -1,4 +1,4 @@
-//! A rollback that an annotation asks for: the deployment gets an old template back.
+//! Rollback by annotation: restores an earlier template. Upstream: `rollback.go`.
 
 use super::{
     plan::{Finish, Pass},
@@ -13,7 +13,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Note, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
-/// Does what the annotation asks for, or says why not; the annotation goes in any case.
+/// Performs a requested rollback, or records why not, and removes the annotation. Upstream: `rollback`.
 pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
     pass.new_or_make();
     pass.finish = Finish::Nothing;
@@ -48,7 +48,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
     }
 }
 
-/// The revision before the present one, 0 if there is none.
+/// Returns the previous revision, 0 without one. Upstream: `LastRevision`.
 fn last(pass: &Pass<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         pass.sets.iter().filter_map(|set| revision::of(&set.annotations)).collect();
@@ -61,7 +61,8 @@ fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
     rewrite(pass, None, None);
 }
 
-/// Takes the annotation off the deployment and, to roll back, puts the set's template and annotations on it.
+/// Patches the Deployment: removes the annotation and, for a rollback, restores the set's template. Upstream:
+/// `rollbackToTemplate`, `updateDeploymentAndClearRollbackTo`.
 fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
     let meta = &pass.observed.deployment.meta;
     let annotations = annotations(pass, to.map(|set| &set.meta.annotations));
@@ -81,8 +82,8 @@ fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
     });
 }
 
-/// The deployment's annotations: its own without the request, or on a rollback those of the set it goes back to and what
-/// never goes from one to the other.
+/// Returns the Deployment's annotations without the request; on a rollback, those of the set with the ones that are not
+/// copied. Upstream: `SetDeploymentAnnotationsTo`.
 fn annotations(pass: &Pass<'_>, to: Option<&StrMap>) -> StrMap {
     let own = pass.observed.deployment.meta.annotations.iter();
     let kept = own.filter(|(key, _)| {

@@ -1,8 +1,9 @@
-//! A rolling update: the new set grows as far as the surge allows, or else old ones shrink as far as availability allows.
+//! Strategy `RollingUpdate`: scales the new set up within `maxSurge`, or else old sets down within `maxUnavailable`.
+//! Upstream: `rolling.go`.
 
 use super::{plan::Pass, progress};
 
-/// One step.
+/// Takes one step of the rollout. Upstream: `rolloutRolling`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let new = pass.new_or_make();
     if !reconcile_new_replica_set(pass, new)
@@ -13,23 +14,22 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// Brings the new set nearer to its full size. Whether its size changed.
+/// Scales the new set. Returns whether its size changed. Upstream: `reconcileNewReplicaSet`.
 fn reconcile_new_replica_set(pass: &mut Pass<'_>, new: usize) -> bool {
     let (present, wanted) = (pass.sets[new].replicas, pass.budget.replicas);
     let replicas = if present > wanted { wanted } else { pass.room_for(present) };
     present != wanted && pass.resize(new, replicas, false)
 }
 
-/// Takes pods away from old sets: as many as leave enough available, counting the new set's missing ones as if they were
-/// lost. Whether any size changed.
+/// Scales old sets down while enough pods stay available; the new set's unavailable pods count as missing. Returns
+/// whether a size changed. Upstream: `reconcileOldReplicaSets`, `scaleDownOldReplicaSetsForRollingUpdate`.
 fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
     let newest = &pass.sets[new];
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
-    // A set with more available pods than it should have has not caught up with its last change: those pods are as good as
-    // gone, and counting on them would take too many of the others. That may be the newest one: a rollback finds it as it
-    // was when it was an old one.
+    // A set with more available pods than desired has not caught up with its last scaling. Those pods are about to be
+    // deleted, and counting them would take too many of the others. After a rollback this may be the new set.
     let lags = old
         .iter()
         .chain([&new])
@@ -42,7 +42,7 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     unhealthy || healthy
 }
 
-/// Pods that are not available block a rollout and are missed by nobody.
+/// Scales down unavailable pods of old sets first, which reduces no availability. Upstream: `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut left = spare;
     for &at in old {

@@ -1,20 +1,21 @@
-//! Scaling in the midst of a rollout: every set gets its share, so that a rollout that goes wrong gets no worse by it.
+//! Proportional scaling during a rollout: each set gets its share, which limits the effect of a bad rollout. Upstream:
+//! `scale` in `sync.go`.
 
 use super::{plan::Pass, revision, sets::SetCopy};
 
-/// Whether the deployment's size is another than when its sets were last scaled.
+/// Whether the Deployment was scaled since its sets were. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
     let active = pass.sets.iter().filter(|set| set.replicas > 0);
     let noted = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
     noted.into_iter().any(|size| size != pass.budget.replicas)
 }
 
-/// Gives the sets the sizes that the deployment's calls for.
+/// Scales the sets by the Deployment's size. Upstream: `scale`.
 pub(crate) fn scale(pass: &mut Pass<'_>) {
     let active: Vec<usize> =
         (0..pass.sets.len()).filter(|at| pass.sets[*at].replicas > 0).collect();
     match active[..] {
-        // Without any pods, the newest set gets them all.
+        // Without pods, the newest set gets all.
         [] => {
             if let Some(at) = pass.new.or_else(|| pass.old().next_back()) {
                 pass.resize(at, pass.budget.replicas, false);
@@ -34,19 +35,21 @@ pub(crate) fn scale(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether the new set has all pods that the deployment wants, and all are available.
+/// Whether all desired pods of the new set are available. Upstream: `IsSaturated`.
 fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
     let wanted = pass.budget.replicas;
     let noted = set.annotations.get(revision::DESIRED).and_then(|text| text.parse::<i32>().ok());
     set.replicas == wanted && noted == Some(wanted) && set.status().available_replicas == wanted
 }
 
-/// Shares out what is to be added or taken, by size; what is left over by rounding goes to the largest.
+/// Distributes added or removed replicas in proportion to the sets' sizes; the rest after rounding goes to the largest.
+/// Upstream: `scale`, at `IsRollingUpdate`.
 fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     let allowed = if pass.budget.replicas > 0 { pass.budget.max() } else { 0 };
     let change = i64::from(allowed)
         - active.iter().map(|at| i64::from(pass.sets[*at].replicas)).sum::<i64>();
-    // `active` is in order of age: of sets of one size, newer ones gain first and older ones lose first.
+    // `active` is sorted by age. Of equal sets, newer ones gain first and older ones lose first. Upstream:
+    // `ReplicaSetsBySizeNewer`, `ReplicaSetsBySizeOlder`.
     if change > 0 {
         active.reverse();
     }
@@ -70,7 +73,7 @@ fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     }
 }
 
-/// By how much a set would change if all kept their proportions.
+/// Returns a set's proportional change. Upstream: `getReplicaSetFraction`.
 fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
     let size = i64::from(set.replicas);
     if pass.budget.replicas == 0 {
@@ -84,7 +87,7 @@ fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
     rounded(size * i64::from(pass.budget.max()), before) - size
 }
 
-/// The quotient of what is not negative, halves rounded up.
+/// Divides non-negative numbers and rounds halves up.
 fn rounded(dividend: i64, divisor: i64) -> i64 {
     (2 * dividend + divisor).div_euclid(2 * divisor)
 }

@@ -1,4 +1,4 @@
-//! A ReplicaSet as a pass leaves it, and how it is written.
+//! A ReplicaSet with its planned changes, and the actions that write it.
 
 use crate::wire;
 use bytes::Bytes;
@@ -12,30 +12,30 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, LazyLock};
 
-/// The status of a set that was only just made.
+/// Status of a set that is still to be created.
 static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
 
-/// A ReplicaSet as it is, and as the pass leaves it.
+/// A ReplicaSet, and its state after the planned changes.
 #[derive(Debug)]
 pub(crate) struct SetCopy<'a> {
-    /// The set as it is, or `None` if the pass makes it.
+    /// The existing set; `None` if it is to be created.
     pub(crate) present: Option<&'a Arc<ReplicaSet>>,
-    /// Name.
+    /// Name of the set.
     pub(crate) name: Text,
-    /// How many pods it should have.
+    /// Planned `spec.replicas`.
     pub(crate) replicas: i32,
-    /// How long its pods are ready before they count as available.
+    /// Planned `spec.minReadySeconds`.
     pub(crate) min_ready_seconds: i32,
-    /// Annotations.
+    /// Planned annotations.
     pub(crate) annotations: StrMap,
-    /// Whether it is to be written.
+    /// Whether the set is written.
     pub(crate) changed: bool,
-    /// Events once it is written.
+    /// Events to record after the write.
     pub(crate) notes: Vec<Note>,
 }
 
 impl<'a> SetCopy<'a> {
-    /// A set as it is.
+    /// Returns an existing set without changes.
     pub(crate) fn of(set: &'a Arc<ReplicaSet>) -> Self {
         Self {
             present: Some(set),
@@ -48,12 +48,12 @@ impl<'a> SetCopy<'a> {
         }
     }
 
-    /// Its status.
+    /// Returns the observed status.
     pub(crate) fn status(&self) -> &ReplicaSetStatus {
         self.present.map_or(&*NO_STATUS, |set| &set.status)
     }
 
-    /// The action that makes it, from the deployment's template.
+    /// Returns the creation of the set from the Deployment's template. Upstream: `getNewReplicaSet`.
     pub(crate) fn create(self, deployment: &Deployment, owner: &Target) -> Action {
         let hash = self.name.rsplit('-').next().unwrap_or_default();
         let template = deployment.spec.template.with_label(HASH_LABEL, hash);
@@ -81,8 +81,8 @@ impl<'a> SetCopy<'a> {
         })
     }
 
-    /// The actions that write what changed. Roles grant `update` on ReplicaSets to the deployment controller, and upstream
-    /// uses it, so the set goes out whole.
+    /// Returns the write of a changed set. It is an update of the whole object as upstream's, because roles grant the
+    /// deployment controller `update` on ReplicaSets.
     pub(crate) fn update(self) -> impl Iterator<Item = Action> {
         let written = self.present.map(|set| {
             let mut notes = self.notes.into_iter();

@@ -1,4 +1,4 @@
-//! The status of a deployment: counts over its ReplicaSets, and how the rollout gets on.
+//! Status of a Deployment. Upstream: `syncDeploymentStatus`, `calculateStatus`, `syncRolloutStatus`.
 
 use super::{
     observed::Observed,
@@ -15,17 +15,16 @@ use evenkeel_runtime::plan::{Failure, Note, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// After so many names that were taken, it is no chance: something changes ReplicaSets as they are made, so that none ever has
-/// the deployment's template. Going on would make one after another without end.
+/// Maximum number of hash collisions. More mean that something changes ReplicaSets on creation, so that none ever has
+/// the Deployment's template, and the controller would create sets without end.
 const MAX_COLLISIONS: i32 = 20;
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-/// The reason of a rollout that is stuck.
+/// Reason of the condition after the progress deadline. Upstream: `TimedOutReason`.
 pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
-/// What follows from the sets and from how the actions went: an update if anything changed, or else a time to look whether
-/// the rollout is stuck.
+/// Returns the status update if anything changed, or else the delay until the progress deadline.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let pass = Pass::decide(observed, now);
     let (_, created) = Pass::decide(observed, now).into_actions();
@@ -50,7 +49,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// A deployment that selects everything is left alone but for this.
+/// Returns the status with `observedGeneration` only, for a Deployment with an empty selector.
 fn observed_status(observed: &Observed) -> Status {
     let mut status = Status::from(&observed.deployment.status);
     status.observed_generation =
@@ -58,7 +57,8 @@ fn observed_status(observed: &Observed) -> Status {
     status
 }
 
-/// The new set could not be made: by its name being taken, which calls for another name, or for good.
+/// Handles a failed creation of the new set: a hash collision increments `collisionCount`, other errors set the
+/// condition. Upstream: `getNewReplicaSet`.
 fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     let deployment = &*pass.observed.deployment;
     let mut plan = Plan::nothing();
@@ -68,7 +68,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     }
     let collisions = deployment.status.collision_count.unwrap_or(0);
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
-        // A set of that name that the cache does not hold yet may well be the deployment's own.
+        // A set of that name that the cache lacks may be the Deployment's own.
         let Some(rival) = &pass.observed.rival else { return plan };
         let own = rival.meta.controlled_by(&deployment.meta.uid);
         if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
@@ -90,7 +90,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     plan
 }
 
-/// Counts and availability.
+/// Returns counts and the condition `Available`. Upstream: `calculateStatus`.
 fn counted(pass: &Pass<'_>) -> Status {
     let deployment = &*pass.observed.deployment;
     let sum = |count: fn(&evenkeel_api::views::ReplicaSetStatus) -> i32| {
@@ -123,7 +123,8 @@ fn counted(pass: &Pass<'_>) -> Status {
     status
 }
 
-/// Pods being deleted, unless a set that was seen to does not say.
+/// Returns the terminating pods; `None` if an up-to-date set does not report them. Upstream:
+/// `GetTerminatingReplicaCountForReplicaSets`.
 fn terminating(pass: &Pass<'_>) -> Option<i32> {
     pass.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
         status if status.observed_generation == 0 && status.terminating_replicas.is_none() => {
@@ -133,7 +134,7 @@ fn terminating(pass: &Pass<'_>) -> Option<i32> {
     })
 }
 
-/// Counts, availability, and how the rollout gets on.
+/// Returns counts, `Available` and `Progressing`. Upstream: `syncRolloutStatus`.
 fn progressed(pass: &Pass<'_>) -> Status {
     let mut status = counted(pass);
     let deployment = &*pass.observed.deployment;
@@ -154,7 +155,7 @@ fn progressed(pass: &Pass<'_>) -> Status {
     status
 }
 
-/// Complete, getting on, or timed out; the condition of what stands still within the deadline stays as it is.
+/// Sets `Progressing` to complete, progressing or timed out; otherwise it stays. Upstream: `syncRolloutStatus`.
 fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
     let what = match pass.new {
         Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
@@ -171,7 +172,7 @@ fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, statu
     };
     let mut condition = Condition::new(PROGRESSING, value, reason, &text);
     if reason == "ReplicaSetUpdated" {
-        // Each bit of progress is a new update, though neither status nor reason change.
+        // Progress refreshes the update time, though neither status nor reason change.
         let since = present.filter(|c| &*c.status == "True").and_then(|c| c.last_transition_time);
         condition.last_transition_time = since;
         progress::remove(&mut status.conditions, PROGRESSING);
@@ -186,7 +187,8 @@ fn is_complete(pass: &Pass<'_>, status: &Status) -> bool {
         && status.available_replicas == wanted
 }
 
-/// More new pods, fewer old ones, or more of them ready or available than before.
+/// Whether more pods are updated, ready or available than before, or fewer old ones exist. Upstream:
+/// `DeploymentProgressing`.
 fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
     let old_before = before.replicas.saturating_sub(before.updated_replicas);
     let old_after = after.replicas.saturating_sub(after.updated_replicas);
@@ -205,14 +207,14 @@ fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
     }
 }
 
-/// When a rollout is stuck that last got on when this condition was written.
+/// Returns the deadline of a rollout whose condition was last updated then. Upstream: `DeploymentTimedOut`.
 fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
     let seconds = pass.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
     from.checked_add(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MAX)
 }
 
-/// When to look whether a rollout that stands still is stuck; a second late, so that it is never too early.
+/// Returns the delay until the deadline is checked, one second late. Upstream: `requeueStuckDeployment`.
 fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     let condition = progress::condition(&pass.conditions, PROGRESSING)?;
     if !has_deadline(&pass.observed.deployment)
@@ -225,12 +227,12 @@ fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
 }
 
-/// When to look, for a pass as it is decided.
+/// Returns the same delay, for the plan's own status.
 pub(super) fn until_stuck_now(pass: &Pass<'_>) -> Option<Duration> {
     until_stuck(pass, &progressed(pass))
 }
 
-/// That pods could not be made or deleted: the new set's trouble before that of old ones.
+/// Returns the condition `ReplicaFailure`: the new set's, else an old set's.
 fn failure(pass: &Pass<'_>) -> Option<Condition> {
     let new = pass.new.into_iter();
     let condition = new.chain(pass.old()).find_map(|at| {
@@ -252,7 +254,7 @@ fn update(deployment: &Deployment, status: &Status, revision: Option<&str>) -> U
     Update::status(wire::target(deployment), body)
 }
 
-/// A status as it is written.
+/// A status as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {

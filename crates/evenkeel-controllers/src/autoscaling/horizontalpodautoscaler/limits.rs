@@ -1,6 +1,5 @@
-//! From what metrics ask for to what is allowed: stabilised, no faster than policies let it, between minimum and maximum.
-//!
-//! Upstream: `normalizeDesiredReplicas` and `…WithBehaviors` (KEP-853).
+//! Limits of desired replicas: stabilization, scaling policies, minimum and maximum. Upstream:
+//! `normalizeDesiredReplicas`, `normalizeDesiredReplicasWithBehaviors` (KEP-853).
 
 use super::stabilization::StabilizationHistory;
 use evenkeel_api::{
@@ -9,27 +8,27 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// What a number is brought within.
+/// Bounds of an autoscaler.
 pub(super) struct Bounds<'a> {
     pub(super) min: i32,
     pub(super) max: i32,
     pub(super) current: i32,
     pub(super) behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
-    /// The window for shrinking where the autoscaler names none.
+    /// Scale-down stabilization window without `spec.behavior`.
     pub(super) window: Duration,
 }
 
-/// Why, in one word and for people.
+/// Reason and message of a condition.
 pub(super) type Why = (&'static str, &'static str);
 
-/// What came of it.
+/// The limited number of replicas, with conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limited {
     pub(super) replicas: i32,
-    /// What recommendations of before made of it.
+    /// For `AbleToScale`: whether stabilization changed the number.
     pub(super) able: Why,
     pub(super) limited: bool,
-    /// Which limit there is, or that there is none.
+    /// For `ScalingLimited`: the limit that applies, if any.
     pub(super) limit: Why,
 }
 
@@ -54,7 +53,7 @@ const DOWN_LIMIT: Why = (
     "the desired replica count is decreasing faster than the maximum scale rate",
 );
 
-/// Brings `wanted` within bounds, and notes it.
+/// Limits `wanted`, and records it as a recommendation.
 pub(super) fn limit(
     wanted: i32,
     bounds: &Bounds<'_>,
@@ -88,8 +87,9 @@ pub(super) fn limit(
     Limited { replicas, able, limited: replicas != stable, limit }
 }
 
-/// Without `spec.behavior`: no more than twice what there is, or four, which is what the default behavior comes to. The API
-/// server writes that out where `behavior` is there in part (`autoscaler` in `kinds/defaults/objects.rs`).
+/// Limits without `spec.behavior`: at most twice the current replicas, or four; the default behavior is the same. The
+/// API server applies defaults to a partial `behavior` (`autoscaler` in `kinds/defaults/objects.rs`). Upstream:
+/// `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
 fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
     let fastest = bounds.current.saturating_mul(2).max(4);
     let (most, why) =
@@ -103,7 +103,7 @@ fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
     }
 }
 
-/// With `spec.behavior`: no faster than the policies of the direction allow.
+/// Limits with `spec.behavior`, by the policies of the direction. Upstream: `convertDesiredReplicasWithBehaviorRate`.
 fn by_rules(
     wanted: i32,
     bounds: &Bounds<'_>,
@@ -133,8 +133,8 @@ fn by_rules(
     (wanted, WITHIN)
 }
 
-/// How many pods the `policies` of `scaleUp` let it grow to, as `selectPolicy` chooses among them. A share is rounded up, or
-/// it might never grow.
+/// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`; percentages are rounded up. Upstream:
+/// `calculateScaleUpLimitWithScalingRules`.
 fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);
@@ -150,7 +150,7 @@ fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy)
     }
 }
 
-/// How few pods the `policies` of `scaleDown` let it shrink to.
+/// Returns the minimum replicas by the `scaleDown` policies. Upstream: `calculateScaleDownLimitWithBehaviors`.
 fn least(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);

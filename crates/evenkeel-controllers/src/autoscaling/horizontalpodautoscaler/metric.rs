@@ -1,4 +1,4 @@
-//! What one metric asks for, in how many pods and in upstream's words.
+//! Proposed replicas of one metric. Upstream: `computeReplicasForMetric`.
 
 use super::{
     readings::Reading,
@@ -14,32 +14,32 @@ use evenkeel_api::{
     },
 };
 
-/// What a metric asks for.
+/// A metric's proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// The metric, as the reason of a change names it.
+    /// Name of the metric in the rescale reason. Upstream: `metricNameProposal`.
     pub(super) name: String,
     pub(super) status: MetricStatus,
 }
 
-/// Why a metric asks for nothing.
+/// Error of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// In one word.
+    /// Reason of the event and of the condition.
     pub(super) reason: &'static str,
-    /// As event and condition tell it.
+    /// Message of the event and of the condition.
     pub(super) told: String,
-    /// As the pass fails with it.
+    /// Message of the error that the reconciliation returns.
     pub(super) error: String,
-    /// The autoscaler itself makes no sense.
+    /// Whether the autoscaler's spec is invalid.
     pub(super) of_spec: bool,
 }
 
-/// What was read of a metric, or why it could not be.
+/// A metric's values, or the error.
 pub(super) type Read = Result<Reading, String>;
 
-/// What the metric asks for.
+/// Returns the metric's proposal. Upstream: `computeReplicasForMetric`.
 pub(super) fn propose(
     metric: &MetricSpec,
     read: Read,
@@ -94,7 +94,7 @@ fn samples(read: Read) -> Result<super::samples::Samples, String> {
     }
 }
 
-/// The sum of what was read, which stays where it would be more than there are numbers for.
+/// Returns the sum of the values, saturating.
 fn sum(read: Read) -> Result<i64, String> {
     match read? {
         Reading::Value(value) => Ok(value),
@@ -114,10 +114,10 @@ fn whole(value: i64) -> MetricValueStatus {
     MetricValueStatus { value: Some(Quantity::from_millis(value)), ..MetricValueStatus::default() }
 }
 
-/// A resource of pods, or of one container of each.
+/// A resource metric of pods, or of one container of each.
 struct OfResource<'a> {
     resource: &'a str,
-    /// Empty for whole pods.
+    /// The container's name, empty for whole pods.
     container: &'a str,
     target: &'a MetricTarget,
 }
@@ -191,7 +191,7 @@ fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<P
     Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
-/// What is told, and what the error says before that.
+/// Message, and prefix of the error.
 type Within = (String, String);
 
 fn of_object(

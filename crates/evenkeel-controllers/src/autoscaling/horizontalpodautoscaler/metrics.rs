@@ -1,10 +1,10 @@
-//! The autoscaler's own metrics, under upstream's names.
+//! Metrics of the horizontal pod autoscaler, with upstream's names. Upstream: `monitor` package.
 
 use evenkeel_runtime::metrics::{counters, exponential, gauges, histograms, register};
 use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// What is counted.
+/// Counters, gauges and histograms of the controller.
 pub(super) struct Metrics {
     passes: IntCounterVec,
     passes_took: HistogramVec,
@@ -14,7 +14,7 @@ pub(super) struct Metrics {
     desired: GaugeVec,
 }
 
-/// What became of the number of pods.
+/// Scaling action, as metrics name it. Upstream: `ActionLabel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     Up,
@@ -23,7 +23,7 @@ pub(super) enum Done {
 }
 
 impl Done {
-    /// From one number to another.
+    /// Compares the numbers of replicas.
     pub(super) fn of(from: i32, to: i32) -> Self {
         match to.cmp(&from) {
             std::cmp::Ordering::Greater => Self::Up,
@@ -41,7 +41,7 @@ impl Done {
     }
 }
 
-/// The label of an error: whether the spec was at fault.
+/// Returns the label of an error. Upstream: `ErrorLabel`.
 fn error_label(of_spec: Option<bool>) -> &'static str {
     match of_spec {
         None => "none",
@@ -94,28 +94,28 @@ impl Metrics {
         }
     }
 
-    /// A pass was made; `of_spec` where it failed.
+    /// Observes a reconciliation; `of_spec` is set if it failed. Upstream: `ObserveReconciliationResult`.
     pub(super) fn passed(&self, done: Done, of_spec: Option<bool>, took: Duration) {
         let labels = [done.label(), error_label(of_spec)];
         self.passes.with_label_values(&labels).inc();
         self.passes_took.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// A metric was looked at; `of_spec` where that failed.
+    /// Observes the computation of a metric. Upstream: `ObserveMetricComputationResult`.
     pub(super) fn computed(&self, metric: &str, done: Done, of_spec: Option<bool>, took: Duration) {
         let labels = [done.label(), error_label(of_spec), metric];
         self.computations.with_label_values(&labels).inc();
         self.computations_took.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// How many pods an autoscaler wants.
+    /// Sets the gauge of desired replicas. Upstream: `ObserveDesiredReplicas`.
     pub(super) fn wants(&self, namespace: &str, name: &str, replicas: i32) {
         self.desired.with_label_values(&[namespace, name]).set(f64::from(replicas));
     }
 
-    /// The autoscaler is gone.
+    /// Removes the gauge of a deleted autoscaler.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
-        // There is none where it never came so far.
+        // An autoscaler that was never evaluated has no gauge.
         let _ = self.desired.remove_label_values(&[namespace, name]);
     }
 }

@@ -1,6 +1,5 @@
-//! Scales workloads by what their pods use, or by whatever else is measured.
-//!
-//! Upstream: `pkg/controller/podautoscaler`.
+//! Horizontal pod autoscaler: scales workloads by resource, custom and external metrics. Upstream:
+//! `pkg/controller/podautoscaler`.
 
 mod limits;
 mod metric;
@@ -47,13 +46,13 @@ use std::{
     time::Duration,
 };
 
-/// How often a change of a scale is tried that lost against another write.
+/// Attempts to update a scale after conflicts.
 const TRIES: u32 = 5;
 
-/// How long between two tries.
+/// Interval between attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The autoscaler.
+/// The horizontal pod autoscaler. Upstream: `newHorizontalPodAutoscalerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "horizontal-pod-autoscaler-controller",
     aliases: &["horizontalpodautoscaling"],
@@ -101,7 +100,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What an autoscaler said last, in words.
+/// Describes an autoscaler's status for `evenkeel explain`.
 fn describe(autoscaler: &HorizontalPodAutoscaler) -> Description {
     let (spec, status) = (&autoscaler.spec, &autoscaler.status);
     let mut description = Description::new();
@@ -138,7 +137,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// New ones and changed ones are looked at at once, all others when their time comes.
+    /// Enqueues new and changed autoscalers at once, others after the sync period. Upstream: `enqueueHPA`, `updateHPA`.
     fn on_autoscaler(&self, event: &CacheEvent<HorizontalPodAutoscaler>, enqueue: &Enqueue) {
         let key = Key::of(&event.object().meta);
         match event {
@@ -187,7 +186,7 @@ impl Worker {
             Ok(found) => found,
             Err(why) => {
                 let builder = plan::without_scale(&autoscaler, &why, self.clock.now());
-                // That it cannot be told of matters less than what it would tell.
+                // The error about the scale is returned, even if the status update fails too.
                 let _ = context.act(key, &builder.plan(&autoscaler)).await;
                 let target = &autoscaler.spec.scale_target_ref;
                 let of_spec = group_of(&target.api_version).is_err();
@@ -224,7 +223,7 @@ impl Worker {
         self.ended(&observed, decision, scaled, written.err())
     }
 
-    /// How the pass ended.
+    /// Returns the outcome of a reconciliation, and observes metrics.
     fn ended(
         &self,
         observed: &Observed,
@@ -250,7 +249,8 @@ impl Worker {
         }
     }
 
-    /// What is scaled, and its scale. A kind may be there under several names: the first that answers counts.
+    /// Returns the scale target's resource and scale; of several resources of a kind, the first that exists. Upstream:
+    /// `scaleForResourceMappings`.
     async fn scale_of(
         &self,
         autoscaler: &HorizontalPodAutoscaler,
@@ -271,7 +271,7 @@ impl Worker {
         Err(first.unwrap_or_else(|| "unrecognized resource".to_owned()))
     }
 
-    /// What each metric asks for.
+    /// Reads all metrics and returns their proposals. Upstream: `computeReplicasForMetrics`.
     async fn measure(&self, key: &Key, observed: &Observed) -> Measured {
         let text = &observed.scale.selector;
         let selector = match selectors::parse(text) {
@@ -320,7 +320,8 @@ impl Worker {
         metric::propose(metric, read, &scene, &observed.autoscaler.meta.namespace)
     }
 
-    /// Asks for so many pods, again on the newest scale when somebody else wrote to the object.
+    /// Updates the scale; after a conflict, again with the new resource version. Upstream: `updateScale`, in
+    /// `reconcileAutoscaler`.
     async fn rescale(&self, kind: &Kind, observed: &Observed, replicas: i32) -> Result<(), String> {
         let namespace = &observed.autoscaler.meta.namespace;
         let mut scale = observed.scale.clone();
@@ -343,7 +344,7 @@ impl Worker {
     }
 }
 
-/// The group in the version of an API, which the autoscaler's maker wrote.
+/// Returns the group of the target's `apiVersion`.
 fn group_of(api_version: &str) -> Result<&str, String> {
     match *api_version.split('/').collect::<Vec<_>>() {
         [_] => Ok(""),

@@ -1,4 +1,4 @@
-//! What the autoscaler can be told.
+//! Command-line options of the horizontal pod autoscaler.
 
 use crate::options::Flags;
 use std::time::Duration;
@@ -8,24 +8,27 @@ use std::time::Duration;
 pub struct Options {
     /// Number of autoscalers processed concurrently; `--concurrent-horizontal-pod-autoscaler-syncs`.
     pub concurrent_syncs: usize,
-    /// How often each is looked at; `--horizontal-pod-autoscaler-sync-period`.
+    /// Period of reconciliations; `--horizontal-pod-autoscaler-sync-period`, default 15s.
     pub sync_period: Duration,
-    /// How long a recommendation keeps it from going below; `--horizontal-pod-autoscaler-downscale-stabilization`.
+    /// Scale-down stabilization window without `behavior`; `--horizontal-pod-autoscaler-downscale-stabilization`,
+    /// default 5m.
     pub downscale_stabilization: Duration,
-    /// How far a metric may be off without anything being done, as a share; `--horizontal-pod-autoscaler-tolerance`.
+    /// Deviation from the target, as a fraction, that causes no scaling; `--horizontal-pod-autoscaler-tolerance`,
+    /// default 0.1.
     pub tolerance: f64,
-    /// How long after its start what a pod uses of the CPU may be its start's; `--horizontal-pod-autoscaler-cpu-initialization-period`.
+    /// Time after a pod's start during which its CPU samples may be skipped;
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`, default 5m.
     pub cpu_initialization_period: Duration,
-    /// How long after its start a change of a pod's readiness is its first;
-    /// `--horizontal-pod-autoscaler-initial-readiness-delay`.
+    /// Time after a pod's start during which changes of readiness count as initial;
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`, default 30s.
     pub initial_readiness_delay: Duration,
-    /// Whether it may scale to zero and back; `HPAScaleToZero`.
+    /// Whether scaling to and from zero is possible; gate `HPAScaleToZero`.
     pub to_zero: bool,
-    /// Whether a change of the spec is looked at at once, and its generation noted; `HPAGeneration`.
+    /// Whether a change of the spec is reconciled at once and `observedGeneration` is set; gate `HPAGeneration`.
     pub by_generation: bool,
-    /// Whether an autoscaler may have a tolerance of its own; `HPAConfigurableTolerance`.
+    /// Whether `behavior` may have tolerances; gate `HPAConfigurableTolerance`.
     pub own_tolerance: bool,
-    /// Whether requests of the pod as a whole count; `PodLevelResources`.
+    /// Whether pod-level requests count; gate `PodLevelResources`.
     pub pod_level: bool,
 }
 

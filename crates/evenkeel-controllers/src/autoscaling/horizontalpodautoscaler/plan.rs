@@ -1,7 +1,7 @@
-//! To how many pods something is scaled, and what is said about it.
+//! Decision of the horizontal pod autoscaler. Upstream: `reconcileAutoscaler`.
 //!
-//! A pass has three steps: [`course`] tells whether metrics matter at all, [`decide`] takes them into account, and
-//! [`conclude`] says how it went.
+//! A reconciliation has three steps: [`course`] decides whether metrics are needed, [`decide`] computes the replicas,
+//! and [`conclude`] sets the status after the scale was updated.
 //!
 //! | documented | where |
 //! |---|---|
@@ -39,10 +39,10 @@ use evenkeel_api::{
 };
 use std::sync::Arc;
 
-/// What a decision looks at, metrics apart.
+/// Observed state of an autoscaler, without metrics.
 pub(super) struct Observed {
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
-    /// Of what is scaled.
+    /// Scale of the target.
     pub(super) scale: Scale,
 }
 
@@ -59,20 +59,20 @@ impl Observed {
         self.autoscaler.spec.behavior.as_deref()
     }
 
-    /// Whether a metric is told of something other than the pods, so that it is there while no pod is.
+    /// Whether the autoscaler has an object or external metric, which exists without pods.
     fn has_outside_metric(&self) -> bool {
         let metrics = self.autoscaler.spec.metrics.iter();
         metrics.into_iter().any(|metric| matches!(&*metric.type_, "Object" | "External"))
     }
 
-    /// Whether this autoscaler took it to zero, and nobody else did (KEP-2021).
+    /// Whether this autoscaler scaled the target to zero, rather than the user (KEP-2021).
     fn is_scaled_to_zero(&self, options: &Options) -> bool {
         let conditions = &self.autoscaler.status.conditions;
         options.to_zero && evenkeel_api::condition::is_true(conditions, SCALED_TO_ZERO)
     }
 }
 
-/// How far metrics may be off, of this autoscaler.
+/// Returns the tolerances of this autoscaler. Upstream: `tolerances`.
 pub(super) fn tolerances(
     behavior: Option<&HorizontalPodAutoscalerBehavior>,
     options: &Options,
@@ -87,18 +87,18 @@ pub(super) fn tolerances(
     }
 }
 
-/// What there is to do.
+/// Course of a reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Nothing: somebody scaled it to zero.
+    /// The user scaled the target to zero, which disables the autoscaler.
     Disabled,
-    /// To bring it within bounds.
+    /// Scale to this bound, for this reason.
     Bound(i32, &'static str),
-    /// To look at metrics.
+    /// Evaluate the metrics.
     Measure,
 }
 
-/// Whether metrics matter.
+/// Decides whether metrics are needed. Upstream: `reconcileAutoscaler`.
 pub(super) fn course(observed: &Observed, options: &Options) -> Course {
     let current = observed.scale.replicas;
     if current == 0 {
@@ -115,38 +115,38 @@ pub(super) fn course(observed: &Observed, options: &Options) -> Course {
     }
 }
 
-/// What the metrics said.
+/// Proposals of the metrics.
 #[derive(Debug)]
 pub(super) enum Measured {
-    /// Each for itself, in the order of the spec.
+    /// One for each metric, in the order of the spec.
     Each(Vec<Result<Proposal, Refusal>>),
-    /// The pods cannot be told: event's reason (or none), condition's reason and message, error.
+    /// The selector is missing, invalid or ambiguous: event reason (or none), condition reason and message, error.
     Unselected { event: &'static str, reason: &'static str, message: String, error: String },
 }
 
-/// What is decided.
+/// Decision about the replicas.
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) builder: StatusBuilder,
-    /// How many pods there should be.
+    /// Desired replicas.
     pub(super) desired: i32,
-    /// Why the number is changed; `None` where it is not.
+    /// Reason of the rescale; `None` without one.
     pub(super) rescale: Option<String>,
-    /// What went wrong, though it may not have been in the way.
+    /// Error of the reconciliation, even if other metrics gave a result.
     pub(super) error: Option<Problem>,
-    /// Nothing can be said of the number of pods.
+    /// Whether no metric gave a result.
     pub(super) failed: bool,
 }
 
-/// What went wrong in a pass.
+/// Error of a reconciliation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) text: String,
-    /// The autoscaler itself makes no sense.
+    /// Whether the autoscaler's spec is invalid.
     pub(super) of_spec: bool,
 }
 
-/// What is said when what is to be scaled cannot be told, or has no scale.
+/// Returns the status of an autoscaler whose scale target cannot be read.
 pub(super) fn without_scale(
     autoscaler: &HorizontalPodAutoscaler,
     why: &str,
@@ -159,15 +159,16 @@ pub(super) fn without_scale(
     builder
 }
 
-/// What the metrics come to.
+/// Result over all metrics.
 struct Weighed {
-    /// Pods, and the metric that asks for them; `None` where nothing can be said.
+    /// Replicas and the metric that proposes them; `None` without a result.
     replicas: Option<(i32, String)>,
     statuses: Vec<MetricStatus>,
     error: Option<Problem>,
 }
 
-/// The most that a metric asks for. Where some cannot be told, that must not make it fewer.
+/// Returns the maximum of the proposals. If a metric failed, the result must not scale down. Upstream:
+/// `computeReplicasForMetrics`.
 fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -> Weighed {
     let each = match measured {
         Measured::Each(each) => each,
@@ -217,7 +218,7 @@ fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -
     Weighed { replicas: Some(most), statuses, error }
 }
 
-/// How many pods there should be. `measured` is what metrics said where the course is to look at them.
+/// Computes the desired replicas. `measured` has the proposals for [`Course::Measure`].
 pub(super) fn decide(
     observed: &Observed,
     course: Course,
@@ -268,7 +269,7 @@ pub(super) fn decide(
     Decision { builder, desired, rescale, error, failed }
 }
 
-/// What is wanted within what is allowed, and why the number would change.
+/// Limits the desired replicas, and returns the reason of a change. Upstream: `normalizeDesiredReplicas`.
 fn normalize(
     observed: &Observed,
     most: i32,
@@ -296,7 +297,7 @@ fn normalize(
     builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
     builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;
-    // Whose minimum was raised while it was at zero.
+    // `minReplicas` was raised while the target was at zero.
     if current == 0
         && observed.min() != 0
         && observed.is_scaled_to_zero(options)
@@ -310,7 +311,7 @@ fn normalize(
     (desired, why)
 }
 
-/// What is said in the end. `scaled` is how the change went, where there was one.
+/// Sets the status. `scaled` is the result of the scale update, if there was one.
 pub(super) fn conclude(
     observed: &Observed,
     decision: &Decision,
@@ -358,7 +359,7 @@ pub(super) fn conclude(
     builder
 }
 
-/// Whether it was this autoscaler that took it to zero, said with each change so that it is never out of date.
+/// Sets the condition `ScaledToZero` with each rescale, so that it is never stale.
 fn note_zero(observed: &Observed, desired: i32, builder: &mut StatusBuilder, options: &Options) {
     if !options.to_zero {
         builder.remove(SCALED_TO_ZERO);
@@ -374,5 +375,5 @@ fn note_zero(observed: &Observed, desired: i32, builder: &mut StatusBuilder, opt
     }
 }
 
-/// Pods that what is scaled has, as far as its selector tells.
+/// Pods that the scale's selector matches.
 pub(super) type Pods = Vec<Arc<Pod>>;

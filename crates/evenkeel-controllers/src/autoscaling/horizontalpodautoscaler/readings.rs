@@ -1,4 +1,5 @@
-//! Figures from the metrics APIs: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+//! Clients of the metrics APIs: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`. Upstream:
+//! `pkg/controller/podautoscaler/metrics`.
 
 mod wire;
 
@@ -22,31 +23,31 @@ use std::{
 
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
-/// What a path's part or a query's value cannot have as it is: all but RFC 3986's unreserved characters.
+/// Characters escaped in paths and queries: all but RFC 3986's unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What was read.
+/// Values of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// A figure for each pod.
+    /// One value for each pod.
     Samples(Samples),
-    /// One figure, in thousandths.
+    /// One value, in thousandths.
     Value(i64),
-    /// Figures of several series, in thousandths.
+    /// Values of several series, in thousandths.
     Values(Vec<i64>),
 }
 
-/// Reads figures.
+/// Reads metrics.
 pub(super) struct Readings {
     client: Client,
     scales: Scales,
-    /// Which version of custom metrics the server has, and since when that is known.
+    /// The preferred version of custom metrics, and when it was discovered.
     version: Mutex<Option<(Timestamp, Text)>>,
-    /// How long that is believed.
+    /// Time after which the version is discovered again.
     period: Duration,
 }
 
-/// What is asked for, and how client-go names it when it is refused.
+/// A request, and client-go's name for it in errors.
 struct Ask<'a> {
     path: String,
     selectors: Vec<(&'static str, &'a Selector)>,
@@ -58,7 +59,7 @@ impl Readings {
         Self { client, scales, version: Mutex::default(), period }
     }
 
-    /// The figures of one metric, of the pods that `pods` selects where it is one of pods.
+    /// Reads a metric; `pods` selects the pods of a pod metric.
     pub(super) async fn read(
         &self,
         metric: &MetricSpec,
@@ -160,7 +161,7 @@ impl Readings {
         read.await.map_err(of_custom)
     }
 
-    /// Where an object's metric is found below its namespace, and how client-go names that.
+    /// Returns the path of an object's metric below the namespace, and client-go's name for it.
     async fn place_of(
         &self,
         object: &CrossVersionObjectReference,
@@ -205,7 +206,7 @@ impl Readings {
         Ok(Reading::Values(list.items.iter().map(wire::MetricValue::milli_value).collect()))
     }
 
-    /// Which version of custom metrics the server prefers, of those that are known here.
+    /// Returns the server's preferred version of custom metrics, among the known ones.
     async fn custom_version(&self) -> Result<Text, String> {
         let now = self.client.clock().now();
         {

@@ -1,6 +1,4 @@
-//! How many pods it takes for a metric to be as it should.
-//!
-//! Upstream: `replica_calculator.go`. Values are in thousandths.
+//! Replica calculator. Upstream: `replica_calculator.go`. Values are in thousandths.
 
 use super::{
     Options,
@@ -10,7 +8,7 @@ use crate::pods::is_ready;
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How far a metric may be off without anything being done, as shares of the target.
+/// Deviations from the target, as fractions, that cause no scaling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerances {
     pub(super) down: f64,
@@ -18,32 +16,32 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    /// Whether the ratio of a metric to its target is near enough to 1.
+    /// Whether the ratio of a metric to its target is within the tolerance of its direction.
     fn is_within(self, ratio: f64) -> bool {
         (1.0 - self.down) <= ratio && ratio <= (1.0 + self.up)
     }
 }
 
-/// What the calculation looks at besides the metric.
+/// Inputs of the calculation besides the metric.
 pub(super) struct Scene<'a> {
-    /// The pods of what is scaled.
+    /// Pods of the scale target.
     pub(super) pods: &'a [Arc<Pod>],
-    /// The scale's `spec.replicas`: pods asked for.
+    /// `spec.replicas` of the scale.
     pub(super) spec_replicas: i32,
-    /// The scale's `status.replicas`: pods there.
+    /// `status.replicas` of the scale.
     pub(super) status_replicas: i32,
     pub(super) tolerances: Tolerances,
     pub(super) options: &'a Options,
     pub(super) now: Timestamp,
 }
 
-/// What a metric asks for, in numbers.
+/// Proposed replicas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ReplicaCount {
     pub(super) replicas: i32,
-    /// What the metric was.
+    /// The metric's value.
     pub(super) usage: i64,
-    /// In percent of what is requested, where that is what it is measured by.
+    /// The value in percent of requests, for a utilization target.
     pub(super) utilization: Option<i32>,
 }
 
@@ -52,7 +50,8 @@ fn ceil(number: f64) -> i32 {
 }
 
 impl Scene<'_> {
-    /// By what pods (or one container of each) use in percent of what they request.
+    /// Replicas by utilization: usage in percent of requests, of pods or one container of each. Upstream:
+    /// `GetResourceReplicas`.
     pub(super) fn by_utilization(
         &self,
         resource: &str,
@@ -65,7 +64,7 @@ impl Scene<'_> {
         let share = |samples: &Samples| utilization(samples, &requests, target);
         let first = share(&samples)?;
         let (utilization, usage) = (Some(first.percent), first.average);
-        // 100 % of what a pod requests, or the target where that is more.
+        // 100 % of a pod's request, or the target if higher.
         let percent = i64::from(target.max(100));
         let full_use = |pod: &str| requests.get(pod).map_or(0, |request| request * percent / 100);
         let ratio_of = |samples: &Samples| share(samples).map(|share| share.ratio);
@@ -73,7 +72,8 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization })
     }
 
-    /// By what each pod has on average; `resource` is empty where it is of no resource.
+    /// Replicas by average value per pod; `resource` is empty for other metrics. Upstream: `GetRawResourceReplicas`,
+    /// `GetMetricReplicas`.
     pub(super) fn by_average(
         &self,
         resource: &str,
@@ -88,7 +88,8 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
-    /// By one value, of which each ready pod has its part.
+    /// Replicas by one value in proportion to the ready pods. Upstream: `GetObjectMetricReplicas`,
+    /// `GetExternalMetricReplicas`.
     pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<ReplicaCount, String> {
         let ratio = usage as f64 / target as f64;
         let replicas = if self.spec_replicas == 0 {
@@ -101,7 +102,8 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
-    /// By one value, of which each pod should have so much.
+    /// Replicas by one value, with a target per pod. Upstream: `GetObjectPerPodMetricReplicas`,
+    /// `GetExternalPerPodMetricReplicas`.
     pub(super) fn by_value_per_pod(&self, usage: i64, target: i64) -> ReplicaCount {
         let ratio = usage as f64 / (target as f64 * f64::from(self.status_replicas));
         let replicas = if self.tolerances.is_within(ratio) {
@@ -117,7 +119,7 @@ impl Scene<'_> {
         ReplicaCount { replicas, usage: each, utilization: None }
     }
 
-    /// The samples that count, and the pods' groups.
+    /// Returns the samples that count, and the groups of pods. Upstream: `groupPods`.
     fn sorted(
         &self,
         mut samples: Samples,
@@ -137,14 +139,14 @@ impl Scene<'_> {
         Ok((samples, groups))
     }
 
-    /// How many pods it takes, from the samples that count and their `ratio` to the target:
+    /// Returns the desired replicas from the samples that count and their `ratio` to the target. Upstream:
+    /// `calcPlainMetricReplicas`.
     ///
-    /// - Where all pods count it is `ceil(pods × ratio)`, and no change where the ratio is within the tolerance.
-    /// - A pod whose metric is missing is assumed to use 100 % of what is desired (`full_use`) where it would scale down, and
-    ///   0 % where it would scale up.
-    /// - A pod that is not yet ready is assumed to use 0 % where it would scale up, and does not count where it would not.
-    /// - With these the ratio is computed again (`ratio_of`). Where the new one reverses the direction, is within the
-    ///   tolerance, or would change the number the other way, there is no change.
+    /// - If all pods count: `ceil(pods × ratio)`, unless the ratio is within the tolerance.
+    /// - A missing metric counts as 100 % of the target (`full_use`) when scaling down, and as 0 % when scaling up.
+    /// - An unready pod counts as 0 % when scaling up, and is ignored otherwise.
+    /// - The ratio is computed again with these (`ratio_of`). If the new ratio reverses the direction or is within the
+    /// tolerance, or if the result moves the other way, the replicas stay.
     fn desired_replicas(
         &self,
         mut samples: Samples,
@@ -180,7 +182,7 @@ impl Scene<'_> {
         Ok(if other_way { self.spec_replicas } else { replicas })
     }
 
-    /// Pods that run and are ready.
+    /// Returns the number of running and ready pods. Upstream: `getReadyPodsCount`.
     fn ready(&self) -> Result<usize, String> {
         if self.pods.is_empty() {
             return Err("unable to calculate ready pods: no pods returned by selector while calculating replica count".to_owned());
@@ -218,7 +220,7 @@ fn utilization(
     Ok(Utilization { ratio, percent, average: used / count })
 }
 
-/// Of samples of which there is one at least.
+/// Returns the average of at least one sample.
 fn average(samples: &Samples) -> i64 {
     let sum = samples.values().fold(0_i64, |sum, sample| sum.saturating_add(sample.value));
     sum / i64::try_from(samples.len()).unwrap_or(i64::MAX).max(1)

@@ -1,4 +1,4 @@
-//! What was measured, and which pods that says something of.
+//! Samples of pods, and the groups of pods by usability of their samples.
 
 use super::Options;
 use evenkeel_api::{
@@ -12,35 +12,35 @@ use std::{
     time::Duration,
 };
 
-/// One pod's figure.
+/// Sample of one pod. Upstream: `PodMetric`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Thousandths.
+    /// Value in thousandths.
     pub(super) value: i64,
-    /// When it was measured.
+    /// Time of the measurement.
     pub(super) at: Timestamp,
-    /// Over how long.
+    /// Window of the measurement.
     pub(super) window: Duration,
 }
 
-/// Figures by the pods' names.
+/// Samples by pod name. Upstream: `PodMetricsInfo`.
 pub(super) type Samples = BTreeMap<Text, Sample>;
 
-/// Pods as far as figures are concerned.
+/// Groups of pods. Upstream: `groupPods`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Groups<'a> {
-    /// Those whose figures count.
+    /// Number of pods whose samples count.
     pub(super) ready: usize,
-    /// Those that are not yet at work; what they use says nothing.
+    /// Pods that are pending or starting; their samples do not count.
     pub(super) unready: BTreeSet<&'a str>,
-    /// Those without a figure.
+    /// Pods without a sample.
     pub(super) missing: BTreeSet<&'a str>,
-    /// Those that are terminating (a `deletionTimestamp` is set), or have failed.
+    /// Pods that are terminating or failed.
     pub(super) ignored: BTreeSet<&'a str>,
 }
 
 impl<'a> Groups<'a> {
-    /// Sorts pods; `resource` is empty where the figures are of no resource.
+    /// Groups the pods; `resource` is empty for other metrics. Upstream: `groupPods`.
     pub(super) fn new(
         pods: &'a [Arc<Pod>],
         samples: &Samples,
@@ -76,22 +76,23 @@ fn after(time: Timestamp, span: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// Whether what the pod uses of the CPU may be what its start takes.
+/// Whether the pod's CPU sample may show its initialization. Upstream: `groupPods`.
 fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) -> bool {
     let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     let (Some(ready), Some(start)) = (ready, pod.status.start_time) else { return true };
     let unready = &*ready.status == "False";
     let since = ready.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH);
     if after(start, options.cpu_initialization_period) > now {
-        // One window must have passed since it became ready.
+        // The sample must be taken a full window after the pod became ready.
         unready || sample.at < after(since, sample.window)
     } else {
-        // It has never been ready if that did not change after its first moments.
+        // A pod whose readiness never changed after the initial delay was never ready.
         unready && after(start, options.initial_readiness_delay) > since
     }
 }
 
-/// What each pod requests of a resource, in thousandths: of one container where one is named.
+/// Returns the requests of a resource by pod, in thousandths, of one container or of all. Upstream:
+/// `calculatePodRequests`.
 pub(super) fn requested(
     pods: &[Arc<Pod>],
     container: &str,
@@ -116,7 +117,7 @@ pub(super) fn requested(
     pods.iter().map(of_pod).collect()
 }
 
-/// What a pod requests that says so for itself as a whole (KEP-2837).
+/// Returns pod-level requests (KEP-2837). Upstream: `calculatePodRequestsFromContainers`.
 fn of_whole(pod: &Pod, resource: &str) -> Result<i64, String> {
     let named = pod.spec.resources.as_ref().and_then(|whole| whole.requests.get(resource)).copied();
     let summed = || {
@@ -135,7 +136,7 @@ fn amounts_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::qu
     &container.resources.requests
 }
 
-/// What the containers request that run all along, sidecars among them; each must say so.
+/// Returns the sum of the requests of containers and sidecars; each must have one.
 fn of_containers(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
     let mut sum = 0_i64;

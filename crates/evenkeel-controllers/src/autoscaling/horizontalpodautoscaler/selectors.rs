@@ -1,4 +1,5 @@
-//! Which autoscalers mean which pods: two that mean the same would scale against each other.
+//! Selectors of scale targets, to detect autoscalers with common pods, which would scale against each other. Upstream:
+//! `selectors.BiMultimap`.
 
 use super::plan::{Measured, Pods};
 use evenkeel_api::selector::Selector;
@@ -8,17 +9,17 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Selectors of the autoscalers' targets, as they were seen last.
+/// Selectors of all autoscalers, as last observed.
 #[derive(Debug, Default)]
 pub(super) struct Selectors(Mutex<BTreeMap<Key, Selector>>);
 
 impl Selectors {
-    /// The autoscaler is gone.
+    /// Forgets a deleted autoscaler.
     pub(super) fn forget(&self, key: &Key) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Notes which pods the autoscaler means, and names two that mean one of `pods`, if there are two.
+    /// Records the selector, and returns two autoscalers that select one of `pods`, if there are two.
     fn others(&self, key: &Key, selector: &Selector, pods: &Pods) -> Option<[Key; 2]> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(key.clone(), selector.clone());
@@ -31,10 +32,10 @@ impl Selectors {
     }
 }
 
-/// The selector of a scale.
+/// Parses the selector of a scale.
 ///
 /// # Errors
-/// What is said where it has none, or one that makes no sense.
+/// The condition for a missing or invalid selector. Upstream: `validateAndParseSelector`.
 pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
     if text.is_empty() {
         return Err(Measured::Unselected {
@@ -57,10 +58,10 @@ pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
     })
 }
 
-/// That no other autoscaler means the pods.
+/// Checks that no other autoscaler selects the pods.
 ///
 /// # Errors
-/// What is said where one does.
+/// The condition for an ambiguous selector. Upstream: `validateAndParseSelector`.
 pub(super) fn alone(
     selectors: &Selectors,
     key: &Key,

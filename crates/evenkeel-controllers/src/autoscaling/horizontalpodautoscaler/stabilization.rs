@@ -1,4 +1,5 @@
-//! What was recommendations and done for an autoscaler lately, by which it is kept from going to and fro.
+//! Stabilization: past recommendations and scale events, which prevent flapping. Upstream: `stabilizeRecommendation`,
+//! `storeScaleEvent`.
 
 use evenkeel_api::{
     time::{SignedDuration, Timestamp},
@@ -6,25 +7,25 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// Something that counts for a while.
+/// A number of replicas and its time. Upstream: `timestampedRecommendation`, `timestampedScaleEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimestampedCount {
     number: i32,
     at: Timestamp,
 }
 
-/// What is remembered of one autoscaler.
+/// History of one autoscaler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StabilizationHistory {
-    /// How many pods were recommendations.
+    /// Recommended replicas. Upstream: `recommendations`.
     recommendations: Vec<TimestampedCount>,
-    /// By how many pods it grew.
+    /// Replicas added by each scale up. Upstream: `scaleUpEvents`.
     scale_up_events: Vec<TimestampedCount>,
-    /// By how many pods it shrank.
+    /// Replicas removed by each scale down. Upstream: `scaleDownEvents`.
     scale_down_events: Vec<TimestampedCount>,
 }
 
-/// Puts `new` in the place of the last that counts no more, or at the end.
+/// Replaces the last outdated entry by `new`, or appends it.
 fn replace_outdated(
     list: &mut Vec<TimestampedCount>,
     new: TimestampedCount,
@@ -48,14 +49,15 @@ fn seconds(seconds: i32) -> Duration {
 }
 
 impl StabilizationHistory {
-    /// At first sight, what is there counts as recommendations.
+    /// Records the current replicas as the first recommendation. Upstream: `recordInitialRecommendation`.
     pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
             self.recommendations.push(TimestampedCount { number: replicas, at: now });
         }
     }
 
-    /// The highest recommendation within `window`, this one included, which is noted (upstream: `stabilizeRecommendation`).
+    /// Scale-down stabilization without `behavior`: records the recommendation and returns the highest within `window`.
+    /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
         &mut self,
         number: i32,
@@ -71,8 +73,8 @@ impl StabilizationHistory {
         highest
     }
 
-    /// `current`, raised to the lowest recommendation within the window `up`, or lowered to the highest within `down`; this
-    /// one counts, and is noted (upstream: `stabilizeRecommendationWithBehaviors`).
+    /// Stabilization with `behavior`: raises `current` to the lowest recommendation within the window `up`, and lowers
+    /// it to the highest within `down`. Records the recommendation. Upstream: `stabilizeRecommendationWithBehaviors`.
     pub(super) fn stabilize_recommendation_with_behaviors(
         &mut self,
         current: i32,
@@ -92,7 +94,7 @@ impl StabilizationHistory {
         current.max(least).min(most)
     }
 
-    /// How many pods there were `period` seconds ago, as far as this autoscaler changed that.
+    /// Returns the replicas `period` seconds ago, by the recorded scale events. Upstream: `getReplicasChangePerPeriod`.
     pub(super) fn replicas_at_period_start(
         &self,
         current: i32,
@@ -109,7 +111,7 @@ impl StabilizationHistory {
             .saturating_add(changed(&self.scale_down_events))
     }
 
-    /// Notes that it was scaled; `rules` are those of the direction, which say how long that counts.
+    /// Records a scale event; the longest period in `rules` limits how long it counts. Upstream: `storeScaleEvent`.
     pub(super) fn store_scale_event(
         &mut self,
         from: i32,

@@ -1,4 +1,4 @@
-//! What a pass has to say: conditions, events, the status in the end.
+//! Status builder of an autoscaler: conditions, events and the status update.
 
 use crate::wire;
 use evenkeel_api::{
@@ -16,7 +16,7 @@ pub(super) const SCALING_ACTIVE: &str = "ScalingActive";
 pub(super) const SCALING_LIMITED: &str = "ScalingLimited";
 pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
 
-/// What is said in one pass over an autoscaler.
+/// Collects conditions and events of a reconciliation.
 #[derive(Debug, Clone)]
 pub(super) struct StatusBuilder {
     target: Target,
@@ -26,7 +26,7 @@ pub(super) struct StatusBuilder {
 }
 
 impl StatusBuilder {
-    /// Begins with what the status says.
+    /// Starts from the current status.
     pub(super) fn new(autoscaler: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
         Self {
             target: wire::target(autoscaler),
@@ -44,7 +44,7 @@ impl StatusBuilder {
         self.notes.push(Note::warning(self.target.clone(), reason, message));
     }
 
-    /// Sets a condition; its time changes with its status only.
+    /// Sets a condition; its transition time changes with its status only. Upstream: `setCondition`.
     pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
         let status = if holds { "True" } else { "False" };
         let mut all = std::mem::take(&mut self.status.conditions).into_vec();
@@ -71,12 +71,12 @@ impl StatusBuilder {
         self.status.conditions = all.into_iter().filter(|c| &*c.type_ != type_).collect();
     }
 
-    /// Notes when it was scaled.
+    /// Sets `lastScaleTime` to now.
     pub(super) fn set_last_scale_time(&mut self) {
         self.status.last_scale_time = Some(wire::whole_second(self.now));
     }
 
-    /// The events, and the status if it says something new.
+    /// Returns the events, and the status update if the status changed. Upstream: `updateStatusIfNeeded`.
     pub(super) fn plan(&self, autoscaler: &HorizontalPodAutoscaler) -> Plan {
         let mut plan = Plan::nothing();
         plan.actions.extend(self.notes.iter().cloned().map(Into::into));
@@ -92,7 +92,7 @@ impl StatusBuilder {
     }
 }
 
-/// A status as it is written; what is absent is left out.
+/// Returns the status as JSON without absent fields.
 fn json_of(status: &HorizontalPodAutoscalerStatus) -> Value {
     let conditions: Vec<Value> = status.conditions.iter().map(condition).collect();
     let metrics: Vec<Value> = status.current_metrics.iter().map(metric).collect();

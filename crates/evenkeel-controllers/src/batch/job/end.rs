@@ -64,7 +64,7 @@ pub(super) fn is_left_alone(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }
 
-/// Whether `managedBy` names another controller (KEP-4368). Upstream: `controllerName`.
+/// Whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
 pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     !matches!(&*job.spec.managed_by, "" | "kubernetes.io/job-controller")
 }

@@ -1,7 +1,5 @@
-//! Signs what new nodes are told of the cluster with every bootstrap token there is, so that who has one of the tokens can
-//! tell that it is true.
-//!
-//! Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
+//! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token, so that a new node can verify it
+//! with one of them. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
 
 mod plan;
 
@@ -16,10 +14,10 @@ use evenkeel_runtime::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use plan::Observed;
 
-/// What is signed.
+/// Namespace and name of the signed ConfigMap.
 const INFO: (&str, &str) = ("kube-public", "cluster-info");
 
-/// The signer.
+/// The bootstrap signer. Upstream: `newBootstrapSignerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "bootstrap-signer-controller",
     aliases: &["bootstrapsigner"],

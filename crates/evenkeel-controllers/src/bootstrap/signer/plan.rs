@@ -1,4 +1,4 @@
-//! Which signatures there are: one by each good token.
+//! Signatures of the ConfigMap, one for each valid token. Upstream: `signConfigMap`.
 
 use crate::{
     bootstrap::token::{Life, Token, TokenSecret, for_signing, life},
@@ -14,18 +14,18 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is signed, of the map.
+/// Key of the signed content.
 const CONTENT: &str = "kubeconfig";
-/// Where a signature is put; the token's id follows.
+/// Prefix of the signatures' keys; the token id follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
 
-/// What is signed, and with what.
+/// The ConfigMap and the token Secrets.
 pub(super) struct Observed {
     pub(super) info: Arc<Full<ConfigMap>>,
     pub(super) tokens: Vec<Arc<TokenSecret>>,
 }
 
-/// Puts the signatures right: those of good tokens, and no others. It is done again when one of the tokens ends.
+/// Updates the signatures, and requeues when the next token expires.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(data) = &observed.info.data else { return plan };
@@ -49,7 +49,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// Ids of the tokens that sign.
+/// Returns the ids of the signing tokens.
 pub(super) fn signing(observed: &Observed, now: Timestamp) -> Vec<&str> {
     good(observed, now).into_keys().collect()
 }
@@ -59,7 +59,7 @@ fn good(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
     tokens.map(|token| (token.id, token)).collect()
 }
 
-/// A web signature whose middle part, the content, is left out.
+/// Returns a detached JSON web signature of the content. Upstream: `computeDetachedSig`.
 fn detached(content: &str, token: Token<'_>) -> String {
     let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let header = part(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());

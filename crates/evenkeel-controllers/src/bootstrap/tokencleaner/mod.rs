@@ -1,6 +1,4 @@
-//! Deletes bootstrap tokens whose time is over.
-//!
-//! Upstream: `pkg/controller/bootstrap/tokencleaner.go`.
+//! Token cleaner: deletes expired bootstrap tokens. Upstream: `pkg/controller/bootstrap/tokencleaner.go`.
 
 mod plan;
 
@@ -13,7 +11,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// The cleaner.
+/// The token cleaner. Upstream: `newTokenCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "token-cleaner-controller",
     aliases: &["tokencleaner"],

@@ -1,4 +1,4 @@
-//! When a token goes.
+//! Expiration of a bootstrap token.
 
 use crate::{
     bootstrap::token::{Life, TokenSecret, life},
@@ -7,7 +7,7 @@ use crate::{
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Delete, Plan};
 
-/// Deletes it once its time is over.
+/// Deletes an expired token, or requeues it. Upstream: `evalSecret`.
 pub(super) fn plan(token: &TokenSecret, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     match life(token, now) {

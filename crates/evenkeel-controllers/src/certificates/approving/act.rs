@@ -1,4 +1,4 @@
-//! Asks the server who may have a certificate, and approves.
+//! Live access reviews and approvals.
 
 use super::plan::{self, Right};
 use crate::{certificates::SigningRequest, wire};
@@ -11,10 +11,10 @@ use evenkeel_runtime::{
 use http::{Request, header};
 use serde_json::Value;
 
-/// Where the server is asked.
+/// Path of SubjectAccessReviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// A request that a node may make, but not who made it. Rights may come, so it is tried again; it is no failure of ours.
+/// The requester lacks the permission. It may be granted later, so the request is retried.
 #[derive(Debug, thiserror::Error)]
 #[error("recognized csr {name:?} as [{tried}] but subject access review was not approved")]
 struct NotAllowed {
@@ -22,7 +22,7 @@ struct NotAllowed {
     tried: String,
 }
 
-/// The approver's eyes.
+/// Caches of the approver.
 pub(super) struct Approver {
     pub(super) requests: Cache<SigningRequest>,
 }

@@ -1,6 +1,5 @@
-//! Approves nodes' requests for client certificates, where whoever asks may have one.
-//!
-//! Upstream: `pkg/controller/certificates/approver`.
+//! CSR approver: approves kubelets' client certificates if the requester has the permission. Upstream:
+//! `pkg/controller/certificates/approver`.
 
 mod act;
 mod plan;
@@ -10,7 +9,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Approver;
 use std::sync::Arc;
 
-/// The approver.
+/// The CSR approver. Upstream: `newCertificateSigningRequestApprovingControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "certificatesigningrequest-approving-controller",
     aliases: &["csrapproving"],

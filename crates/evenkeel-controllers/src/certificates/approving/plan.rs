@@ -1,4 +1,4 @@
-//! Which requests may be approved, and what must be allowed for that.
+//! Requests that may be approved, and the required permissions. Upstream: `sarapprove.go`.
 
 use crate::certificates::{
     SigningRequest, has, issued, kubelet,
@@ -12,28 +12,29 @@ use serde_json::{Value, json};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// A right that makes a request approved.
+/// A permission with which a request is approved. Upstream: `csrRecognizer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Right {
-    /// Sub-resource of `certificatesigningrequests` that whoever asks may create.
+    /// Sub-resource of `certificatesigningrequests` that the requester must be allowed to create.
     pub(super) subresource: &'static str,
-    /// What the approval says.
+    /// Message of the approval.
     message: &'static str,
 }
 
-/// To renew one's own certificate.
+/// Permission to renew one's own certificate. Upstream: `selfnodeclient`.
 const OWN: Right = Right {
     subresource: "selfnodeclient",
     message: "Auto approving self kubelet client certificate after SubjectAccessReview.",
 };
 
-/// To get any node's certificate.
+/// Permission to get any node's certificate. Upstream: `nodeclient`.
 const ANY: Right = Right {
     subresource: "nodeclient",
     message: "Auto approving kubelet client certificate after SubjectAccessReview.",
 };
 
-/// Any of these rights, asked for in this order, makes the request approved; none where it is not for us, or decided upon.
+/// Returns the permissions of which one suffices, in order; none for other requests or decided ones. Upstream:
+/// `recognizers`.
 pub(super) fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
     if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
         return Ok(Vec::new());
@@ -47,7 +48,7 @@ pub(super) fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestErro
     Ok(if is_own { vec![OWN, ANY] } else { vec![ANY] })
 }
 
-/// What the server is asked: whether the one who asks has the right.
+/// Returns the SubjectAccessReview of the requester.
 pub(super) fn review(request: &SigningRequest, right: Right) -> Value {
     let spec = &request.spec;
     json!({
@@ -62,7 +63,7 @@ pub(super) fn review(request: &SigningRequest, right: Right) -> Value {
     })
 }
 
-/// The request, approved by this right.
+/// Returns the approved request. Upstream: `appendApprovalCondition`.
 pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest {
     let mut request: CertificateSigningRequest = (**request).clone();
     request.metadata.managed_fields = None;
@@ -77,7 +78,7 @@ pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSig
     request
 }
 
-/// What is seen of a request, and what would be done.
+/// Describes the request, and the next action.
 pub(super) fn describe(request: &SigningRequest) -> (Description, Vec<String>) {
     let mut description = Description::new();
     let would = match rights(request) {

@@ -1,6 +1,4 @@
-//! Deletes requests for certificates that have been decided upon, or that nobody decides upon.
-//!
-//! Upstream: `pkg/controller/certificates/cleaner`.
+//! CSR cleaner: deletes old CertificateSigningRequests. Upstream: `pkg/controller/certificates/cleaner`.
 
 mod plan;
 
@@ -8,10 +6,10 @@ use super::{SigningRequest, sweep::Sweep};
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
-/// How often all requests are looked at.
+/// Period of the passes. Upstream: `pollingInterval`.
 const ROUND: Duration = Duration::from_secs(3600);
 
-/// The cleaner.
+/// The CSR cleaner. Upstream: `newCertificateSigningRequestCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "certificatesigningrequest-cleaner-controller",
     aliases: &["csrcleaner"],

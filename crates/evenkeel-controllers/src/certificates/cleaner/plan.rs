@@ -1,4 +1,4 @@
-//! How long a request for a certificate is kept.
+//! Lifetime of a CertificateSigningRequest.
 
 use crate::certificates::{SigningRequest, issued};
 use evenkeel_api::{
@@ -8,12 +8,12 @@ use evenkeel_api::{
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// After it was decided upon: issued, denied or failed.
+/// Lifetime of approved, denied and failed requests. Upstream: `approvedExpiration`, `deniedExpiration`.
 const DECIDED: SignedDuration = SignedDuration::from_hours(1);
-/// While it waits for a decision, or for its certificate.
+/// Lifetime of pending requests. Upstream: `pendingExpiration`.
 const OPEN: SignedDuration = SignedDuration::from_hours(24);
 
-/// Why a request goes, if it does.
+/// Returns why a request is deleted, if it is.
 pub(super) fn due(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
     let status = request.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();

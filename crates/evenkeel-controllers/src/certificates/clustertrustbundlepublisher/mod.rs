@@ -1,6 +1,5 @@
-//! Publishes by whom the API server's certificate is signed, as a ClusterTrustBundle that pods may mount.
-//!
-//! Upstream: KEP-3257, `pkg/controller/certificates/clustertrustbundlepublisher`.
+//! ClusterTrustBundle publisher: publishes the CA of the API server's serving certificate (KEP-3257). Upstream:
+//! `pkg/controller/certificates/clustertrustbundlepublisher`.
 
 mod plan;
 
@@ -36,7 +35,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let Some(ca) = context.options.rootcacertpublisher.ca.clone().filter(|ca| !ca.is_empty())
     else {
-        tracing::info!(controller = DESCRIPTOR.name, "No CA is known, so none is published");
+        tracing::info!(
+            controller = DESCRIPTOR.name,
+            "No root CA is configured; not publishing a ClusterTrustBundle (set --root-ca-file)"
+        );
         return Ok(());
     };
     let bundles =
@@ -48,7 +50,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &bundles, move |_, enqueue| enqueue.add(key.clone()))
         .passes_metric("clustertrustbundle_publisher");
     let controller = builder.planned(Publisher { bundles, ca, name });
-    // Without any bundle, there is no event.
+    // Without a bundle, no event enqueues the key.
     controller.queue().add(first, Priority::NORMAL);
     context.run(controller);
     Ok(())

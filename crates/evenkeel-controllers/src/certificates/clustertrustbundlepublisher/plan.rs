@@ -1,4 +1,4 @@
-//! Which bundles the signer of the API server's certificate has: one, by its content's name.
+//! ClusterTrustBundles of the signer: one, named by its content.
 
 use crate::wire;
 use evenkeel_api::View;
@@ -11,27 +11,27 @@ use ring::digest::{SHA256, digest};
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
 
-/// Who signs the API server's certificate.
+/// Signer of the API server's serving certificate.
 pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 
-/// What there is of the signer, and what should be.
+/// Bundles of the signer, and the CA.
 pub(super) struct Observed {
     pub(super) bundles: Vec<Arc<Full<Bundle>>>,
     pub(super) ca: Arc<str>,
     pub(super) name: String,
 }
 
-/// A bundle's name, which tells its content.
+/// Returns the bundle's name, with a hash of the content. Upstream: `constructBundleName`.
 pub(super) fn name(ca: &str) -> String {
     let mut name = SIGNER.replace('/', ":") + ":";
     for byte in &digest(&SHA256, ca.as_bytes()).as_ref()[..12] {
-        // Writing to a String cannot fail.
+        // A write to a String cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name
 }
 
-/// Makes the bundle or puts it right, and only then deletes others of the signer.
+/// Creates or repairs the bundle, then deletes other bundles of the signer.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let kind = Full::<Bundle>::kind();

@@ -1,6 +1,5 @@
-//! Deletes pods' requests for certificates that have been about for longer than any of them takes.
-//!
-//! Upstream: `pkg/controller/certificates/cleaner/pcrcleaner.go`.
+//! PodCertificateRequest cleaner: deletes old PodCertificateRequests. Upstream:
+//! `pkg/controller/certificates/cleaner/pcrcleaner.go`.
 
 mod plan;
 
@@ -12,7 +11,7 @@ use crate::{
 use evenkeel_runtime::cache::Full;
 use std::time::Duration;
 
-/// How often all requests are looked at.
+/// Period of the passes.
 const ROUND: Duration = Duration::from_secs(300);
 
 /// The cleaner.

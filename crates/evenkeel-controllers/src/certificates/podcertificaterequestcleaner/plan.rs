@@ -1,4 +1,4 @@
-//! How long a pod's request for a certificate is kept.
+//! Lifetime of a PodCertificateRequest.
 
 use evenkeel_api::{
     View as _,
@@ -7,10 +7,10 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::Full;
 pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodRequest;
 
-/// Whatever came of it: no kubelet waits for longer.
+/// Lifetime of any request: no kubelet waits longer.
 const KEPT: SignedDuration = SignedDuration::from_mins(15);
 
-/// Why a request goes, if it does.
+/// Returns why a request is deleted, if it is.
 pub(super) fn due(request: &Full<PodRequest>, now: Timestamp) -> Option<&'static str> {
     let made = request.meta().creation?;
     (now.duration_since(made) >= KEPT).then_some("nobody waits for it any more")

@@ -5,14 +5,15 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `ownerReferences`: gone when all owners are gone, without those that are | `plan` |
+//! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
+//! | an owner is dangling: no object of its `uid` exists | `of`, `absent_owner_cache::AbsentOwnerCache` |
 //! | `propagationPolicy`: `Background` | `plan` |
 //! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::execute` |
 //! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
 //! | `blockOwnerDeletion` | `graph::blocking_dependents` |
 //! | owners in another namespace: `OwnerRefInvalidNamespace` | `graph::requeue_mismatched_dependents`, `graph::add_dependent` |
-//! | owners that nobody has seen, and a `uid` that is no more | `of`, `graph::virtual_deleted`, `absent_owner_cache::AbsentOwnerCache` |
-//! | how objects get these finalizers | `../../../../evenkeel-apiserver/src/verbs/delete_options.rs` |
+//! | an owner is known from references only (virtual node) | `graph::virtual_deleted`, `graph::alternate_owner_coordinates` |
+//! | the API server adds these finalizers | `../../../../evenkeel-apiserver/src/verbs/delete_options.rs` |
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, Uid};
 use evenkeel_api::{Meta, OwnerReference, Text};

@@ -1,4 +1,4 @@
-//! Looks once a day at all tokens, and does what is decided.
+//! Daily pass over all legacy tokens. Upstream: `evaluateSATokens`.
 
 use super::plan::{self, Age, INVALID_SINCE, Step};
 use evenkeel_api::{
@@ -20,32 +20,32 @@ use std::{
     time::Duration,
 };
 
-/// How often all tokens are looked at.
+/// Period of the passes. Upstream: `syncInterval`.
 const ROUND: Duration = Duration::from_secs(24 * 3600);
 
-/// ConfigMap in which the server says since when it keeps track of the use of tokens.
+/// ConfigMap and key with the date since when the API server tracks the use of tokens.
 const TRACKING: (&str, &str) =
     ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
 
-/// The cleaner's eyes and hands.
+/// Caches and clients of the cleaner.
 pub(super) struct Cleaner {
     pub(super) secrets: Cache<Full<Secret>>,
     pub(super) accounts: Cache<ServiceAccount>,
     pub(super) client: Client,
-    /// Reads pods, which the cleaner's own role does not allow.
+    /// Client that reads pods, which the cleaner's role does not permit.
     pub(super) reader: Client,
     pub(super) clock: Clock,
     pub(super) period: Duration,
 }
 
 impl Cleaner {
-    /// Works until it is dropped.
+    /// Runs passes until the future is dropped.
     pub(super) async fn run(self) {
         self.secrets.synced().await;
         self.accounts.synced().await;
         loop {
             if let Err(error) = self.round().await {
-                tracing::warn!(error, "Legacy tokens are not looked at");
+                tracing::warn!(error, "Skipping the pass over legacy tokens");
             }
             self.clock.sleep(ROUND).await;
         }
@@ -64,14 +64,14 @@ impl Cleaner {
                     && let Err(error) = self.act(secret, &step).await
                 {
                     let name = &*secret.meta().name;
-                    tracing::warn!(%namespace, name, %error, "Legacy token neither marked nor deleted");
+                    tracing::warn!(%namespace, name, %error, "Failed to mark or delete the legacy token");
                 }
             }
         }
         Ok(())
     }
 
-    /// By namespace.
+    /// Returns the unused tokens by namespace.
     fn candidates(&self, age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret>>>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for secret in self.secrets.list() {
@@ -85,7 +85,8 @@ impl Cleaner {
         all
     }
 
-    /// Names of all Secrets that pods of a namespace use. Read live, since that is needed once a day at the most.
+    /// Returns the Secrets that pods of a namespace use, by a live list, as it is needed once a day. Upstream:
+    /// `getMountedSecretNames`.
     async fn mounted(&self, namespace: &str) -> Result<BTreeSet<String>, ApiError> {
         let pods = Kind::new("", "v1", "Pod", "pods", true);
         let request = Request::get(pods.path(namespace)).header(ACCEPT, "application/json");

@@ -1,7 +1,5 @@
-//! Takes tokens out of use that were made by old servers for every account and that nobody uses any more: first they are
-//! marked as invalid, and a period later deleted.
-//!
-//! Upstream: KEP-2799, `pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`.
+//! Legacy service account token cleaner: marks unused auto-generated tokens as invalid, and deletes them a period later
+//! (KEP-2799). Upstream: `pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`.
 
 mod act;
 mod options;
@@ -14,7 +12,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Cleaner;
 use evenkeel_api::views::ServiceAccount;
 
-/// The cleaner.
+/// The legacy token cleaner. Upstream: `newLegacyServiceAccountTokenCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "legacy-serviceaccount-token-cleaner-controller",
     aliases: &["legacy-service-account-token-cleaner"],

@@ -1,4 +1,4 @@
-//! What the cleaner can be told.
+//! Command-line options of the legacy token cleaner.
 
 use crate::options::Flags;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a token must not have been used before it is marked, and then before it is deleted;
-    /// `--legacy-service-account-token-clean-up-period`.
+    /// Time without use before a token is marked, and again before it is deleted;
+    /// `--legacy-service-account-token-clean-up-period`, default 1 year.
     pub clean_up_period: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Which old tokens are marked, and which are deleted.
+//! Legacy tokens that are marked or deleted.
 
 use crate::core::serviceaccounttoken::Claim;
 use evenkeel_api::{
@@ -12,30 +12,30 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
-/// Label with the day on which a token was last used.
+/// Label with the date of a token's last use. Upstream: `LastUsedLabelKey`.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
-/// Label with the day since which a token is no longer taken.
+/// Label with the date since which a token is invalid. Upstream: `InvalidSinceLabelKey`.
 pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// What becomes of an old token.
+/// Action for a legacy token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is marked as invalid since this day.
+    /// Mark the token as invalid since this date.
     Mark(Date),
-    /// It was marked long enough ago.
+    /// Delete the token, which was marked a period ago.
     Delete,
 }
 
-/// When things count as old.
+/// Age from which tokens are cleaned.
 pub(super) struct Age {
     now: Timestamp,
-    /// What was made or used from then on is kept.
+    /// Tokens created or used after this time are kept.
     since: Timestamp,
 }
 
 impl Age {
-    /// `None` while the server has not kept track of uses for as long as `period`. It began on the day `tracked`, at the
-    /// latest at its end.
+    /// Returns the age; `None` until the API server has tracked the use of tokens for `period`. Tracking began on the
+    /// date `tracked`.
     pub(super) fn new(
         now: Timestamp,
         period: Duration,
@@ -50,7 +50,7 @@ impl Age {
     }
 }
 
-/// Whether this token may be old and out of use, as far as it shows by itself.
+/// Whether the token is auto-generated, old and unused.
 pub(super) fn is_candidate(
     secret: &Full<Secret>,
     account: Option<&Arc<ServiceAccount>>,
@@ -59,19 +59,19 @@ pub(super) fn is_candidate(
     let meta = secret.meta();
     let Some(claim) = Claim::of(secret) else { return false };
     let old = meta.creation.is_some_and(|made| made < age.since) && !meta.deleting();
-    // One that is not referred to was made by hand, and is its maker's to delete.
+    // A token that no service account refers to was created by a user, and is kept.
     let made_for_account = account.is_some_and(|account| {
         claim.means(account) && account.secrets.iter().any(|one| one.name == meta.name)
     });
     let unused = match meta.labels.get(LAST_USED) {
         None => true,
-        // What is no day says nothing of when it was used.
+        // An invalid date does not show a use.
         Some(used) => day(used).is_some_and(|used| used < on(age.since)),
     };
     old && made_for_account && unused
 }
 
-/// What becomes of a candidate that no pod mounts.
+/// Decides about a candidate that no pod uses.
 pub(super) fn plan(secret: &Full<Secret>, age: &Age) -> Option<Step> {
     match secret.meta().labels.get(INVALID_SINCE).and_then(day) {
         None => Some(Step::Mark(on(age.now))),
@@ -79,7 +79,7 @@ pub(super) fn plan(secret: &Full<Secret>, age: &Age) -> Option<Step> {
     }
 }
 
-/// The names of all Secrets that a pod refers to, in whichever place.
+/// Calls `name` with each Secret that a pod refers to.
 pub(super) fn secrets_of(pod: &Value, name: &mut impl FnMut(&str)) {
     let named = |value: &Value| value.get("name").and_then(Value::as_str).map(str::to_owned);
     match pod {
@@ -91,7 +91,7 @@ pub(super) fn secrets_of(pod: &Value, name: &mut impl FnMut(&str)) {
                         let all = value.as_array().into_iter().flatten();
                         all.filter_map(named).for_each(|found| name(&found));
                     }
-                    // A projected volume's source; a plain volume says `secretName`.
+                    // A projected volume's source; a Secret volume has `secretName`.
                     "secret" | "secretRef" | "secretKeyRef" | "nodePublishSecretRef" => {
                         named(value).into_iter().for_each(|found| name(&found));
                     }
@@ -106,7 +106,7 @@ pub(super) fn secrets_of(pod: &Value, name: &mut impl FnMut(&str)) {
 }
 
 fn day(text: &str) -> Option<Date> {
-    // Exactly year, month and day; a parser of more would take a time of the day as well.
+    // Year, month and day only: other formats also accept a time.
     Date::strptime("%Y-%m-%d", text).ok()
 }
 

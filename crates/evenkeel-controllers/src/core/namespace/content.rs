@@ -1,4 +1,4 @@
-//! Asks all content of a namespace to go, and looks at what is left.
+//! Deletes the content of a namespace and lists the rest. Upstream: `deleteAllContent`.
 
 use super::plan::{self, Findings, Remains, pods_estimate};
 use evenkeel_api::{Kind, Text, time::Timestamp, views::Pod};
@@ -9,18 +9,18 @@ use evenkeel_runtime::{
 };
 use std::time::Duration;
 
-/// A namespace whose content has to go.
+/// A terminating namespace.
 pub(super) struct Content<'a> {
-    /// Used for all requests.
+    /// Client of all requests.
     pub(super) client: &'a Client,
-    /// The namespace's name.
+    /// Name of the namespace.
     pub(super) namespace: &'a str,
-    /// When its deletion was asked for.
+    /// Deletion timestamp of the namespace.
     pub(super) deleted_at: Timestamp,
 }
 
 impl Content<'_> {
-    /// Deletes: pods, and when none are left, everything else.
+    /// Deletes the pods and, when none are left, all other objects. Upstream: `deleteAllContent`.
     pub(super) async fn delete(&self, discovered: &Discovered) -> Findings {
         let failed = &discovered.failed;
         let mut findings =
@@ -77,7 +77,7 @@ impl Content<'_> {
         if by_collection {
             let everything = ListOptions::default();
             match self.client.delete_collection(kind, self.namespace, &options, &everything).await {
-                // Discovery was wrong: the server does not know the verb, or the resource.
+                // Discovery is outdated: the server lacks the verb or the resource.
                 Err(error) if error.is_not_found() || error.code() == 405 => {}
                 other => {
                     other?;
@@ -103,7 +103,7 @@ impl Content<'_> {
         Ok(Remains::of(kind, self.namespace, &finalizers, estimate))
     }
 
-    /// Names and finalizers of all objects. A resource that turned out not to exist has none.
+    /// Lists names and finalizers of all objects. A resource that does not exist has none.
     async fn list(&self, kind: &Kind) -> Result<Vec<(Text, Box<[Text]>)>, ApiError> {
         match self.client.list_metadata(kind, self.namespace, &ListOptions::default()).await {
             Ok(list) => Ok(list

@@ -1,4 +1,4 @@
-//! What is seen of a namespace, and what its deletion waits for, in words.
+//! Description of a namespace for `evenkeel explain`.
 
 use super::plan::FINALIZER;
 use crate::words;
@@ -6,7 +6,7 @@ use evenkeel_api::{time::Timestamp, views::Namespace};
 use evenkeel_runtime::introspect::Description;
 use std::time::Duration;
 
-/// What is seen and waited for, and what would be done next. `grace` is how long after the request its content is touched.
+/// Describes a namespace. `grace` is the delay after the deletion timestamp.
 pub(super) fn describe(
     namespace: &Namespace,
     grace: Duration,

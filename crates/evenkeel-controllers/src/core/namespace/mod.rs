@@ -1,6 +1,5 @@
-//! Empties namespaces whose deletion was asked for, and lets them go.
-//!
-//! Upstream: `pkg/controller/namespace`.
+//! Namespace controller: deletes the content of terminating namespaces, then finalizes them. Upstream:
+//! `pkg/controller/namespace`.
 
 mod content;
 mod describe;
@@ -28,21 +27,22 @@ use plan::Next;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long after the request of deletion its content is touched: an API server may still admit what it was creating.
+/// Delay after the deletion timestamp: an API server may still admit objects. Upstream: `namespaceDeletionGracePeriod`.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often a write that lost against another one is tried again.
+/// Retries of a write after conflicts.
 const CONFLICTS: usize = 5;
 
-/// Waits of a namespace that could not be emptied: upstream's are shorter here than elsewhere, too.
+/// Backoff of failed namespaces; upstream's maximum is shorter than other controllers'. Upstream:
+/// `nsControllerRateLimiter`.
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1), overall: true };
 
-/// How many namespaces are worked on at the same time, and how long at most until one that waits for its content is looked at
-/// again, without bound where that is zero.
+/// Number of namespaces processed concurrently, default 10, and the maximum delay before a waiting namespace is
+/// processed again, unlimited if zero.
 pub type Options = Periodic<10>;
 
-/// The flags that say so.
+/// Names of the two flags.
 pub(crate) const FLAGS: [&str; 2] = ["concurrent-namespace-syncs", "namespace-sync-period"];
 
 /// The controller of namespaces.
@@ -120,8 +120,8 @@ async fn empty(client: &Client, name: &str, sync_period: Duration) -> Result<Out
     if let Err(error) =
         write(client, namespace.clone(), "status", |seen| findings.with_conditions(seen, now)).await
     {
-        // The conditions only tell; the work does not wait for them.
-        tracing::warn!(namespace = name, error = %error, "Conditions of a namespace could not be written");
+        // The conditions are informative; finalization does not depend on them.
+        tracing::warn!(namespace = name, error = %error, "Failed to write the conditions of the namespace");
     }
     match findings.next() {
         Next::Finalize => {
@@ -138,7 +138,7 @@ fn deletion(namespace: &Value) -> Option<Timestamp> {
     namespace["metadata"]["deletionTimestamp"].as_str()?.parse().ok()
 }
 
-/// The namespace whole: what is written back must have every field.
+/// Reads the whole namespace, because an update must have every field.
 async fn live(client: &Client, name: &str) -> Result<Value, ApiError> {
     let mut request = Request::new(Bytes::new());
     let path = format!("{}/{name}", kind().path(""));
@@ -154,8 +154,8 @@ fn kind() -> Kind {
     Namespace::kind()
 }
 
-/// Writes what `change` makes of the namespace, if anything, reading it again when somebody else was faster. One that was made
-/// meanwhile under the same name is left alone.
+/// Updates the namespace by `change`, again after a conflict. A new namespace of the name is left alone. Upstream:
+/// `retryOnConflictError`.
 async fn write(
     client: &Client,
     mut namespace: Value,

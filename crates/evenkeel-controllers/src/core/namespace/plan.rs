@@ -1,7 +1,7 @@
-//! What a namespace that is being deleted needs next, and what its conditions say.
+//! Next step of a terminating namespace, and its conditions. Upstream: `pkg/controller/namespace/deletion`.
 //!
-//! Pods go first, so that nothing they stand on (secrets, service accounts, network policies) is taken from under them;
-//! everything else follows in any order (KEP-5080). Upstream: `pkg/controller/namespace/deletion`.
+//! Pods are deleted before all other objects, so that they keep their secrets, service accounts and network policies to
+//! the end (KEP-5080).
 //!
 //! | documented | where |
 //! |---|---|
@@ -20,49 +20,49 @@ use evenkeel_runtime::discovery::FailedGroup;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Finalizer in `spec.finalizers` that this controller takes off.
+/// Finalizer in `spec.finalizers` of this controller. Upstream: `FinalizerKubernetes`.
 pub(super) const FINALIZER: &str = "kubernetes";
 
-/// How long finalizers of content are given, when nothing better is known.
+/// Estimated time for finalizers of content. Upstream: `finalizerEstimateSeconds`.
 const FINALIZERS_ESTIMATE: Duration = Duration::from_secs(15);
 
-/// What is left of one resource after all of it was asked to go.
+/// Remaining objects of one resource after their deletion was requested. Upstream: `gvrDeletionMetadata`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Remains {
-    /// How many objects.
+    /// Number of objects.
     pub(super) count: usize,
-    /// How many of them have each finalizer.
+    /// Number of objects by finalizer.
     pub(super) finalizers: BTreeMap<Text, usize>,
-    /// How long they are expected to take.
+    /// Estimated time until they are gone.
     pub(super) estimate: Duration,
-    /// Why they could not be asked to go, or not be counted.
+    /// Error of the deletion or of the list.
     pub(super) error: Option<String>,
 }
 
-/// What one pass over a namespace found.
+/// Findings about a namespace. Upstream: `allGVRDeletionMetadata`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// By resource.
+    /// Remaining objects by resource.
     pub(super) remains: Vec<(Kind, Remains)>,
-    /// Groups whose resources could not be found out.
+    /// Error about groups whose discovery failed.
     pub(super) discovery: Option<String>,
-    /// Whether only pods were looked at, because some remain.
+    /// Whether only pods were deleted, because some remain.
     pub(super) pods_only: bool,
 }
 
-/// What to do after a pass.
+/// Next step for a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing is left: take the finalizer off.
+    /// Remove the finalizer: no content remains.
     Finalize,
-    /// Come back after this time.
+    /// Process the namespace again after this delay.
     Wait(Duration),
-    /// Something went wrong: come back with back-off.
+    /// Process the namespace again with backoff.
     Failed(String),
 }
 
 impl Remains {
-    /// Judges what a list still shows, `estimate` being how long pods may take.
+    /// Evaluates a list of remaining objects; `estimate` is the time for pods.
     pub(super) fn of(
         kind: &Kind,
         namespace: &str,
@@ -90,18 +90,19 @@ impl Remains {
         remains
     }
 
-    /// Something could not be done at all.
+    /// Records the failure of a request.
     pub(super) fn failed(error: &dyn std::fmt::Display) -> Self {
         Self { error: Some(error.to_string()), ..Self::default() }
     }
 }
 
-/// As upstream prints a resource: `/v1, Resource=pods`.
+/// Formats a resource as upstream does: `/v1, Resource=pods`.
 fn resource(kind: &Kind) -> String {
     format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural)
 }
 
-/// How long pods may still take: their longest grace period, until so much time has passed since the namespace's deletion.
+/// Estimates the time until the pods are gone, by their longest grace period since the namespace's deletion. Upstream:
+/// `estimateGracefulTermination`.
 pub(super) fn pods_estimate(
     longest_grace: Duration,
     deleted_at: Timestamp,
@@ -111,13 +112,12 @@ pub(super) fn pods_estimate(
     if passed >= longest_grace { Duration::ZERO } else { longest_grace }
 }
 
-/// How long is waited for what is left, where namespaces are looked at again after this period at the latest: pods may well
-/// take less than the grace that they have.
+/// Returns the delay, at most `period`: pods often end before their grace period does.
 pub(super) fn within(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
 
-/// What is said of groups whose resources could not be found out, each with its version and why; `None` where there are none.
+/// Returns the error about groups whose discovery failed, each with its version; `None` without any.
 pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
     if failed.is_empty() {
         return None;
@@ -136,13 +136,13 @@ pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
     ))
 }
 
-/// Whether what a resource's group and version has was found out; else nothing is asked of it.
+/// Whether discovery of the resource's group version succeeded; otherwise nothing is deleted.
 pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }
 
 impl Findings {
-    /// What follows from them.
+    /// Returns the next step.
     pub(super) fn next(&self) -> Next {
         let mut errors: Vec<&str> = self.discovery.as_deref().into_iter().collect();
         errors.extend(self.remains.iter().filter_map(|(_, remains)| remains.error.as_deref()));
@@ -158,7 +158,7 @@ impl Findings {
         }
     }
 
-    /// The conditions that must stand in the status, in their order.
+    /// Returns the conditions, in upstream's order. Upstream: `namespaceConditionUpdater`.
     fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
         let errors = self.remains.iter().filter_map(|(_, remains)| remains.error.clone());
         let mut errors: Vec<String> = errors.collect();
@@ -170,7 +170,7 @@ impl Findings {
                 errors.join(", ")
             )
         });
-        // While pods are waited for, nothing is said of what else there is.
+        // While pods remain, other content is unknown.
         let counted = !self.pods_only;
         let mut left: Vec<String> = self
             .remains
@@ -250,7 +250,7 @@ impl Findings {
         ]
     }
 
-    /// The namespace with its conditions brought up to date; `None` when they are so already.
+    /// Returns the namespace with current conditions; `None` if they are unchanged.
     pub(super) fn with_conditions(&self, namespace: &Value, now: Timestamp) -> Option<Value> {
         let mut updated = namespace.clone();
         let status = updated.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
@@ -280,7 +280,7 @@ impl Findings {
     }
 }
 
-/// The namespace with phase `Terminating`; `None` when it says so already.
+/// Returns the namespace with the phase `Terminating`; `None` if it has it. Upstream: `updateNamespaceStatusFunc`.
 pub(super) fn terminating(namespace: &Value) -> Option<Value> {
     if namespace["status"]["phase"] == "Terminating" {
         return None;
@@ -291,7 +291,7 @@ pub(super) fn terminating(namespace: &Value) -> Option<Value> {
     Some(updated)
 }
 
-/// The namespace without this controller's finalizer.
+/// Returns the namespace without the controller's finalizer. Upstream: `finalizeNamespace`.
 pub(super) fn finalized(namespace: &Value) -> Value {
     let others = namespace["spec"]["finalizers"].as_array().into_iter().flatten();
     let others: Vec<Value> = others.filter(|name| **name != FINALIZER).cloned().collect();
@@ -300,7 +300,7 @@ pub(super) fn finalized(namespace: &Value) -> Value {
     })
 }
 
-/// Whether no finalizer of the spec is left.
+/// Whether `spec.finalizers` is empty. Upstream: `finalized`.
 pub(super) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }

@@ -1,4 +1,4 @@
-//! Gives nodes what is decided.
+//! Writes the allocated CIDRs to nodes.
 
 use super::{
     metrics::Metrics,
@@ -20,15 +20,15 @@ use serde_json::json;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 
-/// How often a write is tried before it counts as failed.
+/// Attempts of a write. Upstream: `cidrUpdateRetries`.
 const TRIES: usize = 3;
 
-/// What was given to whom, and the hands that give.
+/// Allocator and its clients.
 pub(super) struct Allocations {
     nodes: Cache<Node>,
     allocator: Mutex<Allocator>,
     metrics: Metrics,
-    /// Whether all that nodes have already has been taken note of.
+    /// Set once the CIDRs of all existing nodes are recorded.
     primed: OnceCell<()>,
 }
 
@@ -61,13 +61,16 @@ impl Allocations {
         }
     }
 
-    /// Takes note of all that nodes have. The cache may not show yet what another process gave before this one led, so it
-    /// is asked for live.
+    /// Records the CIDRs of all nodes by a live list: the cache may lack allocations by a former leader.
     async fn prime(&self, context: &Context) -> Result<(), ApiError> {
         let nodes = context.env.client.list::<Node>("", &ListOptions::default()).await?;
         for node in nodes.items.iter().filter(|node| !node.spec.pod_cidrs.is_empty()) {
             if let Verdict::Foreign(problem) = self.look(&node.meta.name, Some(node)) {
-                tracing::warn!(node = &*node.meta.name, problem, "Node has a range of its own");
+                tracing::warn!(
+                    node = &*node.meta.name,
+                    problem,
+                    "Node has a podCIDR that does not belong to the cluster CIDR"
+                );
             }
         }
         Ok(())
@@ -103,7 +106,7 @@ impl Allocations {
                 Err(_) if tries < TRIES => tries += 1,
                 Err(error) => {
                     tell(context, node, "CIDRAssignmentFailed");
-                    // Without an answer it may have been done: then the node keeps what it has.
+                    // Without a response the write may have succeeded, so the allocation is kept.
                     if is_refusal(&error) {
                         let mut allocator = self.lock();
                         allocator.release(name);
@@ -116,7 +119,7 @@ impl Allocations {
     }
 }
 
-/// Whether the server said that it did not do it.
+/// Whether the API server refused the write.
 fn is_refusal(error: &ApiError) -> bool {
     (400..500).contains(&error.code())
 }

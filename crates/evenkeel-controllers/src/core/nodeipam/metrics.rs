@@ -1,10 +1,10 @@
-//! What is counted.
+//! Metrics of the range allocator. Upstream: `cidrset/metrics.go`.
 
 use super::plan::set::Set;
 use evenkeel_runtime::metrics;
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 
-/// Upstream's metrics of ranges; the name of one of them is spelt as there.
+/// Upstream's metrics of CIDR sets, with one misspelt name.
 pub(super) struct Metrics {
     allocations: IntCounterVec,
     releases: IntCounterVec,
@@ -51,7 +51,7 @@ impl Metrics {
         }
     }
 
-    /// Shows how far a range is given out.
+    /// Updates the gauges of a CIDR set.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     pub(super) fn show(&self, set: &Set) {
         let range = set.range().to_string();
@@ -66,7 +66,7 @@ impl Metrics {
         self.usage.with_label_values(&label).set(set.taken() as f64 / set.size() as f64);
     }
 
-    /// Takes note of how many parts were looked at for one.
+    /// Observes the attempts of an allocation.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     pub(super) fn tried(&self, set: &Set, tries: usize) {
         let range = set.range().to_string();

@@ -1,7 +1,7 @@
-//! Gives each node a range of addresses for its pods, one of each family.
+//! Node IPAM controller: allocates pod CIDRs to nodes, one for each IP family. Upstream: `pkg/controller/nodeipam`, the
+//! range allocator.
 //!
-//! Upstream: `pkg/controller/nodeipam`, its range allocator; the others belong to clouds' own programs. It does nothing
-//! unless `--allocate-node-cidrs` is given.
+//! It runs with `--allocate-node-cidrs` only; upstream's cloud allocators belong to cloud controller managers.
 
 mod act;
 mod metrics;
@@ -17,7 +17,7 @@ use evenkeel_runtime::controller::Context;
 use plan::config::Config;
 use std::sync::Arc;
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers; no flag changes it. Upstream: `cidrUpdateWorkers`.
 const WORKERS: usize = 30;
 
 /// The controller of nodes' ranges.

@@ -2,20 +2,20 @@
 
 use crate::options::Flags;
 
-/// Options, as they were given: what they mean together is found out when the controller starts.
+/// Options as given; their combination is validated when the controller starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether nodes are given ranges; `--allocate-node-cidrs`.
+    /// Whether CIDRs are allocated; `--allocate-node-cidrs`, default false.
     pub enabled: bool,
-    /// Where they are taken from, one of each family, with commas between; `--cluster-cidr`.
+    /// CIDRs of all pods, comma-separated, one for each IP family; `--cluster-cidr`.
     pub cluster: String,
-    /// What services have and nodes must not get, the same way; `--service-cluster-ip-range`.
+    /// CIDRs of Services, which nodes must not get, in the same form; `--service-cluster-ip-range`.
     pub services: String,
-    /// Length of a node's prefix in a cluster of one family, 0 for the family's default; `--node-cidr-mask-size`.
+    /// Prefix length of a node's CIDR in a single-stack cluster, 0 for the family's default; `--node-cidr-mask-size`.
     pub mask: i64,
-    /// The same for IPv4; `--node-cidr-mask-size-ipv4`.
+    /// The same for IPv4 in a dual-stack cluster; `--node-cidr-mask-size-ipv4`.
     pub mask_ipv4: i64,
-    /// The same for IPv6; `--node-cidr-mask-size-ipv6`.
+    /// The same for IPv6 in a dual-stack cluster; `--node-cidr-mask-size-ipv6`.
     pub mask_ipv6: i64,
 }
 

@@ -1,6 +1,5 @@
-//! Deletes pods that nobody else would: too many that have ended, and those whose nodes cannot delete them any more.
-//!
-//! Upstream: `pkg/controller/podgc`.
+//! Pod garbage collector: deletes terminated pods beyond a threshold, and pods of missing or failed nodes. Upstream:
+//! `pkg/controller/podgc`.
 
 mod plan;
 
@@ -29,16 +28,16 @@ use std::{
     time::Duration,
 };
 
-/// How often it looks.
+/// Period of the collection. Upstream: `gcCheckPeriod`.
 const PERIOD: Duration = Duration::from_secs(20);
 
-/// How many pods are deleted side by side.
+/// Pods deleted concurrently.
 const AT_A_TIME: usize = 16;
 
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How many pods that have ended may stay; no bound where it is 0 or less; `--terminated-pod-gc-threshold`.
+    /// Number of terminated pods that are kept, unlimited from 0 down; `--terminated-pod-gc-threshold`, default 12500.
     pub terminated: i64,
 }
 
@@ -96,7 +95,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             let collector = collector.clone();
             async move { collector.pass(&request.key, &context).await }
         });
-    // There is but one thing to look at: all of it.
+    // The queue has a single key for the whole cluster.
     controller.queue().add(Key::new("", "all"), Priority::NORMAL);
     context.run(controller);
     Ok(())
@@ -125,7 +124,8 @@ impl Collector {
         Ok(Outcome::again(PERIOD))
     }
 
-    /// The nodes that are surely gone: missed for a while, and asked for live.
+    /// Returns the nodes that are confirmed missing by a live read, after the quarantine. Upstream:
+    /// `discoverDeletedNodes`.
     async fn lost(&self, observed: &Observed, context: &Context, now: Timestamp) -> BTreeSet<Text> {
         let missed = {
             let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,20 +135,20 @@ impl Collector {
         for name in missed {
             match context.env.client.get_metadata(&Node::kind(), "", &name).await {
                 Err(error) if error.is_not_found() => drop(lost.insert(name)),
-                Err(error) => tracing::warn!(node = &*name, %error, "Node cannot be asked for"),
+                Err(error) => tracing::warn!(node = &*name, %error, "Failed to read the node"),
                 Ok(_) => {}
             }
         }
         lost
     }
 
-    /// One pod's refusal does not keep the others.
+    /// Deletes pods; a failed deletion does not block others.
     async fn delete(&self, key: &Key, doomed: &Doomed, context: &Context) {
         let labels = [&*doomed.pod.meta.namespace, doomed.reason];
         self.deleted.with_label_values(&labels).inc();
         if let Err(error) = context.act(key, &doomed.plan).await {
             let pod = &doomed.pod.meta;
-            tracing::warn!(namespace = &*pod.namespace, pod = &*pod.name, %error, "Pod cannot be deleted");
+            tracing::warn!(namespace = &*pod.namespace, pod = &*pod.name, %error, "Failed to delete the pod");
             self.failed.with_label_values(&labels).inc();
         }
     }

@@ -1,4 +1,4 @@
-//! Which pods go.
+//! Pods that the garbage collector deletes. Upstream: `gc_controller.go`.
 
 use crate::{
     disruption::{Why, marked},
@@ -18,31 +18,31 @@ use std::{
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// How long a node must have been missed before its pods go.
+/// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 
 const ORPHANED: Why = Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
-/// All that there is.
+/// All pods and nodes.
 pub(super) struct Observed {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) nodes: Vec<Arc<Node>>,
 }
 
-/// A pod that goes.
+/// A pod to delete.
 pub(super) struct Doomed {
     pub(super) pod: Arc<Pod>,
-    /// As the metrics name it.
+    /// Label `reason` in metrics.
     pub(super) reason: &'static str,
     pub(super) plan: Plan,
 }
 
-/// Nodes that pods name and that are not there, each with since when it is missed.
+/// Missing nodes that pods are bound to, each with the time since when. Upstream: `nodeQueue`.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine(BTreeMap<Text, Timestamp>);
 
 impl Quarantine {
-    /// Notes which nodes are missed now, and gives those that have been for long enough.
+    /// Updates the missing nodes, and returns those whose quarantine has passed. Upstream: `gcOrphaned`.
     pub(super) fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
         let there: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
         let named = observed.pods.iter().map(|pod| &*pod.spec.node_name);
@@ -57,8 +57,8 @@ impl Quarantine {
     }
 }
 
-/// The pods that go, each once, in upstream's order: of those that have ended what is over the threshold (0 or less: none),
-/// what is stuck on nodes out of service, what was on nodes that are lost, what never had a node.
+/// Returns the pods to delete, each once, in upstream's order. Upstream: `gcTerminated`, `gcTerminating`, `gcOrphaned`,
+/// `gcUnscheduledTerminating`.
 pub(super) fn plan(
     observed: &Observed,
     lost: &BTreeSet<Text>,
@@ -99,7 +99,7 @@ pub(super) fn plan(
     doomed
 }
 
-/// The oldest of those that have ended, as many as are over the threshold.
+/// Returns the oldest terminated pods beyond the threshold. Upstream: `gcTerminated`.
 fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
     let has_ended =
@@ -114,7 +114,7 @@ fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     ended
 }
 
-/// Those that were evicted first, since nobody counts on them, then by age.
+/// Orders evicted pods first, then by age. Upstream: `byEvictionAndCreationTimestamp`.
 fn in_order(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     let evicted = |pod: &Pod| &*pod.status.phase == "Failed" && &*pod.status.reason == "Evicted";
     pods.sort_by(|a, b| {

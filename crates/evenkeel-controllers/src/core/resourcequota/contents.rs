@@ -1,4 +1,4 @@
-//! What namespaces hold: the caches of all kinds that quotas can limit.
+//! Contents of namespaces: caches of all kinds that quotas can limit. Upstream: `QuotaMonitor`.
 
 use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
@@ -16,26 +16,26 @@ use std::{
     },
 };
 
-/// The caches. Clones share them.
+/// The caches; clones share them.
 #[derive(Clone)]
 pub(super) struct Contents(Arc<Shared>);
 
 struct Shared {
     caches: Caches,
-    /// By the name of their count.
+    /// Caches by resource name in quotas.
     kinds: RwLock<BTreeMap<Text, Arc<Counted>>>,
-    /// Whether all kinds that the server had at the start have been seen.
+    /// Whether all kinds that the server had at the start are synced.
     complete: AtomicBool,
     classes: OnceLock<Cache<DeviceClass>>,
 }
 
-/// One kind.
+/// A counted kind.
 struct Counted {
     tracked: Arc<Tracked>,
     cache: Box<dyn Held>,
 }
 
-/// A cache, whatever is read of its objects.
+/// A cache of any view.
 trait Held: Send + Sync {
     fn content(&self, sort: Sort, namespace: &str) -> Content;
     fn has_synced(&self) -> bool;
@@ -77,7 +77,7 @@ impl Contents {
         }))
     }
 
-    /// Takes a kind in.
+    /// Adds a kind.
     pub(super) fn add<V: View>(&self, tracked: &Arc<Tracked>, cache: Cache<V>) {
         if tracked.sort() == Sort::DeviceClaims {
             self.0.classes.get_or_init(|| self.0.caches.of());
@@ -87,23 +87,23 @@ impl Contents {
         kinds.insert(tracked.count().into(), Arc::new(counted));
     }
 
-    /// Forgets a kind.
+    /// Removes a kind.
     pub(super) fn remove(&self, tracked: &Tracked) {
         self.0.kinds.write().unwrap_or_else(PoisonError::into_inner).remove(tracked.count());
     }
 
-    /// From now on what is not here is not there. Whether it was so before.
+    /// Declares the initial kinds complete. Returns whether they were before.
     pub(super) fn complete(&self) -> bool {
         self.0.complete.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether there is a kind that counts towards `name`.
+    /// Whether a kind counts towards the resource `name`.
     pub(super) fn counts(&self, name: &str) -> bool {
         let classes = self.classes();
         self.kinds().iter().any(|counted| counted.tracked.tracks(name, &classes))
     }
 
-    /// What a quota counts, of the kinds that are seen whole; nothing before all that there is has been looked for.
+    /// Returns the observed state of a quota, of synced kinds; `None` before the initial kinds are complete.
     pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.0.complete.load(Ordering::Relaxed) {
             return None;
@@ -124,7 +124,7 @@ impl Contents {
         Some(Observed { quota, classes, parts })
     }
 
-    /// The classes of devices.
+    /// Returns the device classes.
     pub(super) fn classes(&self) -> Classes {
         let classes = self.0.classes.get().map(Cache::list).unwrap_or_default();
         classes.iter().map(|class| &**class).collect()

@@ -1,7 +1,7 @@
-//! Counts what namespaces use of what their quotas allow.
+//! Resource quota controller: computes `status.used` of quotas. Upstream: `pkg/controller/resourcequota`.
 //!
-//! The API server charges quotas as objects are made; this controller counts anew what there is when objects go, when a
-//! quota changes, and every so often. Upstream: `pkg/controller/resourcequota`.
+//! The API server reserves quota as objects are created. This controller recounts when objects are deleted, when a
+//! quota changes, and periodically.
 
 mod contents;
 mod plan;
@@ -26,13 +26,14 @@ use plan::Observed;
 use replenish::Replenish;
 use std::sync::Arc;
 
-/// Quotas without figures come before others: nothing can be made in their namespaces.
+/// Quotas without a status come first, because nothing can be created in their namespaces. Upstream:
+/// `missingUsageQueue`.
 const FIRST: Priority = Priority(100);
 
-/// How many quotas are counted at the same time, and how often all are counted anew.
+/// Number of quotas processed concurrently, default 5, and the period of full recounts.
 pub type Options = Periodic<5>;
 
-/// The flags that say so.
+/// Names of the two flags.
 pub(crate) const FLAGS: [&str; 2] =
     ["concurrent-resource-quota-syncs", "resource-quota-sync-period"];
 
@@ -70,7 +71,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What is used is written by this controller and by the API server; neither need be looked at again. A resync is.
+/// Ignores updates of `status.used`, which this controller and the API server write. A resync is not ignored.
 fn on_quota(contents: &Contents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event

@@ -1,4 +1,4 @@
-//! What a quota's status should say.
+//! Status of a quota. Upstream: `syncResourceQuota`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -23,10 +23,10 @@ use evenkeel_runtime::{
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// How long after a write it is counted again: caches may not have shown yet what was being made.
+/// Delay of a recount after a write: caches may lack objects that were being created.
 const SURE: Duration = Duration::from_secs(10);
 
-/// A quota, and what there is in its namespace of what it limits.
+/// A quota, and the objects in its namespace that it limits.
 pub(super) struct Observed {
     pub(super) quota: Arc<ResourceQuota>,
     pub(super) classes: Classes,
@@ -39,7 +39,7 @@ pub(super) struct Part {
     pub(super) content: Content,
 }
 
-/// Objects, or their number where no more is needed.
+/// The objects, or only their number.
 pub(super) enum Content {
     Pods(Vec<Arc<Pod>>),
     Services(Vec<Arc<Service>>),
@@ -48,7 +48,7 @@ pub(super) enum Content {
     Number(usize),
 }
 
-/// A quota's status as it is written.
+/// A quota's status as JSON.
 #[derive(Serialize)]
 struct Status<'a> {
     #[serde(serialize_with = "amounts", skip_serializing_if = "Usage::is_empty")]
@@ -61,7 +61,7 @@ fn amounts<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
 }
 
-/// Writes what is used, where that or what is allowed has changed. What cannot be counted stays as it was.
+/// Updates the status if limits or usage changed. Resources that cannot be counted keep their value.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let quota = &observed.quota;
     let hard = Usage::from(&quota.spec.hard);
@@ -84,7 +84,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// What the quota limits, and of what nobody can tell how much there is.
+/// Describes the limits, and resources whose usage is unknown.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let status = &observed.quota.status;
@@ -98,7 +98,7 @@ pub(super) fn describe(observed: &Observed) -> Description {
     description
 }
 
-/// What there is of all that the quota limits and that can be counted.
+/// Returns the usage of all limited resources that can be counted. Upstream: `CalculateUsage`.
 fn counted(observed: &Observed, now: Timestamp) -> Usage {
     let spec = &observed.quota.spec;
     let mut total = Usage::default();
@@ -138,7 +138,7 @@ fn counted(observed: &Observed, now: Timestamp) -> Usage {
     total
 }
 
-/// The pod whose extended resources a claim was made for.
+/// Returns the pod for whose extended resources a claim was created.
 fn pod_of<'p>(
     claim: &ResourceClaim,
     claims: &[Arc<ResourceClaim>],
@@ -149,7 +149,7 @@ fn pod_of<'p>(
     is_claim_of(claim, pod, claims.iter().map(|claim| &**claim)).then_some(&**pod)
 }
 
-/// When the next pod outlives its grace, from when on nobody is charged for it.
+/// Returns the delay until the next terminating pod exceeds its grace period and no longer counts.
 fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let pods = observed.parts.iter().filter_map(|part| match &part.content {
         Content::Pods(pods) => Some(pods),

@@ -1,4 +1,4 @@
-//! Which events of which objects make room in a quota.
+//! Events after which quotas are recounted. Upstream: `replenishQuota`, `update_filter.go`.
 
 use super::contents::Contents;
 use crate::monitors::{Follower, WithCache, with_cache};
@@ -18,7 +18,7 @@ use evenkeel_runtime::{
 use futures::future::BoxFuture;
 use std::{any::Any, sync::Arc};
 
-/// Has quotas counted anew when what they limit becomes less.
+/// Enqueues quotas when the usage of what they limit may decrease.
 #[derive(Clone)]
 pub(super) struct Replenish {
     pub(super) caches: Caches,
@@ -29,7 +29,7 @@ pub(super) struct Replenish {
 }
 
 impl Replenish {
-    /// Those quotas that limit this kind, in one namespace or, where that is empty, in all.
+    /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
     fn enqueue(&self, tracked: &Tracked, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()
@@ -77,7 +77,7 @@ impl Follower for Replenish {
     }
 }
 
-/// Takes a kind in, and listens to its events.
+/// Adds a kind, and subscribes to its events.
 struct Attach(Replenish, Tracked);
 
 impl WithCache for Attach {
@@ -106,7 +106,7 @@ impl WithCache for Attach {
     }
 }
 
-/// Whether what an object counts may have become less. Upstream: `pkg/quota/v1/install/update_filter.go`.
+/// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
 pub(super) fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
     fn both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
@@ -116,7 +116,7 @@ pub(super) fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
     } else if let Some((old, new)) = both::<Service>(old, new) {
         service_type(old) != service_type(new)
     } else if let Some((old, new)) = both::<PersistentVolumeClaim>(old, new) {
-        // What is asked for may shrink, too, where a volume could not grow as it was to (KEP-1790).
+        // A requested size may decrease after a failed expansion (KEP-1790).
         let storage = |claim: &PersistentVolumeClaim| {
             let amounts = [&claim.spec.resources.requests, &claim.status.allocated_resources];
             amounts.map(|amounts| amounts.get("storage").copied())

@@ -1,6 +1,5 @@
-//! Publishes the cluster's CA in every namespace, so that pods can trust the API server.
-//!
-//! Upstream: `pkg/controller/certificates/rootcacertpublisher`.
+//! Root CA certificate publisher: publishes the ConfigMap `kube-root-ca.crt` in every namespace. Upstream:
+//! `pkg/controller/certificates/rootcacertpublisher`.
 
 mod plan;
 
@@ -21,11 +20,12 @@ use std::sync::Arc;
 /// Options of the controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The CA to publish, PEM; `--root-ca-file`, else what the program itself trusts. Without one there is nothing to do.
+    /// The CA certificate, PEM; `--root-ca-file`, else the CA that the program trusts. Without it the controller does
+    /// not run.
     pub ca: Option<Arc<str>>,
 }
 
-/// The controller that publishes the CA.
+/// The root CA certificate publisher. Upstream: `newRootCACertificatePublisherControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "root-ca-certificate-publisher-controller",
     aliases: &["root-ca-cert-publisher"],
@@ -37,12 +37,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let Some(ca) = context.options.rootcacertpublisher.ca.clone() else {
-        tracing::warn!("No CA is known, so none is published");
+        tracing::warn!(
+            "No root CA is configured; not publishing kube-root-ca.crt (set --root-ca-file)"
+        );
         return Ok(());
     };
     let caches = &context.env.caches;
     let namespaces = caches.of::<Namespace>();
-    // Of all the cluster's ConfigMaps, just these are held.
+    // The cache holds the ConfigMaps of this name only.
     let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}"));
     let builder = context.builder(&DESCRIPTOR, &namespaces).passes_metric("root_ca_cert_publisher");
     let builder = builder.watches(&maps, |event, enqueue| {

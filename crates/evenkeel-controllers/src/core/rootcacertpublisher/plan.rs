@@ -1,4 +1,4 @@
-//! Whether a namespace lacks the cluster's CA, or has another one.
+//! ConfigMap with the root CA of a namespace.
 
 use crate::wire;
 use evenkeel_api::{
@@ -9,11 +9,11 @@ use evenkeel_runtime::plan::{Create, Plan, Target, Update};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Name of the ConfigMap.
+/// Name of the ConfigMap. Upstream: `RootCACertConfigMapName`.
 pub(super) const NAME: &str = "kube-root-ca.crt";
-/// Its key.
+/// Key of the CA in the ConfigMap.
 const KEY: &str = "ca.crt";
-/// Annotation that says what it is for, word for word as in every cluster.
+/// Annotation with the description, in upstream's words. Upstream: `DescriptionAnnotation`.
 const DESCRIPTION: (&str, &str) = (
     "kubernetes.io/description",
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
@@ -21,14 +21,14 @@ const DESCRIPTION: (&str, &str) = (
      clusters.",
 );
 
-/// A namespace, what is published in it, and what should be.
+/// A namespace, its ConfigMap, and the CA.
 pub(super) struct Observed {
     pub(super) namespace: Arc<Namespace>,
     pub(super) published: Option<Arc<ConfigMap>>,
     pub(super) ca: Arc<str>,
 }
 
-/// Makes the ConfigMap, or puts it right. A namespace that is going is left alone.
+/// Creates or repairs the ConfigMap, except in a terminating namespace. Upstream: `syncNamespace`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     if observed.namespace.meta.deleting() || &*observed.namespace.status.phase == "Terminating" {
@@ -45,7 +45,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             });
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
-        // Its role lets it create and update ConfigMaps, not read or patch them: they go out whole.
+        // The controller's role permits create and update of ConfigMaps, neither get nor patch.
         Some(map) if !is_right(map, &observed.ca) => {
             let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
             let body = json!({
@@ -60,7 +60,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Any description will do.
+/// Whether the ConfigMap has the CA and a description, of any text.
 fn is_right(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(KEY) == Some(ca)

@@ -1,6 +1,5 @@
-//! Gives every namespace its default service account.
-//!
-//! Upstream: `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
+//! Service account controller: creates the service account `default` in every namespace. Upstream:
+//! `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
 
 mod plan;
 
@@ -18,7 +17,7 @@ use evenkeel_runtime::{
 use plan::{NAME, Observed};
 use std::time::Duration;
 
-/// The controller of default service accounts.
+/// The service account controller. Upstream: `newServiceAccountControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "serviceaccount-controller",
     aliases: &["serviceaccount"],
@@ -28,8 +27,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Who makes a namespace often makes its account next (a folder of manifests, a test). They go first; the write would be
-/// lost against theirs, or theirs against it.
+/// Delay after a namespace's creation. Its creator often creates the account next (a manifest folder, a test), and one
+/// of the two writes would fail.
 const CREATORS_TURN: Duration = Duration::from_millis(50);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! Whether a namespace lacks its default service account.
+//! Default service account of a namespace.
 
 use evenkeel_api::{
     View,
@@ -8,16 +8,16 @@ use evenkeel_runtime::plan::{Create, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Name of the account that every namespace has.
+/// Name of the service account.
 pub(super) const NAME: &str = "default";
 
-/// A namespace, and its default account if it has one.
+/// A namespace and its default service account.
 pub(super) struct Observed {
     pub(super) namespace: Arc<Namespace>,
     pub(super) account: Option<Arc<ServiceAccount>>,
 }
 
-/// Makes the account where it is missing. A namespace that is going gets none.
+/// Creates the missing account, except in a terminating namespace. Upstream: `syncNamespace`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     if observed.account.is_some()

@@ -1,4 +1,4 @@
-//! Carries out what is decided about a token Secret: live reads, the write, and the end of references to it.
+//! Live reads and writes of the token controller.
 
 use super::{
     plan::{self, Claim, Lacks, Step},
@@ -18,11 +18,11 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The controller's eyes and its key.
+/// Caches and signing key of the token controller.
 pub(super) struct Tokens {
     pub(super) secrets: Cache<Full<Secret>>,
     pub(super) accounts: Cache<ServiceAccount>,
-    /// Accounts by the Secrets that they refer to.
+    /// Service accounts by the Secrets that they refer to.
     pub(super) with_secret: Index<ServiceAccount>,
     pub(super) ca: Option<Arc<str>>,
     pub(super) signer: Signer,
@@ -53,7 +53,7 @@ impl Tokens {
         Ok(Outcome::Settled)
     }
 
-    /// The account that is meant; looked for at the server if the cache does not have it, which may be behind.
+    /// Returns the service account of a Secret; reads it live if the cache lacks it.
     async fn account(
         &self,
         client: &Client,
@@ -82,7 +82,7 @@ impl Tokens {
         let (client, kind) = (&context.env.client, self.secrets.kind());
         let Some(mut live) = live(client, kind, key).await? else { return Ok(()) };
         if version(&live) != &*secret.meta().resource_version {
-            // The event of that change is under way.
+            // The event of that change will enqueue the Secret.
             return Ok(());
         }
         let token = if lacks.token {
@@ -101,7 +101,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// A Secret that is gone is no longer referred to.
+    /// Removes references to a deleted Secret. Upstream: `removeSecretReference`.
     async fn forget(&self, client: &Client, key: &Key) -> Result<Outcome, Error> {
         for account in self.with_secret.get(&super::by_account(&key.namespace, &key.name)) {
             let (kind, of) = (self.accounts.kind(), Key::of(&account.meta));
@@ -121,7 +121,7 @@ impl Tokens {
     }
 }
 
-/// An object as it is at the server, whole; `None` when it is gone.
+/// Reads an object live; `None` if it is deleted.
 async fn live(client: &Client, kind: &Kind, key: &Key) -> Result<Option<Value>, Error> {
     let path = format!("{}/{}", kind.path(&key.namespace), key.name);
     let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new())?;
@@ -136,7 +136,7 @@ fn version(object: &Value) -> &str {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Merges objects into objects; anything else takes the place of what was there.
+/// Merges JSON objects recursively; other values are replaced.
 fn merge(object: &mut Value, change: &Value) {
     let Value::Object(change) = change else { return object.clone_from(change) };
     if !object.is_object() {
@@ -148,7 +148,7 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
-/// What lost against another write, or came too late, needs no other try: an event follows.
+/// Ignores conflicts and NotFound, which an event follows.
 fn quiet<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match answer {
         Ok(made) => Ok(Some(made)),

@@ -1,6 +1,5 @@
-//! Fills token Secrets of service accounts, and deletes those whose account is gone.
-//!
-//! It runs first and with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
+//! Token controller: fills token Secrets of service accounts, and deletes those without an account. It starts first,
+//! with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
 
 mod act;
 mod options;
@@ -21,7 +20,7 @@ use k8s_openapi::api::core::v1::Secret;
 use sign::Signer;
 use std::{path::Path, sync::Arc};
 
-/// The token controller.
+/// The token controller. Upstream: `newServiceAccountTokenControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "serviceaccount-token-controller",
     aliases: &["serviceaccount-token"],
@@ -31,10 +30,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// How often a Secret that cannot be filled is tried again.
+/// Retries of a Secret. Upstream: `maxRetries`.
 const RETRIES: u32 = 10;
 
-/// Of all the cluster's Secrets, just those with tokens.
+/// Cache of the Secrets with the type of tokens.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
     caches.selected("", &format!("type={}", plan::TYPE))
 }

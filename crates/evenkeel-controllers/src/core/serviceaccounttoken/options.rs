@@ -1,12 +1,11 @@
-//! What the token controller can be told.
+//! Command-line options of the token controller.
 
 use crate::options::Flags;
 
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// PEM file of the key that tokens are signed with; `--service-account-private-key-file`. Without it the controller does
-    /// nothing.
+    /// PEM file of the signing key; `--service-account-private-key-file`. Without it the controller does not run.
     pub key_file: Option<String>,
     /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`.
     pub concurrent_syncs: usize,

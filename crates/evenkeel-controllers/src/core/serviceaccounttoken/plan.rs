@@ -1,31 +1,31 @@
-//! What a token Secret lacks, and whether it has an account to be a token of.
+//! Decision about a token Secret. Upstream: `syncSecret`.
 
 use evenkeel_api::{View, views::ServiceAccount};
 use evenkeel_runtime::cache::Full;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
-/// Type of Secrets with tokens.
+/// Type of token Secrets. Upstream: `SecretTypeServiceAccountToken`.
 pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
-/// Annotation that names the account.
+/// Annotation with the service account's name. Upstream: `ServiceAccountNameKey`.
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
-/// Annotation with the account's uid.
+/// Annotation with the service account's uid. Upstream: `ServiceAccountUIDKey`.
 const UID: &str = "kubernetes.io/service-account.uid";
 
 const TOKEN: &str = "token";
 const CA: &str = "ca.crt";
 const NAMESPACE: &str = "namespace";
 
-/// Which account a Secret says it is a token of.
+/// The service account named by a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim<'a> {
     pub(crate) account: &'a str,
-    /// Empty as long as nobody has filled the Secret.
+    /// The uid; empty before the controller fills the Secret.
     pub(crate) uid: &'a str,
 }
 
 impl<'a> Claim<'a> {
-    /// `None` for a Secret that is no token, or does not say of whom.
+    /// Reads the annotations; `None` for another type, or without a name.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
         let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
@@ -33,24 +33,24 @@ impl<'a> Claim<'a> {
         is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
     }
 
-    /// Whether this is the account that is meant, and not another of its name.
+    /// Whether the service account has this name and, if given, this uid.
     pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
 }
 
-/// What becomes of a token Secret.
+/// Action for a token Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is as it should be.
+    /// The Secret is complete.
     Nothing,
-    /// Its account is not there.
+    /// The service account does not exist.
     Delete,
-    /// It lacks something.
+    /// The Secret is incomplete.
     Fill(Lacks),
 }
 
-/// What a token Secret lacks.
+/// Missing parts of a token Secret. Upstream: `secretUpdateNeeded`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
     pub(super) ca: bool,
@@ -58,7 +58,7 @@ pub(super) struct Lacks {
     pub(super) token: bool,
 }
 
-/// What is to be done with a token Secret whose account is this, if it has one.
+/// Decides about a token Secret and its service account.
 pub(super) fn plan(
     secret: &Full<Secret>,
     account: Option<&ServiceAccount>,
@@ -78,7 +78,7 @@ pub(super) fn plan(
     if lacks == Lacks::default() { Step::Nothing } else { Step::Fill(lacks) }
 }
 
-/// The claims of a token without an end, which is good for as long as its Secret is there.
+/// Returns the claims of a token without expiry, which is valid while its Secret exists. Upstream: `LegacyClaims`.
 pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     let (namespace, name) = (&*account.meta.namespace, &*account.meta.name);
     json!({
@@ -91,7 +91,7 @@ pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     })
 }
 
-/// What is merged into the Secret. Values are given as they are, not in base64.
+/// Returns the change of the Secret; values are not base64-encoded. Upstream: `generateTokenIfNeeded`.
 pub(super) fn change(
     account: &ServiceAccount,
     lacks: Lacks,

@@ -1,11 +1,11 @@
-//! Signs JSON web tokens with an RSA or an elliptic-curve key, under the key's id as the API server computes it.
+//! Signs JSON web tokens with an RSA or elliptic-curve key; the key id is the API server's.
 
 use crate::keys::{Algorithm, Form, KeyError, PrivateKey};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-/// The source of chance failed.
+/// The random number generator failed.
 #[derive(Debug, thiserror::Error)]
 #[error("a token cannot be signed")]
 pub(super) struct SignError;
@@ -18,21 +18,21 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// From the first private key in a PEM text: PKCS#1, PKCS#8 or SEC 1.
+    /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let key = PrivateKey::from_pem(pem, Form::Fixed)?;
         let algorithm = match key.algorithm() {
             Algorithm::RsaSha256 => "RS256",
             Algorithm::P256Sha256 => "ES256",
             Algorithm::P384Sha384 => "ES384",
-            // The API server does not take tokens by such a key.
+            // The API server does not accept tokens signed with Ed25519.
             Algorithm::Ed25519 => return Err(KeyError::Unsupported),
         };
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, &key.public()));
         Ok(Self { key, algorithm, id })
     }
 
-    /// A token with these claims.
+    /// Returns a signed token with these claims.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, SignError> {
         let header = json!({"alg": self.algorithm, "kid": self.id});
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());

@@ -1,6 +1,5 @@
-//! Takes pods off nodes whose taints they do not tolerate, or no longer.
-//!
-//! Upstream: `pkg/controller/tainteviction`.
+//! Taint eviction controller: deletes pods that do not tolerate a `NoExecute` taint of their node. Upstream:
+//! `pkg/controller/tainteviction`.
 
 mod plan;
 
@@ -24,10 +23,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers; no flag changes it. Upstream: `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
-/// Upstream's bounds.
+/// Upstream's histogram buckets, in seconds.
 const SECONDS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
 
@@ -35,19 +34,20 @@ const SECONDS: [f64; 12] =
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "taint-eviction-controller",
     queue: "noexec_taint_pod",
-    // It has no rights of its own.
+    // Upstream's controller has no service account of its own.
     client: "node-controller",
     gates: &["SeparateTaintEvictionController"],
     start,
     ..Descriptor::ORDINARY
 };
 
-/// Pods by the node that they are on.
+/// Index of pods by node.
 pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
     pods.index("node", placement::node_key)
 }
 
-/// Starts it, by itself or, without the gate SeparateTaintEvictionController, as a part of the controller of nodes' health.
+/// Starts the controller: alone or, without the gate `SeparateTaintEvictionController`, from the node lifecycle
+/// controller.
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
     let on_node = pods_by_node(&pods);
@@ -84,7 +84,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .event_source(DESCRIPTOR.name);
     let controller = builder.planned(planner);
     let pods_queue = controller.queue();
-    // A queue of its own: a node may have many pods.
+    // A separate queue of nodes, because a node may have many pods. Upstream: `nodeUpdateQueue`.
     let on_nodes =
         Builder::watching(&context.env, "taint-eviction-nodes", &nodes, |event, enqueue| {
             if concerns_pods(event) {
@@ -106,7 +106,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether the pods of a node have something else to tolerate than before.
+/// Whether the `NoExecute` taints of a node changed.
 fn concerns_pods(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { object, .. } => plan::evicting(&object.spec.taints).next().is_some(),
@@ -120,7 +120,7 @@ fn concerns_pods(event: &CacheEvent<Node>) -> bool {
 struct Evictions {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
-    /// Pods that go at some time, each with when.
+    /// Pods with a scheduled eviction. Upstream: `taintEvictionQueue`.
     pending: Mutex<HashMap<Key, Pending>>,
     late: Histogram,
     deletions: IntCounter,
@@ -151,7 +151,7 @@ impl Planner for Evictions {
     fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
         let verdict = plan::verdict(observed, now);
         match verdict {
-            // Whoever goes is forgotten once it does.
+            // The entry is removed when the pod is gone.
             Verdict::Wait(pending) | Verdict::Evict(pending) => {
                 self.pending().insert(observed.key.clone(), pending);
             }

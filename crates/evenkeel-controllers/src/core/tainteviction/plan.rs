@@ -1,4 +1,4 @@
-//! Whether a pod may stay on its node, and until when.
+//! Eviction of a pod by the taints of its node. Upstream: `processPodOnNode`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -29,40 +29,40 @@ const WHY: Why = Why {
 };
 const EVENT: &str = "TaintManagerEviction";
 
-/// A pod, and what it would have to bear.
+/// A pod and the taints that it must tolerate.
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// `None` where it is gone.
+    /// The pod; `None` if it is deleted.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The taints of its node that put pods out; `None` where there is no such node.
+    /// The node's `NoExecute` taints; `None` without the node. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
     pub(super) pending: Option<Pending>,
 }
 
-/// When a pod goes.
+/// A scheduled eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) due: Timestamp,
 }
 
-/// What becomes of a pod.
+/// Decision about a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// The pod stays.
     Stay,
-    /// It goes later.
+    /// The pod is evicted later.
     Wait(Pending),
-    /// It goes now.
+    /// The pod is evicted now.
     Evict(Pending),
 }
 
-/// The taints that put pods out.
+/// Returns the `NoExecute` taints.
 pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// What becomes of the pod. A time that was set stays, whatever else the node is tainted with meanwhile and for however
-/// short a time that is tolerated, as long as it is; so it is upstream, too.
+/// Decides about the pod. As upstream, a scheduled eviction keeps its time while the taints are tolerated at all, even
+/// if they change. Upstream: `processPodOnNode`.
 pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
@@ -81,20 +81,20 @@ pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     }
 }
 
-/// For how long all taints of a node are tolerated.
+/// Duration for which all taints are tolerated.
 enum Tolerated {
-    /// One is not.
+    /// A taint is not tolerated.
     Not,
     For(SignedDuration),
     Forever,
 }
 
-/// The shortest `tolerationSeconds` of the tolerations that match the taints, negative ones being 0 (upstream:
-/// `GetMatchingTolerations`, `getMinTolerationTime`).
+/// Returns the shortest `tolerationSeconds` of the matching tolerations; negative values count as 0. Upstream:
+/// `GetMatchingTolerations`, `getMinTolerationTime`.
 fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerated {
     let mut least: Option<i64> = None;
     for taint in taints {
-        // Upstream takes the first that fits; one further down does not make it shorter or longer.
+        // As upstream, the first matching toleration counts.
         let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint))
         else {
             return Tolerated::Not;
@@ -109,11 +109,11 @@ fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerate
     }
 }
 
-/// What is done about it.
+/// Returns the actions for a decision.
 pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let told = |what: &str| {
-        // As upstream, by name alone: the pod may be gone, and another one there.
+        // As upstream without a uid: a new pod of the name may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
         Note::normal(target, EVENT, format!("{what} Pod {}", observed.key))
     };
@@ -129,7 +129,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
             plan.requeue_after(left);
         }
         (Verdict::Evict(_), Some(pod)) => {
-            // What was set for later gives way to what is done now, and is told, too.
+            // An immediate eviction cancels the scheduled one, with its event.
             if waits {
                 plan.push(told("Cancelling deletion of"));
             }

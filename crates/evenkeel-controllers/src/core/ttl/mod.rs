@@ -1,5 +1,4 @@
-//! Tells kubelets how long they may remember Secrets and ConfigMaps: the larger the cluster, the longer.
-//!
+//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps, by cluster size.
 //! Upstream: `pkg/controller/ttl`.
 
 mod plan;
@@ -13,10 +12,10 @@ use evenkeel_runtime::{
 use plan::Size;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers; no flag changes it.
 const WORKERS: usize = 5;
 
-/// The controller of nodes' memory of Secrets.
+/// The TTL controller. Upstream: `newTTLControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ttl-controller",
     aliases: &["ttl"],

@@ -1,4 +1,4 @@
-//! How long, by the cluster's size.
+//! TTL by cluster size. Upstream: `ttlBoundaries`.
 
 use crate::wire;
 use evenkeel_api::views::Node;
@@ -7,11 +7,11 @@ use serde_json::json;
 
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// From and to how many nodes each time holds; steps overlap, so that a cluster at a boundary does not swing.
+/// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap to avoid flapping at a boundary.
 const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
-/// How large the cluster is.
+/// Size of the cluster, and the current range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
     nodes: usize,
@@ -19,7 +19,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// There is one node more. Whether that changes the time.
+    /// Counts an added node. Returns whether the TTL changes.
     pub(super) fn grow(&mut self) -> bool {
         self.nodes += 1;
         let more = self.nodes > STEPS[self.step].1;
@@ -27,7 +27,7 @@ impl Size {
         more
     }
 
-    /// There is one node less. Whether that changes the time.
+    /// Counts a deleted node. Returns whether the TTL changes.
     pub(super) fn shrink(&mut self) -> bool {
         self.nodes = self.nodes.saturating_sub(1);
         let less = self.nodes < STEPS[self.step].0;
@@ -40,7 +40,7 @@ impl Size {
     }
 }
 
-/// Annotates the node, where it does not say so yet.
+/// Annotates the node, unless it has the annotation. Upstream: `updateNodeIfNeeded`.
 pub(super) fn plan(node: &Node, size: Size) -> Plan {
     let mut plan = Plan::nothing();
     let told = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());

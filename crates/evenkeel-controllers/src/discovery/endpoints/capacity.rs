@@ -1,16 +1,16 @@
-//! Endpoints have a thousand addresses at most: who needs more reads slices.
+//! Capacity of Endpoints: 1000 addresses. Upstream: `truncateEndpoints`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 
-/// The most addresses.
+/// Maximum number of addresses. Upstream: `maxCapacity`.
 pub(super) const MOST: usize = 1000;
-/// Says that addresses were left out.
+/// Annotation of truncated Endpoints. Upstream: `EndpointsOverCapacity`.
 pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// What it says.
+/// Value of the annotation.
 pub(super) const TRUNCATED: &str = "truncated";
 
-/// Leaves out what is too many, if anything, and says whether it did. Ready addresses come first; of those that cannot all
-/// stay, each subset keeps its share, rounded up as long as there is room.
+/// Truncates the subsets to the capacity and returns whether it did. Ready addresses come first; each subset keeps its
+/// share, rounded up while there is room. Upstream: `truncateEndpoints`.
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
@@ -27,7 +27,7 @@ pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     true
 }
 
-/// Lets `room` of all the addresses stay.
+/// Truncates lists with `all` addresses in total to `room`.
 fn share<'a>(lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>, all: usize, room: usize) {
     let mut left = room;
     for list in lists {

@@ -1,6 +1,4 @@
-//! Keeps one Endpoints object for each Service with a selector: the addresses of its pods, a thousand at most.
-//!
-//! Upstream: `pkg/controller/endpoint`.
+//! Endpoints controller: one Endpoints object for each Service with a selector. Upstream: `pkg/controller/endpoint`.
 
 mod capacity;
 mod options;
@@ -38,7 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// As upstream's `maxRetries`.
+/// Retries of a Service before its next event. Upstream: `maxRetries`.
 pub(super) const MAX_RETRIES: u32 = 15;
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -72,8 +70,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether an event of Endpoints calls for a look at their Service: when they are gone; at the start, for they may have been
-/// left behind by a Service that is gone; and when they were made for a Service that went meanwhile.
+/// Whether an event of Endpoints enqueues their Service: a deletion, an object that existed at the start, or a creation
+/// without a Service. Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
 fn is_looked_at(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,

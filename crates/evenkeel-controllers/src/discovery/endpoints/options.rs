@@ -3,12 +3,13 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options of the controller of Endpoints.
+/// Options of the Endpoints controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Number of Services processed concurrently; `--concurrent-endpoint-syncs`.
     pub concurrent_syncs: usize,
-    /// What happens to a Service's pods within this time is one pass; `--endpoint-updates-batch-period`.
+    /// Changes of a Service's pods within this time lead to one reconciliation; `--endpoint-updates-batch-period`,
+    /// default 0.
     pub batch_period: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the Endpoints of a Service are.
+//! Desired Endpoints of a Service. Upstream: `syncService` in `endpoints_controller.go`.
 
 use super::{
     super::{
@@ -27,39 +27,39 @@ use evenkeel_runtime::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Says whose the Endpoints are.
+/// Label with the managing controller. Upstream: `LabelManagedBy`.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// Who that is.
+/// This controller's value of the label.
 const MANAGER: &str = "endpoint-controller";
-/// On Endpoints that are not addresses but a lock.
+/// Annotation of Endpoints that serve as a leader-election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// What is looked at.
+/// Observed state of a Service.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// `None` when it is gone.
+    /// The Service; `None` if it is deleted.
     pub(super) service: Option<Arc<Service>>,
-    /// The pods that it selects.
+    /// The selected pods.
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) endpoints: Option<Arc<Endpoints>>,
-    /// Times of changes as they are now.
+    /// Times for the trigger annotation, now.
     pub(super) times: Option<Arc<Times>>,
-    /// As the last pass saw them.
+    /// The same as of the last reconciliation.
     pub(super) before: Option<Arc<Times>>,
 }
 
-/// Whether Endpoints are the record of an election, which no Service stands behind.
+/// Whether the Endpoints are a leader-election lock, without a Service.
 pub(in crate::discovery) fn elects(endpoints: &Endpoints) -> bool {
     endpoints.meta.annotations.contains(LEADER)
 }
 
-/// Whether this controller keeps the Endpoints.
+/// Whether this controller manages the Endpoints.
 pub(super) fn is_own(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(MANAGED_BY) == Some(MANAGER)
 }
 
-/// Makes, changes or deletes the Endpoints.
+/// Creates, updates or deletes the Endpoints.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let Some(service) = &observed.service else {
@@ -82,10 +82,10 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// The addresses of a Service's pods, in their one form.
+/// Returns the canonical subsets of the selected pods.
 fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     let family = address::first_family(service);
-    // Most pods have the same ports as the one before.
+    // Most pods have the same ports as the previous one.
     let mut lists: Vec<Vec<EndpointPort>> = Vec::new();
     let mut offers = Vec::with_capacity(pods.len());
     for pod in pods.iter().filter(|pod| is_published(service, pod)) {
@@ -102,13 +102,13 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     canonical::repack_subsets(offers.into_iter().map(offer).collect())
 }
 
-/// A pod on its way out is left out, unless the Service wants to know of pods that are not ready, too.
+/// Whether the pod is published: terminating pods are not, unless the Service sets `publishNotReadyAddresses`.
 fn is_published(service: &Service, pod: &Pod) -> bool {
     pod::belongs_in_endpoints(pod)
         && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
 }
 
-/// The pod's ports for the Service; `None` if it has none of them. A headless Service need not have ports.
+/// Returns the pod's ports for the Service; `None` if it has none of them. A headless Service need not have ports.
 fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     if service.spec.ports.is_empty() {
         return (&*service.spec.cluster_ip == "None").then(Vec::new);
@@ -125,7 +125,7 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// The pod's first address of the Service's family.
+/// Returns the pod's first address of the family. Upstream: `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let own = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
     let family = family.unwrap_or_else(own);
@@ -139,15 +139,15 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
     })
 }
 
-/// The Service's labels, and what the Endpoints are.
+/// Returns the Service's labels and those of the Endpoints.
 fn labels(service: &Service) -> StrMap {
     let own = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     own.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
 }
 
-/// Whether the Endpoints are as they should be. Subsets that somebody put in another order are the same, and whether the
-/// label of headless Services is right is not asked: a Service stays what it is.
+/// Whether the Endpoints are up to date. Reordered subsets count as equal. The label of headless Services is not
+/// compared, because a Service does not change this. Upstream: `semanticIgnoreResourceVersion`.
 fn is_so(
     endpoints: &Endpoints,
     subsets: &[EndpointSubset],
@@ -182,7 +182,7 @@ impl<M> Body<M> {
     }
 }
 
-/// Annotations as they become: when the change happened, and whether addresses are left out.
+/// Sets the annotations about the trigger time and the capacity.
 fn annotations(present: &StrMap, observed: &Observed, is_cut: bool) -> StrMap {
     let trigger =
         observed.times.as_ref().and_then(|times| times.trigger(observed.before.as_deref()));
@@ -232,7 +232,7 @@ fn change(
     }
 }
 
-/// What is seen, in words.
+/// Describes the Service for `evenkeel explain`.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let Some(service) = &observed.service else {

@@ -1,4 +1,4 @@
-//! Which endpoints a Service should have in one family, by the ports that they offer.
+//! Desired endpoints of a Service in one IP family, grouped by ports. Upstream: `reconcileByAddressType`.
 
 use super::super::{
     address::{self, Family},
@@ -11,18 +11,18 @@ use evenkeel_api::{
 };
 use std::sync::Arc;
 
-/// A pod, and its node if that is there.
+/// A pod, and its node if it exists.
 pub(super) type Placed = (Arc<Pod>, Option<Arc<Node>>);
 
-/// Endpoints with the same ports.
+/// Endpoints with equal ports. Upstream: `desiredEndpointsByPortMap`.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) ports: Vec<SlicePort>,
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// The endpoints of a family, in groups. A pod whose node is not there is left out, unless the Service publishes what is not
-/// ready; a pod without an address of the family makes a group all the same.
+/// Returns the endpoints of a family, grouped by ports. A pod on a missing node is omitted, unless the Service sets
+/// `publishNotReadyAddresses`. A pod without an address of the family still adds its group.
 pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
@@ -38,7 +38,7 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
     groups
 }
 
-/// Pods that are left out because their node is not there, in words.
+/// Returns the error about pods on missing nodes.
 pub(super) fn missing(service: &Service, pods: &[Placed]) -> Option<String> {
     let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
@@ -59,7 +59,8 @@ pub(super) fn missing(service: &Service, pods: &[Placed]) -> Option<String> {
     }
 }
 
-/// The pod's ports for the Service, in order. A pod that has none of them is an endpoint without ports.
+/// Returns the pod's ports for the Service, sorted. A pod with none of them is an endpoint without ports. Upstream:
+/// `getEndpointPorts`.
 fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     let of = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {
@@ -74,7 +75,8 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     ports
 }
 
-/// The pod as an endpoint. It is never ready while it is on its way out, unless the Service says that it does not care.
+/// Returns the pod as an endpoint. A terminating pod is not ready, unless the Service sets `publishNotReadyAddresses`.
+/// Upstream: `podToEndpoint`.
 fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, family: Family) -> Option<Endpoint> {
     let ips = pod.status.pod_ips.iter().filter_map(|ip| address::parse(&ip.ip));
     let mut addresses: Vec<Text> =

@@ -1,26 +1,25 @@
-//! Who should use which endpoint (`hints`): callers in its zone or on its node, where the Service asks for that.
-//!
-//! Upstream: `endpointslice/trafficdist` (KEP-4444, KEP-3015) and, for the annotation, `endpointslice/topologycache`.
+//! Topology hints of endpoints, by `trafficDistribution` (KEP-4444, KEP-3015) or by annotation (KEP-2433). Upstream:
+//! `endpointslice/trafficdist`, `endpointslice/topologycache`.
 
 use super::{packing::PackedSlice, topology, zones::Ratios};
 use crate::discovery::address::Family;
 use evenkeel_api::views::{Endpoint, EndpointHints, ForNode, ForZone, Service};
 use topology::Counts;
 
-/// How a Service wants its callers to choose.
+/// Traffic distribution of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Any endpoint will do.
+    /// No preference.
     Anywhere,
-    /// In the caller's zone (`PreferClose` is an older name of this).
+    /// Endpoints in the client's zone (`PreferClose` is an older name).
     PreferSameZone,
-    /// On the caller's node, or else in its zone.
+    /// Endpoints on the client's node, else in its zone.
     PreferSameNode,
-    /// As zones have CPU (topology aware hints, by annotation).
+    /// Endpoints in proportion to the zones' CPU (topology aware hints).
     Topology,
 }
 
-/// What the Service asks for. The annotation, in either of its names, goes before `trafficDistribution`.
+/// Returns the Service's mode. The annotation, in either of its names, precedes `trafficDistribution`.
 pub(super) fn mode(service: &Service) -> Mode {
     let annotation = |name| service.meta.annotations.get(name);
     let topology = annotation("service.kubernetes.io/topology-aware-hints")
@@ -33,27 +32,27 @@ pub(super) fn mode(service: &Service) -> Mode {
     }
 }
 
-/// All slices of a family, over endpoints that they name by place.
+/// The slices of a family; they refer to endpoints by index.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    /// Endpoints; hints are set on those of slices that are written.
+    /// Endpoints; hints are set for slices that are written.
     pub(super) desired: Vec<Endpoint>,
     pub(super) slices: Vec<PackedSlice<'a>>,
 }
 
 impl Layout<'_> {
-    /// How many endpoints are ready.
+    /// Returns the number of ready endpoints.
     pub(super) fn ready(&self) -> usize {
         let all = self.slices.iter().flat_map(|slice| &slice.members);
         all.filter(|at| self.is_ready(**at)).count()
     }
 
-    /// Whether an endpoint is.
+    /// Whether the endpoint is ready.
     pub(super) fn is_ready(&self, at: usize) -> bool {
         self.desired[at].conditions.ready == Some(true)
     }
 
-    /// The endpoints of slices that are written: of those that are yet to be made first.
+    /// Returns the endpoints of slices that are written; new slices come first.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
         let of = |new: bool| {
             self.slices.iter().filter(move |slice| slice.written && slice.existing.is_none() == new)
@@ -61,14 +60,14 @@ impl Layout<'_> {
         of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
     }
 
-    /// An unchanged slice's endpoints, as they should be and as they are.
+    /// Returns the desired and the existing endpoints of an unchanged slice.
     pub(super) fn present(&self, at: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
         let slice = &self.slices[at];
         let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
         slice.members.iter().map(|at| &self.desired[*at]).zip(present)
     }
 
-    /// Gives each endpoint the hints that `wanted` says, and writes slices that have others.
+    /// Sets the hints by `wanted`, and marks slices whose hints change.
     fn set(
         &mut self,
         wanted: impl Fn(&Endpoint) -> Option<EndpointHints>,
@@ -86,12 +85,12 @@ impl Layout<'_> {
     }
 }
 
-/// What is remembered of a Service whose slices had hints by the annotation.
+/// State of a Service with hints by annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hinted {
-    /// Its slices have such hints.
+    /// Whether its slices have such hints.
     pub(super) populated: bool,
-    /// What each zone was given, by family.
+    /// Endpoints allocated to each zone, by family.
     pub(super) given: [Option<Counts>; 2],
 }
 
@@ -101,21 +100,21 @@ impl Hinted {
         self.given[family as usize] = given;
     }
 
-    /// A family has no hints any more.
+    /// Forgets the hints of a family. Upstream: `RemoveHints`.
     pub(super) fn remove(&mut self, family: Family) {
         self.set(family, None);
     }
 
-    /// Whether a zone has too little of what it was given.
+    /// Whether a zone has too few endpoints by now. Upstream: `HasPopulatedHints`, `GetOverloadedServices`.
     pub(super) fn is_overloaded(&self, ratios: Option<&Ratios>) -> bool {
         self.given.iter().flatten().any(|given| topology::is_overloaded(given, ratios))
     }
 }
 
-/// An event to tell: whether it is a warning, its reason, its message.
+/// An event: whether it is a warning, its reason, its message.
 pub(super) type HintsEvent = (bool, &'static str, String);
 
-/// Sets hints as the Service asks, and says what the user should know.
+/// Sets the hints by the Service's mode. Returns an event for the user.
 pub(super) fn apply(
     mode: Mode,
     layout: &mut Layout<'_>,
@@ -162,8 +161,8 @@ pub(super) fn apply(
     }
 }
 
-/// The hint that `trafficDistribution` asks for: for callers in the endpoint's own zone and, with `PreferSameNode`, on its
-/// own node. One that is not ready has none.
+/// Returns the hint by `trafficDistribution`: the endpoint's zone and, with `PreferSameNode`, its node; none if it is
+/// not ready. Upstream: `trafficdist.ReconcileHints`.
 fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<EndpointHints> {
     let ready = endpoint.conditions.ready == Some(true);
     let zone = Some(&endpoint.zone).filter(|zone| ready && !zone.is_empty());
@@ -176,7 +175,7 @@ fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<Endpoint
     (zone.is_some() || on.is_some()).then_some(hints)
 }
 
-/// The hint for callers in one zone.
+/// Returns the hint for one zone.
 pub(super) fn zone_hint(zone: &str) -> Option<EndpointHints> {
     let for_zones = Box::new([ForZone { name: zone.into() }]);
     Some(EndpointHints { for_zones, for_nodes: Box::default() })

@@ -1,4 +1,4 @@
-//! What the controller counts, under upstream's names.
+//! Metrics of the EndpointSlice controller, with upstream's names.
 
 use super::plan::{self, Decision, Observed};
 use crate::discovery::gauges::SliceGauges;
@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Counters and gauges.
+/// Counters and gauges of the controller.
 #[derive(Debug)]
 pub(super) struct Metrics {
     added: Histogram,
@@ -76,7 +76,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a pass.
+    /// Counts a reconciliation.
     pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
@@ -91,7 +91,7 @@ impl Metrics {
         self.distribute(&observed.key, labels[1]);
     }
 
-    /// A Service is gone.
+    /// Removes the gauges of a deleted Service.
     pub(super) fn gone(&self, key: &Key) {
         self.gauges.set(key, None);
         self.distribute(key, "");

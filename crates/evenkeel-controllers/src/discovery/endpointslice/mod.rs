@@ -1,5 +1,4 @@
-//! Keeps EndpointSlices for each Service with a selector: its pods as endpoints, a hundred to a slice, for each family.
-//!
+//! EndpointSlice controller: slices of at most 100 endpoints for each Service with a selector and each IP family.
 //! Upstream: `pkg/controller/endpointslice` and `staging/src/k8s.io/endpointslice`.
 
 mod desired;
@@ -44,7 +43,7 @@ use std::{
 };
 use zones::Zones;
 
-/// The label that says a node's zone.
+/// Label with a node's zone. Upstream: `LabelTopologyZone`.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The controller of EndpointSlices.
@@ -57,12 +56,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Waits of a Service whose pass failed.
+/// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1000), overall: true };
 
-/// What somebody else does to a Service's slices within this time is one pass (upstream's
-/// `endpointSliceChangeMinSyncDelay`).
+/// Changes of slices by other clients within this time lead to one reconciliation. Upstream:
+/// `endpointSliceChangeMinSyncDelay`.
 const SLICES_SETTLE: Duration = Duration::from_secs(1);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -120,7 +119,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether endpoints on a node may be in another zone now, or were left out for want of the node.
+/// Whether a node's event may change the zone of endpoints, or restore endpoints that were omitted without the node.
 fn is_placed_anew(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -129,19 +128,20 @@ fn is_placed_anew(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// What events and passes look at.
+/// State shared by event handlers and reconciliations.
 struct Shared {
     selected: Selected,
     slices: ByService,
     nodes: Cache<Node>,
     own: OwnWrites,
     zones: Mutex<Zones>,
-    /// Services with hints by the annotation.
+    /// Services with hints by annotation.
     hinted: Mutex<HashMap<Key, Hinted>>,
 }
 
 impl Shared {
-    /// The Services whose hints leave a zone with too little, now that a node has changed.
+    /// Returns the Services whose hints overload a zone after a node's event. Upstream:
+    /// `checkNodeTopologyDistribution`.
     fn see_node(&self, event: &CacheEvent<Node>) -> Vec<Key> {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = zones.see(event);
@@ -174,13 +174,13 @@ struct Controller {
     services: Cache<Service>,
     shared: Arc<Shared>,
     known: Known,
-    /// Passes under way.
+    /// Decisions of running reconciliations.
     passing: Mutex<HashMap<Key, Decision>>,
     metrics: Metrics,
     max: usize,
 }
 
-/// A key, and what there is at it; nothing when the Service is gone or has no slices of ours.
+/// A key and its observed state; `None` if the Service is deleted or has no slices of this controller.
 struct Looked {
     key: Key,
     exists: bool,
@@ -252,7 +252,7 @@ impl Planner for Controller {
                 self.known.end(&looked.key, outcomes.first_error().is_none());
                 self.metrics.passed(observed, &decision, outcomes);
             }
-            // Slices of a Service that is gone are the garbage collector's.
+            // The garbage collector deletes the slices of a deleted Service.
             (None, _) if !looked.exists => {
                 self.known.forget(&looked.key);
                 self.shared.own.forget(&looked.key);

@@ -3,14 +3,15 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options of the controller of EndpointSlices.
+/// Options of the EndpointSlice controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Number of Services processed concurrently; `--concurrent-service-endpoint-syncs`.
     pub concurrent_syncs: usize,
-    /// What happens to a Service's pods within this time is one pass; `--endpointslice-updates-batch-period`.
+    /// Changes of a Service's pods within this time lead to one reconciliation; `--endpointslice-updates-batch-period`,
+    /// default 0.
     pub batch_period: Duration,
-    /// The most endpoints that a slice has; `--max-endpoints-per-slice`.
+    /// Maximum number of endpoints in a slice; `--max-endpoints-per-slice`, default 100.
     pub max_endpoints: usize,
 }
 

@@ -1,39 +1,41 @@
-//! Which endpoint is in which slice: slices change as little as can be, and none is made while there is room.
-//!
-//! Upstream: `reconcileByPortMapping` in `endpointslice/reconciler.go`.
+//! Packing of endpoints into slices: few writes, and no new slice while existing ones have room. Upstream:
+//! `reconcileByPortMapping` in `endpointslice/reconciler.go`.
 
 use super::super::pod::same_reference;
 use evenkeel_api::views::{Endpoint, EndpointSlice};
 use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
-/// A slice as it will be.
+/// A slice after the reconciliation.
 #[derive(Debug)]
 pub(in crate::discovery) struct PackedSlice<'a> {
-    /// As it is; `None` for one that is yet to be made.
+    /// The existing slice; `None` for a new one.
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
-    /// Its endpoints, by their places among those desired.
+    /// Its endpoints, as indexes of the desired ones.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether that is anything new.
+    /// Whether the slice is written.
     pub(in crate::discovery) written: bool,
 }
 
-/// The slices of one set of ports.
+/// The slices for one set of ports.
 #[derive(Debug, Default)]
 pub(in crate::discovery) struct PackedSlices<'a> {
     pub(in crate::discovery) slices: Vec<PackedSlice<'a>>,
-    /// Slices that lost all they had.
+    /// Slices without any desired endpoint. Upstream: `slicesToDelete`.
     pub(in crate::discovery) deleted: Vec<&'a EndpointSlice>,
-    /// How many endpoints were in no slice.
+    /// Number of endpoints that no slice had.
     pub(in crate::discovery) added: usize,
-    /// How many endpoints are in a slice and change there.
+    /// Number of endpoints that change within their slice.
     pub(in crate::discovery) updated: usize,
-    /// How many endpoints went.
+    /// Number of endpoints that are removed.
     pub(in crate::discovery) removed: usize,
 }
 
-/// Puts `desired` into slices of at most `max`. Endpoints that are in a slice stay in it. The others go to slices that change
-/// anyway, the fullest first; what is left then to the one unchanged slice that it fits into best, or into new ones.
-/// `relabel` says which slices change for their labels' sake.
+/// Packs `desired` into slices of at most `max` endpoints; `relabel` selects slices whose labels change. Upstream:
+/// `reconcileByPortMapping`.
+///
+/// 1. Endpoints stay in their slices; undesired ones are removed.
+/// 2. New endpoints fill slices that change anyway, the fullest first.
+/// 3. The rest fills the unchanged slice that it fits best, or new slices.
 pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
@@ -57,14 +59,14 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     }
     packed.added = left.len();
     let mut left: Vec<usize> = left.into_values().collect();
-    // From the end, so that the first come first.
+    // Reversed, because elements are taken from the end.
     left.sort_unstable_by_key(|at| Reverse(*at));
     fill_changed_slices(&mut packed.slices, &mut left, max);
     fill_unchanged_or_new_slices(&mut packed.slices, &mut left, max);
     packed
 }
 
-/// What makes two endpoints the same, however they are: address, host name, pod.
+/// Identity of an endpoint: addresses, host name, pod. Upstream: `endpointsliceutil.EndpointSet`, `hashEndpoint`.
 type EndpointKey<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
 
 fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
@@ -81,7 +83,7 @@ fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     (address, &endpoint.hostname, namespace, name)
 }
 
-/// Which of a slice's endpoints stay, and how many of them change.
+/// Returns the desired endpoints of a slice, and how many of them change (step 1).
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
@@ -97,7 +99,7 @@ fn retain_desired<'a>(
     (members, changed)
 }
 
-/// Whether two endpoints of the same identity are the same otherwise, but for hints.
+/// Whether endpoints of equal identity are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
 fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
     a.node_name == b.node_name
         && a.zone == b.zone
@@ -127,7 +129,7 @@ fn fill_unchanged_or_new_slices(
     while !left.is_empty() {
         let n = left.len();
         let fits = |slice: &&mut PackedSlice<'_>| !slice.written && slice.members.len() + n <= max;
-        // Of slices with as much room the first by name.
+        // Of slices with equal room, the first by name. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
             .filter(fits)

@@ -1,14 +1,12 @@
-//! What the slices of a Service are.
-//!
-//! Upstream: `endpointslice/reconciler.go`.
+//! Desired EndpointSlices of a Service. Upstream: `endpointslice/reconciler.go`.
 //!
 //! | documented | where |
 //! |---|---|
-//! | `selector`, `ExternalName`: which Services have slices | `selected::selects_pods` |
-//! | which pods are endpoints | `pod::belongs_in_endpoints` |
-//! | a pod whose node is not there | `desired::groups`, `desired::missing` |
+//! | `selector`, `ExternalName`: Services with slices | `selected::selects_pods` |
+//! | pods that are endpoints | `pod::belongs_in_endpoints` |
+//! | a pod on a missing node | `desired::groups`, `desired::missing` |
 //! | `ipFamilies`, `addressType`: slices for each family | `decide`, `address::families` |
-//! | `--max-endpoints-per-slice`, filling up, few writes | `packing::reconcile_by_port_mapping` |
+//! | `--max-endpoints-per-slice`, packing with few writes | `packing::reconcile_by_port_mapping` |
 //! | the empty slice of a Service without endpoints | `ensure_one` |
 //! | `conditions`: `ready`, `serving`, `terminating`; `publishNotReadyAddresses` | `desired::endpoint` |
 //! | `targetRef`, `nodeName`, `zone`, `hostname` | `desired::endpoint` |
@@ -16,7 +14,7 @@
 //! | `hints`: `trafficDistribution` (`PreferClose`, `PreferSameZone`, `PreferSameNode`) | `hints::mode`, `hints::traffic_distribution_hint` |
 //! | `hints`: annotation `service.kubernetes.io/topology-mode` | `hints::mode`, `topology::allocate` |
 //! | labels: `kubernetes.io/service-name`, `endpointslice.kubernetes.io/managed-by`, `service.kubernetes.io/headless` | `labels` |
-//! | `ownerReferences`: slices of a Service that had the name before | `is_owned` |
+//! | `ownerReferences`: slices of an earlier Service of the name | `is_owned` |
 //! | annotation `endpoints.kubernetes.io/last-change-trigger-time` | `trigger::annotated` |
 
 use super::{
@@ -46,47 +44,47 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Who keeps these slices.
+/// This controller's value of the label `managed-by`. Upstream: `ControllerName`.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Labels that slices have of their own; a Service's are not carried over.
+/// Labels that the controller sets; the Service's values are not copied.
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
-/// What is looked at of a Service that has slices.
+/// Observed state of a Service with slices.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) service: Arc<Service>,
-    /// The pods that it selects.
+    /// The selected pods, with their nodes.
     pub(super) pods: Vec<Placed>,
-    /// Its slices, but for those being deleted.
+    /// Its slices, without terminating ones.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// Times of changes as they are now.
+    /// Times for the trigger annotation, now.
     pub(super) times: Arc<Times>,
-    /// As the last pass saw them.
+    /// The same as of the last reconciliation.
     pub(super) before: Option<Arc<Times>>,
-    /// The zones' shares, where known and asked for.
+    /// CPU ratios of the zones, if known and needed.
     pub(super) ratios: Option<Arc<Ratios>>,
-    /// What is remembered of its hints.
+    /// State of its topology hints.
     pub(super) hinted: Hinted,
-    /// The most endpoints of a slice.
+    /// Maximum number of endpoints in a slice.
     pub(super) max: usize,
 }
 
-/// What a pass does, and what is to be remembered and counted of it.
+/// Decision of a reconciliation, with values for later reconciliations and metrics.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// There is more to write than one plan may.
+    /// Whether writes are left for the next reconciliation.
     more: bool,
     pub(super) hinted: Hinted,
     pub(super) share: ServiceCounts,
-    /// For each family: endpoints added and removed, slices written.
+    /// For each family: endpoints added, endpoints removed, slices written.
     pub(super) counts: Vec<[usize; 3]>,
-    /// A pod was left out that should not be.
+    /// Whether a pod was omitted because its node is missing.
     pub(super) incomplete: bool,
 }
 
-/// What is the same for all slices of a Service.
+/// Values that all slices of a Service share.
 struct Common<'a> {
     key: &'a Key,
     labels: StrMap,
@@ -110,8 +108,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Brings the slices of each family into line; those of a family that the Service has not are deleted. What fails ends the
-/// work on its family, and that alone.
+/// Reconciles the slices of each family, and deletes slices of other families. A failure ends the family's writes only.
+/// Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let (common, families) = (Common::of(observed), address::families(&observed.service));
     let mut decision = Decision { hinted: observed.hinted.clone(), ..Decision::default() };
@@ -137,7 +135,7 @@ pub(super) fn decide(observed: &Observed) -> Decision {
     decision
 }
 
-/// The slices of one family.
+/// Reconciles the slices of one family. Upstream: `reconcileByAddressType`.
 fn reconcile(
     observed: &Observed,
     common: &Common<'_>,
@@ -164,18 +162,18 @@ fn reconcile(
     decision.writes.events.extend(description.map(|description| event(common, description)));
 }
 
-/// The slices of one family as they will be.
+/// The slices of one family, during packing.
 struct Slices<'a> {
     family: Family,
     layout: Layout<'a>,
-    /// Each piece's ports.
+    /// Ports of each slice.
     ports: Vec<Vec<SlicePort>>,
-    /// A slice that is to be deleted and is written anew instead, for pieces that are yet to be made.
+    /// Existing slices that are reused for new ones instead of being deleted.
     recycled: Vec<Option<&'a EndpointSlice>>,
     deleted: Vec<&'a EndpointSlice>,
     added: usize,
     removed: usize,
-    /// How many endpoints each set of ports has.
+    /// Number of endpoints for each set of ports.
     sizes: Vec<usize>,
 }
 
@@ -237,7 +235,8 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// A Service without endpoints has one empty slice.
+    /// Ensures that a Service without endpoints has one empty slice. Upstream: `newEndpointSlice`, the placeholder
+    /// slice.
     fn ensure_one(&mut self, service: &Service, labels: &StrMap) {
         if !self.layout.slices.is_empty() {
             return;
@@ -254,7 +253,7 @@ impl<'a> Slices<'a> {
         self.ports.push(Vec::new());
     }
 
-    /// Rather than deleting a slice and making another, the one is written over.
+    /// Reuses slices to be deleted for new ones. Upstream: `recycleSlices`.
     fn recycle(&mut self, service: &Service) {
         self.recycled = vec![None; self.layout.slices.len()];
         let new = (0..self.layout.slices.len())
@@ -290,7 +289,7 @@ impl<'a> Slices<'a> {
         Content { address_type: self.family.name(), ports: &self.ports[at], endpoints, labels }
     }
 
-    /// None is made for a Service that is being deleted: its slices are being collected.
+    /// Returns the creations; none for a terminating Service, whose slices the garbage collector deletes.
     fn creates(&self, common: &Common<'_>) -> Vec<Write> {
         let slices = &self.layout.slices;
         let is_new = |at: &usize| slices[*at].existing.is_none() && self.recycled[*at].is_none();
@@ -340,13 +339,13 @@ impl Decision {
         self.writes.push(Write { action, ..write });
     }
 
-    /// The events and writes; what is more follows at once.
+    /// Returns the events and writes; further writes follow in the next reconciliation.
     pub(super) fn plan(&self) -> Plan {
         Plan { actions: self.writes.all(), requeue: self.more.then_some(Duration::from_millis(1)) }
     }
 }
 
-/// The action with an event for when it fails, and with what that means for others.
+/// Adds the event of a failure to an action, and how the failure affects later actions.
 fn told_of(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let note = |what: String| {
@@ -384,7 +383,7 @@ fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action 
     Note { regarding: common.about.clone(), warning, reason, message }.into()
 }
 
-/// The Service's labels, and the slice's own.
+/// Returns the Service's labels with the controller's. Upstream: `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
@@ -401,19 +400,19 @@ fn in_order(ports: &[SlicePort]) -> Vec<SlicePort> {
     ports
 }
 
-/// Whether a slice is this Service's, and not one's that had its name before.
+/// Whether the slice belongs to this Service, and not to an earlier one of its name. Upstream: `ownedBy`.
 fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     let is_service =
         |owner: &OwnerReference| &*owner.kind == "Service" && &*owner.api_version == "v1";
     slice.meta.owners.iter().any(|owner| is_service(owner) && owner.uid == service.meta.uid)
 }
 
-/// Whether a slice is what a Service without endpoints has.
+/// Whether the slice is the empty slice of a Service without endpoints.
 fn is_placeholder(slice: &EndpointSlice, labels: &StrMap) -> bool {
     slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.labels == *labels
 }
 
-/// How slices are counted by how callers choose: `topology` and `traffic_distribution`.
+/// Returns the metric labels `topology` and `traffic_distribution`.
 pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
     match hints::mode(service) {
         Mode::Topology => ["Auto", ""],
@@ -424,7 +423,7 @@ pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
     }
 }
 
-/// What is seen, in words.
+/// Describes the Service for `evenkeel explain`.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("selects", words::count(words::signed(observed.pods.len()), "pod"));

@@ -1,7 +1,5 @@
-//! Hints by the CPU of zones: each zone gets as many endpoints as it has callers, taken to be in proportion to its CPU. Asked for
-//! by the annotation `service.kubernetes.io/topology-mode` (KEP-2433).
-//!
-//! Upstream: `endpointslice/topologycache`.
+//! Topology aware hints (KEP-2433): endpoints are allocated to zones in proportion to their CPU. The annotation
+//! `service.kubernetes.io/topology-mode` enables them. Upstream: `endpointslice/topologycache`.
 
 use super::{
     hints::{Layout, zone_hint},
@@ -10,21 +8,21 @@ use super::{
 use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
-/// By how much a zone's endpoints may be overloaded.
+/// Maximum overload of a zone's endpoints. Upstream: `overloadThreshold`.
 const OVERLOAD: f64 = 0.2;
 
-/// How many endpoints each zone is given.
+/// Number of endpoints allocated to each zone.
 pub(super) type Counts = BTreeMap<Text, usize>;
 
-/// What a zone should be given, and may at most.
+/// Minimum and maximum allocation of a zone. Upstream: `allocation`.
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
     maximum: usize,
     desired: f64,
 }
 
-/// Sets the hints of all that is written, and of slices whose hints will not do. What each zone is given then; or why hints are
-/// of no use, and nothing is changed.
+/// Sets the hints of written slices, and of unchanged slices with invalid hints. Returns the endpoints of each zone, or
+/// why hints are not possible. Upstream: `AddHints`.
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
@@ -61,7 +59,7 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
     Ok(given)
 }
 
-/// What each zone should be given of so many endpoints, if none is overloaded then.
+/// Returns the allocations of so many endpoints, unless a zone would be overloaded. Upstream: `getAllocations`.
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,
@@ -87,7 +85,7 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
-/// What unchanged slices give to zones, and those whose hints will not do.
+/// Returns the endpoints of zones by unchanged slices, and the slices with invalid hints.
 fn unchanged(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
@@ -106,7 +104,8 @@ fn unchanged(
     (given, wrong)
 }
 
-/// What a slice gives to zones; `None` if an endpoint has no hint, or one for a zone that needs none or has too many.
+/// Returns the endpoints of zones by one slice; `None` if a hint is missing, or names a zone that needs no more.
+/// Upstream: `getHintsByZone`.
 fn hinted(
     layout: &Layout<'_>,
     at: usize,
@@ -135,7 +134,8 @@ fn hinted(
     (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
 }
 
-/// How many endpoints zones give away, and how many others get: whole endpoints, from who has most to who lacks most.
+/// Returns how many endpoints each zone gives and receives, largest surplus to largest deficit. Upstream:
+/// `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
     let over = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
@@ -164,7 +164,7 @@ fn most<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Whether what zones were given leaves one of them with too little by now.
+/// Whether an allocation overloads a zone by now.
 pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();

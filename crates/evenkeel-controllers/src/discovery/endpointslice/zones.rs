@@ -1,27 +1,27 @@
-//! How much of the cluster's CPU is in each zone: counted as nodes come and go.
+//! CPU of zones, counted from node events. Upstream: `SetNodes` in `topologycache`.
 
 use evenkeel_api::{Text, condition, quantity::Quantity, views::Node};
 use evenkeel_runtime::cache::CacheEvent;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Nodes with one of these labels serve the control plane: callers are not there.
+/// Labels of control-plane nodes, which are excluded. Upstream: `hasExcludedLabels`.
 const EXCLUDED: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// Each zone's share of all CPU, where all is known and there are several zones.
+/// Ratio of each zone's CPU; only if all nodes are known and there are several zones.
 pub(super) type Ratios = BTreeMap<Text, f64>;
 
-/// What nodes add to their zones.
+/// Sums of the nodes' CPU by zone.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    /// Thousandths of a CPU, and how many nodes.
+    /// Milli-CPU and number of nodes by zone.
     cpu: BTreeMap<Text, (i64, usize)>,
-    /// Nodes that do not say their zone or their CPU. While there are any, nothing is known.
+    /// Number of nodes without a zone or CPU; while there are any, ratios are unknown.
     unknown: usize,
     ratios: Option<Option<Arc<Ratios>>>,
 }
 
-/// What one node adds.
+/// Contribution of one node.
 #[derive(Debug, PartialEq, Eq)]
 enum NodeCpu<'a> {
     Nothing,
@@ -46,7 +46,7 @@ fn is_ready(node: &Node) -> bool {
 }
 
 impl Zones {
-    /// Counts a node anew, and says whether that may make a difference to somebody.
+    /// Updates the sums by a node's event. Returns whether ratios may have changed.
     pub(super) fn see(&mut self, event: &CacheEvent<Node>) -> bool {
         let (old, new) = match event {
             CacheEvent::Added { object, .. } => (NodeCpu::Nothing, node_cpu(object)),
@@ -90,7 +90,7 @@ impl Zones {
         }
     }
 
-    /// The zones' shares; `None` where too little is known, or there is but one zone.
+    /// Returns the ratios; `None` if a node is unknown or there is one zone only.
     pub(super) fn ratios(&mut self) -> Option<Arc<Ratios>> {
         if let Some(known) = &self.ratios {
             return known.clone();

@@ -1,4 +1,4 @@
-//! What the controller counts, under upstream's names.
+//! Metrics of the EndpointSlice mirroring controller, with upstream's names.
 
 use super::plan::Decision;
 use crate::discovery::gauges::SliceGauges;
@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 use prometheus::{Histogram, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// Counters and gauges.
+/// Counters and gauges of the controller.
 #[derive(Debug)]
 pub(super) struct Metrics {
     added: Histogram,
@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a pass.
+    /// Counts a reconciliation.
     pub(super) fn passed(
         &self,
         key: &Key,

@@ -1,6 +1,5 @@
-//! Keeps EndpointSlices that say what Endpoints say which somebody wrote for a Service without a selector.
-//!
-//! Upstream: `pkg/controller/endpointslicemirroring`.
+//! EndpointSlice mirroring controller: mirrors Endpoints of Services without a selector into slices. Upstream:
+//! `pkg/controller/endpointslicemirroring`.
 
 mod metrics;
 mod options;
@@ -43,7 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Waits of Endpoints whose pass failed.
+/// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(100), overall: true };
 
@@ -89,7 +88,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether an event of a Service makes its Endpoints somebody's or nobody's to mirror.
+/// Whether a Service's event starts or ends mirroring: the Service or its selector appears or disappears.
 fn changes_hands(event: &CacheEvent<Service>) -> bool {
     let has_none = |service: &Service| service.spec.selector.is_empty();
     match event {
@@ -99,7 +98,7 @@ fn changes_hands(event: &CacheEvent<Service>) -> bool {
     }
 }
 
-/// What events and passes look at.
+/// State shared by event handlers and reconciliations.
 struct Shared {
     services: Cache<Service>,
     slices: ByService,
@@ -107,8 +106,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether an event of Endpoints calls for a pass. Those of a Service with a selector, which are most, do not while
-    /// nothing is mirrored of them.
+    /// Whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a selector, and
+    /// need none while no slice mirrors them.
     fn is_looked_at(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let mirrored = match event {
@@ -127,7 +126,7 @@ impl Shared {
 struct Mirror {
     endpoints: Cache<Endpoints>,
     shared: Arc<Shared>,
-    /// Passes under way, and since when.
+    /// Decisions of running reconciliations, and their start times.
     passing: Mutex<HashMap<Key, (Decision, Instant)>>,
     metrics: Metrics,
     max: usize,

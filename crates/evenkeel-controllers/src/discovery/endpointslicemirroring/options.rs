@@ -3,14 +3,15 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options of the controller of mirrored slices.
+/// Options of the EndpointSlice mirroring controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Number of Endpoints processed concurrently; `--mirroring-concurrent-service-endpoint-syncs`.
     pub concurrent_syncs: usize,
-    /// What others do to slices within this time is one pass; `--mirroring-endpointslice-updates-batch-period`.
+    /// Changes of slices by other clients within this time lead to one reconciliation;
+    /// `--mirroring-endpointslice-updates-batch-period`, default 0.
     pub batch_period: Duration,
-    /// The most addresses of a subset that are mirrored; `--mirroring-max-endpoints-per-subset`.
+    /// Maximum number of mirrored addresses of a subset; `--mirroring-max-endpoints-per-subset`, default 1000.
     pub max_endpoints: usize,
 }
 

@@ -1,6 +1,5 @@
-//! What the mirrored slices of Endpoints are: one for each set of ports and each family.
-//!
-//! Upstream: `pkg/controller/endpointslicemirroring/reconciler.go`.
+//! Desired mirror slices of Endpoints: one for each set of ports and each IP family. Upstream:
+//! `pkg/controller/endpointslicemirroring/reconciler.go`.
 
 use crate::{
     discovery::{
@@ -24,34 +23,34 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Delete, Key, Note, OnError, Plan};
 use std::sync::Arc;
 
-/// Who keeps these slices.
+/// This controller's value of the label `managed-by`. Upstream: `controllerName`.
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// The label of Endpoints that are not to be mirrored.
+/// Label of Endpoints that are not mirrored. Upstream: `LabelSkipMirror`.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The annotation in which kubectl keeps what was applied.
+/// Annotation of `kubectl apply`, which is not copied.
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is looked at.
+/// Observed state of Endpoints.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) endpoints: Option<Arc<Endpoints>>,
     pub(super) service: Option<Arc<Service>>,
-    /// The mirrored slices.
+    /// The mirror slices.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// The most addresses of a subset.
+    /// Maximum number of addresses of a subset.
     pub(super) max: usize,
 }
 
-/// What a pass does, and what is to be remembered and counted of it.
+/// Decision of a reconciliation, with values for later reconciliations and metrics.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// What is counted; nothing where nothing is mirrored.
+    /// Counts for metrics; `None` if nothing is mirrored.
     pub(super) counts: Option<Counts>,
 }
 
-/// What is counted of a pass.
+/// Counts of a reconciliation.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) added: usize,
@@ -62,18 +61,18 @@ pub(super) struct Counts {
 }
 
 impl Decision {
-    /// The events and writes.
+    /// Returns the events and writes.
     pub(super) fn plan(&self) -> Plan {
         Plan { actions: self.writes.all(), requeue: None }
     }
 }
 
-/// Whether Endpoints are addresses, and not to be passed over.
+/// Whether the Endpoints may be mirrored: neither a lock nor labelled otherwise. Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(SKIP) != Some("true") && !endpoints::elects(endpoints)
 }
 
-/// Mirrors the Endpoints if their Service has no selector; else nothing is to be left of what was mirrored.
+/// Mirrors the Endpoints if their Service has no selector; otherwise deletes their mirror slices.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let endpoints = observed.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
     let selectorless =
@@ -89,7 +88,7 @@ fn clear(observed: &Observed) -> Decision {
     for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
         let Write { operation, action, mark } = slice::delete(slice);
         let action = match action {
-            // One that cannot be deleted does not hold up the others.
+            // A failed deletion does not block the others.
             Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
             other => other,
         };
@@ -98,7 +97,7 @@ fn clear(observed: &Observed) -> Decision {
     decision
 }
 
-/// The endpoints of one set of ports and one family.
+/// Endpoints of one set of ports and one family.
 #[derive(Debug)]
 struct Group {
     ports: Vec<SlicePort>,
@@ -170,8 +169,8 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     decision
 }
 
-/// The endpoints of all subsets in their one form, how many addresses are none, and how many are left out. Of each subset
-/// there are at most `max`, ready ones first.
+/// Returns the endpoints of all subsets in canonical form, with the numbers of invalid and of omitted addresses. At
+/// most `max` addresses of a subset are mirrored, ready ones first.
 fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) {
     let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
     for subset in &canonical::repack(subsets) {
@@ -218,7 +217,7 @@ fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
     ports
 }
 
-/// An address as an endpoint. Nobody knows whether it is on its way out, or in which zone.
+/// Returns an address as an endpoint; termination and zone are unknown. Upstream: `addressToEndpoint`.
 fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
     Endpoint {
         addresses: Box::new([ip.into()]),
@@ -230,7 +229,7 @@ fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
     }
 }
 
-/// Takes the slices of a group out of `slices`.
+/// Removes the slices of a group from `slices`.
 fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a EndpointSlice> {
     let is_of = |slice: &EndpointSlice| {
         let mut ports = slice.ports.to_vec();
@@ -242,7 +241,7 @@ fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a Endpo
     taken
 }
 
-/// Whether a slice has just these endpoints; what differs is counted.
+/// Whether a slice has exactly these endpoints; counts the differences.
 fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
     let packed = packing::reconcile_by_port_mapping(&[slice], desired, usize::MAX, |_| false);
     let is_so = packed.slices.iter().all(|slice| !slice.written) && packed.deleted.is_empty();
@@ -252,7 +251,7 @@ fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> 
     is_so
 }
 
-/// Rather than deleting a slice and making another of its family, the one is written over.
+/// Reuses a slice to be deleted for a new one of the same family. Upstream: `recycleSlices`.
 fn recycle<'a, 'b>(
     created: &mut Vec<&'b Group>,
     updated: &mut Vec<(&'a EndpointSlice, &'b Group)>,
@@ -264,7 +263,7 @@ fn recycle<'a, 'b>(
     });
 }
 
-/// What is the same for all slices of the Endpoints.
+/// Values that all slices of the Endpoints share.
 struct Common<'a> {
     key: &'a Key,
     labels: StrMap,
@@ -273,7 +272,7 @@ struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    /// Labels and annotations are the Endpoints' own, but for what is said of the Endpoints themselves.
+    /// Copies labels and annotations, except those about the Endpoints object itself. Upstream: `cloneAndRemoveKeys`.
     fn of(key: &'a Key, endpoints: &Endpoints) -> Self {
         let own = [(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)];
         let labels = endpoints
@@ -292,7 +291,8 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Whether a slice says all this already. One of Endpoints that had the name before is theirs still.
+    /// Whether the slice has these labels, annotations and owner. A slice of earlier Endpoints of the name stays
+    /// theirs.
     fn is_on(&self, slice: &EndpointSlice) -> bool {
         let meta = &slice.meta;
         let anothers = |owner: &OwnerReference| {
@@ -318,7 +318,7 @@ impl<'a> Common<'a> {
         slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
     }
 
-    /// A slice that is written over is made anew in all but its name.
+    /// Returns the update of a slice; a recycled one keeps its name only.
     fn update(&self, slice: &EndpointSlice, group: &Group) -> Write {
         let metadata = Kept {
             generate_name: "",

@@ -1,6 +1,5 @@
-//! Holds back a ServiceCIDR that is being deleted while cluster IPs depend on it, and says whether it is in use.
-//!
-//! Upstream: `pkg/controller/servicecidrs` (KEP-1880).
+//! ServiceCIDR controller: sets the condition `Ready`, and keeps a deleted ServiceCIDR while IPAddresses depend on it
+//! (KEP-1880). Upstream: `pkg/controller/servicecidrs`.
 
 mod plan;
 #[cfg(test)]
@@ -21,7 +20,7 @@ use evenkeel_runtime::{
 use plan::Observed;
 use std::{net::IpAddr, sync::Arc};
 
-/// The controller of ServiceCIDRs.
+/// The ServiceCIDR controller. Upstream: `newServiceCIDRsControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "service-cidr-controller",
     queue: "ipaddresses",
@@ -31,11 +30,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers; no flag changes it.
 const WORKERS: usize = 5;
-/// As upstream's.
+/// Retries of a ServiceCIDR before its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
-/// Addresses that are given out. Only what their metadata says is read.
+/// Kind of IPAddresses, of which only metadata is read.
 const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -46,7 +45,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
-            // One more may be what another waits for.
+            // A new ServiceCIDR may contain addresses that block a deleted one.
             if let CacheEvent::Added { initial: false, .. } = event {
                 for other in of_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
@@ -61,7 +60,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             {
                 return;
             }
-            // A range that is not being deleted does not care.
+            // Only a terminating ServiceCIDR depends on addresses.
             let Some(ip) = plan::allocated(event.object()) else { return };
             for cidr in of_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
@@ -79,7 +78,7 @@ struct ServiceCidrs {
 }
 
 impl ServiceCidrs {
-    /// An address that only this range is for, if it is being deleted and its addresses are in no other.
+    /// Returns an address that belongs to this terminating ServiceCIDR only. Upstream: `canDeleteCIDR`.
     fn orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
         if !cidr.meta.deleting() || plan::is_covered(cidr, others) {
             return None;
@@ -116,7 +115,7 @@ impl Planner for ServiceCidrs {
     }
 }
 
-/// The ranges of a ServiceCIDR that can be read.
+/// Returns the CIDRs that can be parsed.
 fn ranges(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {
     cidr.spec.cidrs.iter().filter_map(|range| Cidr::parse(range))
 }

@@ -1,4 +1,4 @@
-//! When a ServiceCIDR is ready, and when it may go.
+//! Condition and finalizer of a ServiceCIDR. Upstream: `sync`.
 
 use super::ranges;
 use crate::wire;
@@ -11,50 +11,50 @@ use evenkeel_runtime::plan::{Note, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-/// Holds back a ServiceCIDR that is being deleted.
+/// Finalizer of ServiceCIDRs. Upstream: `ServiceCIDRProtectionFinalizer`.
 pub(super) const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// In whose name conditions are set.
+/// Field manager of the status. Upstream: `controllerName`.
 const MANAGER: &str = "service-cidr-controller";
-/// The label that says who gave an address out.
+/// Label of an IPAddress with its allocator. Upstream: `LabelManagedBy`.
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
-/// Who gives out cluster IPs.
+/// Value of the label for cluster IPs. Upstream: `ControllerName`.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
-/// So long those who give out addresses may not know yet that the range goes.
+/// Delay after which allocators know of the deletion. Upstream: `deletionGracePeriod`.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is looked at.
+/// Observed state of a ServiceCIDR.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) cidr: Arc<ServiceCidr>,
-    /// An address in use that would be in no range any more.
+    /// An allocated address that no other ServiceCIDR contains.
     pub(super) orphan: Option<IpAddr>,
 }
 
-/// The address that an object stands for, if it was given out for a Service.
+/// Returns the address of an IPAddress, if the cluster IP allocator created it.
 pub(super) fn allocated(address: &Metadata) -> Option<IpAddr> {
     let meta = &address.meta;
     (meta.labels.get(MANAGED_BY) == Some(ALLOCATOR)).then(|| meta.name.parse().ok()).flatten()
 }
 
-/// Whether an address is in one of the ranges, and is one that it gives out: not its first, nor the last of an IPv4 range.
+/// Whether a ServiceCIDR contains an address, apart from the network and the IPv4 broadcast address.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     let is_end = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
     ranges(cidr).any(|range| range.contains(ip) && !is_end(&range))
 }
 
-/// Whether two have addresses in common.
+/// Whether two ServiceCIDRs overlap.
 pub(super) fn overlap(one: &ServiceCidr, other: &ServiceCidr) -> bool {
     ranges(one).any(|range| ranges(other).any(|other| range.overlaps(&other)))
 }
 
-/// Whether each of the ranges is in one of the others'.
+/// Whether other ServiceCIDRs contain each of the CIDRs.
 pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
     let all = || others.iter().flat_map(|other| ranges(other));
     ranges(cidr).all(|range| all().any(|other| other.covers(&range)))
 }
 
-/// One that is wanted gets a finalizer, and is ready. One that is being deleted loses the finalizer when no address depends on
-/// it, and those who give addresses out have had time to hear of it.
+/// Adds the finalizer and sets `Ready`. Removes the finalizer of a terminating ServiceCIDR once no address depends on
+/// it and the delay has passed.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (cidr, mut plan) = (&*observed.cidr, Plan::nothing());
     let held = cidr.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
@@ -93,7 +93,7 @@ fn finalizers(cidr: &ServiceCidr, field: &str) -> Patch {
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
 }
 
-/// Sets the condition `Ready` to this status, reason and message, if it is not so.
+/// Sets the condition `Ready`, if it differs.
 fn condition(
     cidr: &ServiceCidr,
     (status, reason, message): (&str, &str, &str),

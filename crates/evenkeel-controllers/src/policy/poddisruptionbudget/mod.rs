@@ -1,6 +1,5 @@
-//! Says how many pods of a budget may be disrupted, which evictions go by.
-//!
-//! Upstream: `pkg/controller/disruption`.
+//! Disruption controller: computes the disruptions that a PodDisruptionBudget allows, for the eviction API. Upstream:
+//! `pkg/controller/disruption`.
 
 mod owners;
 mod plan;
@@ -27,7 +26,7 @@ use owners::Owners;
 use plan::Observed;
 use std::sync::Arc;
 
-/// What its events name as their source.
+/// Source of the controller's events.
 const EVENT_SOURCE: &str = "controllermanager";
 
 /// Number of budgets processed concurrently; `--concurrent-disruption-syncs`.
@@ -78,7 +77,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The controller's second half, which looks at pods.
+/// Starts the pod reconciliations: stale conditions, and events about several budgets.
 fn pod_passes(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -99,7 +98,8 @@ fn pod_passes(
     .planned(pod_pass::Pods { pods: pods.clone(), budgets: budgets.clone() })
 }
 
-/// Budgets with evictions that are to be waited for come back when their time is over.
+/// Moves budgets from the recheck queue to the main queue when the deletion timeout has passed. Upstream:
+/// `recheckQueue`.
 fn recheck_into(context: &ControllerContext, recheck: Queue<Key>, into: Queue<Key>) {
     let stop = context.tasks.token();
     context.tasks.spawn("disruption recheck", async move {
@@ -110,7 +110,8 @@ fn recheck_into(context: &ControllerContext, recheck: Queue<Key>, into: Queue<Ke
     });
 }
 
-/// All budgets that selected the pod before or do now hear of what may change their counts.
+/// Enqueues the budgets that select the pod, before and after an update that affects counts. Upstream: `addPod`,
+/// `updatePod`, `deletePod`.
 fn on_pod(
     budgets: &Cache<PodDisruptionBudget>,
     pods_queue: &Queue<Key>,
@@ -148,7 +149,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// A budget and its pods. A selector that is absent (null) matches no pod, an empty one (`{}`) all of the namespace.
+    /// Returns a budget and its pods. A null selector matches no pod, an empty one (`{}`) all pods of the namespace.
     fn observed(&self, key: &Key) -> Option<Observed> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
@@ -179,14 +180,15 @@ impl Worker {
     }
 }
 
-/// What could not be written may be too large a number: nobody is to be evicted.
+/// Writes a status with zero allowed disruptions after an error, because the last value may be too high. Upstream:
+/// `failSafe`.
 async fn fail_safe(
     key: &Key,
     observed: &Observed,
     context: &Context,
     why: &Failure,
 ) -> Result<(), Error> {
-    tracing::warn!(%key, error = %why, "Disruption budget cannot be brought up to date");
+    tracing::warn!(%key, error = %why, "Failed to update the status of the PodDisruptionBudget");
     let mut plan = Plan::nothing();
     plan.actions.extend(status::fail_safe(&observed.budget, &why.message, context.env.clock.now()));
     context.act(key, &plan).await?;

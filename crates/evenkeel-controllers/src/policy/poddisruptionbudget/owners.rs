@@ -1,4 +1,5 @@
-//! How many pods an owner should have: from caches for what other controllers read anyway, from its scale otherwise.
+//! Expected pods of owners: by caches for workload kinds, by the scale sub-resource for others. Upstream: `finders`,
+//! `getExpectedScale`.
 
 use crate::{
     owned::resolve,
@@ -11,10 +12,10 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::{Cache, Caches};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How many pods each owner should have, by the owner's uid; or why that cannot be told.
+/// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Where owners are found.
+/// Caches and scale client for owners.
 #[derive(Clone)]
 pub(super) struct Owners {
     pub(super) controllers: Cache<ReplicationController>,
@@ -24,7 +25,7 @@ pub(super) struct Owners {
     scales: Scales,
 }
 
-/// An owner and its number of pods.
+/// An owner's uid and its number of pods. Upstream: `controllerAndScale`.
 type Owner = (Text, i32);
 
 impl Owners {
@@ -38,7 +39,8 @@ impl Owners {
         }
     }
 
-    /// What the owners of these pods want; pods without an owner do not count.
+    /// Returns the expected pods of the pods' owners; pods without a controller do not count. Upstream:
+    /// `getExpectedScale`.
     pub(super) async fn expected_pods(&self, pods: &[Arc<Pod>]) -> ExpectedPods {
         let (mut expected_pods, mut asked) = (BTreeMap::new(), Vec::new());
         for pod in pods {
@@ -60,7 +62,8 @@ impl Owners {
         Ok(expected_pods)
     }
 
-    /// The owner as caches show it. A ReplicaSet of a Deployment speaks for the Deployment.
+    /// Returns an owner from the caches. For a ReplicaSet of a Deployment it is the Deployment. Upstream:
+    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
     fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Owner> {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {
@@ -86,7 +89,7 @@ impl Owners {
         }
     }
 
-    /// The owner by its scale, read live; `None` when it is gone.
+    /// Returns an owner by its scale, read live; `None` if it is deleted. Upstream: `getScaleController`.
     async fn by_scale(
         &self,
         namespace: &str,

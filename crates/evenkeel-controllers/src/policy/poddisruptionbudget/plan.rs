@@ -1,17 +1,17 @@
-//! How many pods may be disrupted, and what is written about it.
+//! Allowed disruptions of a budget, and its status. Upstream: `trySync`.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of what the owners of the pods want (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
 //! | `selector`: absent (null) and empty | `mod::observed` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
 //! | `status.disruptedPods`, two minutes | `disrupted` |
 //! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::counted` |
 //! | condition `DisruptionAllowed`: `SyncFailed` | `status::fail_safe` |
-//! | a pod's condition `DisruptionTarget` that nothing came of; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
-//! | `unhealthyPodEvictionPolicy`, and all else that an eviction is decided by | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
+//! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
+//! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
 
 use super::{
     owners::ExpectedPods,
@@ -30,32 +30,33 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long an eviction that was admitted may take until the pod is seen to be deleted; after that it counts as not evicted.
+/// Time from an admitted eviction to the pod's deletion; after that the eviction counts as failed. Upstream:
+/// `DeletionTimeout`.
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-/// All that a decision looks at.
+/// Observed state of a budget.
 pub(super) struct Observed {
     pub(super) budget: Arc<PodDisruptionBudget>,
-    /// The pods that it selects, by name.
+    /// The selected pods, by name.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// What the pods' owners want; `None` where the budget does not ask.
+    /// Expected pods of the pods' owners; `None` if the budget needs no owners.
     pub(super) expected_pods: Option<ExpectedPods>,
 }
 
-/// Whether the budget is a share of what the pods' owners want, and not just a number of pods.
+/// Whether the budget is a percentage, or `maxUnavailable`, of the owners' pods.
 pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
 }
 
-/// How many pods there should be, and how many of them healthy.
+/// Expected and desired healthy pods. Upstream: `expectedCount`, `desiredHealthy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) pods: i32,
     pub(super) desired_healthy: i32,
 }
 
-/// What the budget expects; why that cannot be told, otherwise. Shares are rounded up.
+/// Computes the expected pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
 pub(super) fn expected(observed: &Observed) -> Result<Expected, String> {
     let spec = &observed.budget.spec;
     let of_owners = || match &observed.expected_pods {
@@ -89,14 +90,14 @@ fn clamp(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Evictions that were admitted.
+/// Admitted evictions. Upstream: `buildDisruptedPodMap`.
 #[derive(Debug, Default)]
 struct Disrupted<'a> {
-    /// Those whose pods are not seen to be deleted, and may be yet.
+    /// Pods that are not deleted yet, within the deletion timeout.
     awaited: Vec<(&'a Pod, Timestamp)>,
-    /// Those that came to nothing.
+    /// Pods that were not deleted in time.
     given_up: Vec<&'a Pod>,
-    /// How long the first of those that are awaited is.
+    /// Time until the first deletion timeout.
     recheck: Option<SignedDuration>,
 }
 
@@ -116,7 +117,7 @@ fn disrupted(observed: &Observed, now: Timestamp) -> Disrupted<'_> {
     disrupted
 }
 
-/// Pods that are ready and stay: neither deleted nor about to be.
+/// Counts ready pods that are neither deleted nor evicted. Upstream: `countHealthyPods`.
 fn healthy(observed: &Observed, disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let goes = |pod: &Pod| {
         disrupted.awaited.iter().any(|(gone, since)| {
@@ -127,7 +128,7 @@ fn healthy(observed: &Observed, disrupted: &Disrupted<'_>, now: Timestamp) -> i3
     clamp(observed.pods.iter().filter(stays).count())
 }
 
-/// What is told and written about a budget.
+/// Returns the status update and the events.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (budget, mut plan) = (&observed.budget, Plan::nothing());
     let target = wire::target(&**budget);
@@ -160,7 +161,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
     let disrupted = disrupted(observed, now);
     for pod in &disrupted.given_up {
-        // Upstream names the namespace twice.
+        // Upstream's message has the namespace twice.
         let namespace = &budget.meta.namespace;
         let description =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
@@ -183,12 +184,13 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// How many may be disrupted; none where no pods are expected, so that a budget that is there before its pods is safe.
+/// Returns the allowed disruptions; zero without expected pods, so that a budget created before its pods is safe.
+/// Upstream: `updatePdbStatus`.
 fn allowed(expected: Expected, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }
 
-/// What is seen, in words.
+/// Describes the budget for `evenkeel explain`.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     let mut description = Description::new();
     description.fact("pods", words::count(words::signed(observed.pods.len()), "pod"));

@@ -1,5 +1,5 @@
-//! What a pod needs for itself: one that tells of a disruption that does not come tells so no more after a while
-//! (upstream: `syncStalePodDisruption`), and of one that several budgets select it is told (`getPdbForPod`).
+//! Reconciliation of pods: resets stale conditions `DisruptionTarget` (Upstream: `syncStalePodDisruption`), and records
+//! an event if several budgets select a pod (Upstream: `getPdbForPod`).
 
 use crate::{pods::is_terminal, wire};
 use evenkeel_api::{
@@ -16,10 +16,11 @@ use std::{sync::Arc, time::Duration};
 
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// How long a pod may tell that it is about to be disrupted, without being deleted.
+/// Time after which the condition of a pod without deletion timestamp is stale. Upstream: `stalePodDisruptionTimeout`.
 pub(super) const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-/// Since when the pod tells of a disruption that may never come. What its kubelet says may take as long as it likes.
+/// Returns the transition time of a condition that may be stale. A condition set by the kubelet is never stale.
+/// Upstream: `nonTerminatingPodHasStaleDisruptionCondition`.
 pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
     if pod.meta.deleting() || is_terminal(pod) {
         return None;
@@ -29,7 +30,7 @@ pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
     holds.then(|| told.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// The budgets of the pod's namespace that select it, by name.
+/// Returns the budgets that select the pod, by name.
 pub(super) fn budgets_of(
     budgets: &Cache<PodDisruptionBudget>,
     pod: &Pod,
@@ -59,7 +60,7 @@ impl Planner for Pods {
     }
 }
 
-/// A pod, and the budgets that select it.
+/// A pod and the budgets that select it.
 pub(super) struct Observed {
     pod: Arc<Pod>,
     budgets: Vec<Arc<PodDisruptionBudget>>,
@@ -81,7 +82,7 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
         plan.requeue_after(left);
         return plan;
     }
-    // Reason and message go with it: what does not happen has none.
+    // Reason and message are cleared with the status.
     let no_longer = json!({
         "type": DISRUPTION_TARGET, "status": "False", "reason": null, "message": null,
         "lastProbeTime": null, "lastTransitionTime": seconds(now),

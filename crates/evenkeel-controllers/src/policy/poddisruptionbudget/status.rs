@@ -1,4 +1,4 @@
-//! The status of a budget, and when it is written.
+//! Status of a budget. Upstream: `updatePdbStatus`, `failSafe`.
 
 use crate::wire;
 use evenkeel_api::{
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// What was counted.
+/// Counts of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,
@@ -23,7 +23,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// What the status says.
+    /// Returns the counts of the current status.
     fn of(budget: &PodDisruptionBudget) -> Self {
         let status = &budget.status;
         Self {
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// The write after which the status says what was counted; none when it does.
+/// Returns the update of the status; `None` if it is unchanged.
 pub(super) fn counted(
     budget: &PodDisruptionBudget,
     counts: &Counts,
@@ -58,7 +58,7 @@ pub(super) fn counted(
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// The write after which nobody is evicted, because it cannot be told how many pods there should be, or be written.
+/// Returns the update to zero allowed disruptions, after an error. Upstream: `failSafe`.
 pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
     let generation = budget.status.observed_generation;
     let conditions = with(budget, FALSE, "SyncFailed", why, generation, now);
@@ -69,7 +69,7 @@ pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp)
     Some(update(budget, &counts, generation, &conditions))
 }
 
-/// The conditions with this one in its place; its time changes with its status only.
+/// Sets the condition; its transition time changes with its status only.
 fn with(
     budget: &PodDisruptionBudget,
     status: &str,

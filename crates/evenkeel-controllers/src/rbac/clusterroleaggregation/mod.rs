@@ -1,6 +1,5 @@
-//! Puts ClusterRoles together from the rules of others.
-//!
-//! Upstream: `pkg/controller/clusterroleaggregation`.
+//! ClusterRole aggregation controller: fills aggregated ClusterRoles with the rules of selected ones. Upstream:
+//! `pkg/controller/clusterroleaggregation`.
 
 mod plan;
 
@@ -13,10 +12,10 @@ use evenkeel_runtime::{
 };
 use plan::Observed;
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers; no flag changes it.
 const WORKERS: usize = 5;
 
-/// The controller of roles that are put together from others.
+/// The ClusterRole aggregation controller. Upstream: `newClusterRoleAggregrationControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "clusterrole-aggregation-controller",
     aliases: &["clusterrole-aggregation"],
@@ -33,7 +32,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key("");
         }
     });
-    // Any role may be part of any of those that are put together, by the labels that it had as by those that it has.
+    // Any role may be part of any aggregated one, by its old or new labels.
     let builder = context.builder_watching(&DESCRIPTOR, &roles, move |_, enqueue| {
         aggregated.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
     });

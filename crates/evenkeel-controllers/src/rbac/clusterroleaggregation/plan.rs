@@ -1,4 +1,4 @@
-//! Which rules a role has that is put together from others.
+//! Rules of an aggregated ClusterRole. Upstream: `syncClusterRole`.
 
 use crate::wire;
 use evenkeel_api::{
@@ -9,16 +9,16 @@ use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// By this name the rules are the controller's.
+/// Field manager of the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// A role, and all there are, by name.
+/// A ClusterRole, and all ClusterRoles by name.
 pub(super) struct Observed {
     pub(super) role: Arc<ClusterRole>,
     pub(super) roles: Vec<Arc<ClusterRole>>,
 }
 
-/// Gives the role the rules of its parts, whatever it had.
+/// Replaces the rules of an aggregated ClusterRole.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let Some(rules) =
@@ -33,7 +33,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Names of the roles that this one is put together from, each once.
+/// Returns the names of the aggregated ClusterRoles, each once.
 pub(super) fn parts(observed: &Observed) -> Vec<&str> {
     let Some(rule) = observed.role.aggregation_rule.as_deref() else { return Vec::new() };
     let mut names: Vec<&str> = selected(rule, observed).map(|part| &*part.meta.name).collect();
@@ -42,8 +42,8 @@ pub(super) fn parts(observed: &Observed) -> Vec<&str> {
     names
 }
 
-/// The rules of all parts, each once: selector by selector, and role by role in the order of their names. `None` where a
-/// selector makes no sense: nobody knows what the rest would be worth.
+/// Returns the rules, each once: by selector, then by role name. `None` for an invalid selector, because the rest would
+/// be incomplete.
 fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'a PolicyRule>> {
     if rule.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
         return None;
@@ -57,7 +57,7 @@ fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'
     Some(rules)
 }
 
-/// The parts, as often as they are selected. No role is part of itself.
+/// Returns the selected ClusterRoles, without the aggregated one itself.
 fn selected<'a>(
     rule: &'a AggregationRule,
     observed: &'a Observed,
@@ -69,7 +69,7 @@ fn selected<'a>(
     })
 }
 
-/// What the controller wants of the role: its rules and nothing else. Without any, it wants nothing.
+/// Returns the apply configuration with the rules; without rules, an empty one.
 fn body(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

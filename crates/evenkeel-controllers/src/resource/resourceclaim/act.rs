@@ -1,4 +1,4 @@
-//! Looks, decides and writes: a pod's claims, and a claim's reservations.
+//! Reads and writes of ResourceClaims, and of pods' statuses.
 
 use super::{
     Claim, Template,
@@ -22,10 +22,10 @@ use evenkeel_runtime::{
 use k8s_openapi::api::resource::v1::ResourceClaimConsumerReference;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// By this name the status of claims in pods is the controller's.
+/// Field manager of `resourceClaimStatuses`.
 const MANAGER: &str = "ResourceClaimController";
 
-/// Why a pod's claim is not there.
+/// Why a pod's claim was not created.
 #[derive(Debug, thiserror::Error)]
 enum NotMade {
     #[error("checking for claim before creating it: none of the supported fields are set")]
@@ -40,12 +40,12 @@ enum NotMade {
     Look(#[source] ApiError),
 }
 
-/// The controller's eyes.
+/// Caches of the ResourceClaim controller.
 pub(super) struct Claims {
     pub(super) pods: Cache<Pod>,
     pub(super) claims: Cache<Claim>,
     pub(super) templates: Cache<Template>,
-    /// Claims by the uid of the pod that they were made for.
+    /// Claims by the uid of the owning pod. Upstream: `claimPodOwnerIndex`.
     pub(super) made_for: Index<Claim>,
     pub(super) gone: Gone,
     pub(super) metrics: Metrics,
@@ -54,9 +54,10 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Makes what a pod lacks, tells it what was made, and reserves what is allocated if the pod is on a node already.
+    /// Creates the claims of a pod, updates its status, and reserves allocated claims of a scheduled pod. Upstream:
+    /// `syncPod`.
     pub(super) async fn pod(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        // One that is done needs no claim: what was made for it is being deleted.
+        // A terminated pod needs no claims; those created for it are being deleted.
         let needs = |pod: &Arc<Pod>| !pod.meta.deleting() && !plan::is_done(pod);
         let Some(pod) = self.pods.get(&key.namespace, &key.name).filter(needs) else {
             return Ok(Outcome::Settled);
@@ -86,13 +87,13 @@ impl Claims {
                 .patch::<Metadata>(kind, &key.namespace, &key.name, "status", form, body)
                 .await?;
             context.wrote(key, kind, &patched.meta.resource_version);
-            // What follows needs to see what was made.
+            // The next steps need to observe the created claims.
             return Ok(Outcome::Settled);
         }
         self.reserve(key, &pod, context).await
     }
 
-    /// The name of a claim that the pod's status lacks, made if need be.
+    /// Returns the name of a claim that the pod's status lacks, and creates it if needed. Upstream: `handleClaim`.
     async fn make(
         &self,
         key: &Key,
@@ -108,7 +109,7 @@ impl Claims {
             Name::Is(_) if !plan::is_made(claim) => return Ok(None),
             Name::Is(_) | Name::NotYet => {}
         }
-        // One may have been made whose name the pod was never told.
+        // A claim may exist whose name is not in the pod's status. Upstream: `findPodResourceClaim`.
         let owned = self.made_for.get(&pod.meta.uid);
         if let Some(found) = owned.iter().find(|one| plan::is_made_as(one, &claim.name)) {
             return Ok(Some(found.meta().name.to_string()));
@@ -126,8 +127,7 @@ impl Claims {
         Ok(Some(made.meta.name.to_string()))
     }
 
-    /// Whether there is a claim of that name that is the pod's, if it was made for it; what the cache does not have, the server
-    /// may.
+    /// Whether the claim exists and belongs to the pod; reads it live if the cache lacks it.
     async fn exists(
         &self,
         client: &Client,
@@ -140,7 +140,7 @@ impl Claims {
             return Ok(is_right(&found));
         }
         if !plan::is_made(claim) {
-            // It is its user's to make.
+            // The user creates this claim.
             return Ok(false);
         }
         match client.get::<Claim>(&pod.meta.namespace, name).await {
@@ -152,7 +152,7 @@ impl Claims {
 
     async fn reserve(&self, key: &Key, pod: &Pod, context: &Context) -> Result<Outcome, Error> {
         if pod.spec.node_name.is_empty() {
-            // That is the scheduler's.
+            // The scheduler creates this claim.
             return Ok(Outcome::Settled);
         }
         for claim in &pod.spec.resource_claims {
@@ -178,7 +178,7 @@ impl Claims {
         Ok(Outcome::Settled)
     }
 
-    /// Takes back what a claim is reserved for in vain, and deletes it if nobody will need it.
+    /// Removes reservations of finished pods, and deletes an unused claim. Upstream: `syncClaim`.
     pub(super) async fn claim(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(claim) = self.claims.get(&key.namespace, &key.name) else {
             return Ok(Outcome::Settled);
@@ -244,7 +244,7 @@ impl Claims {
         }
     }
 
-    /// What is seen of a pod's claims.
+    /// Describes a pod's claims for `evenkeel explain`.
     pub(super) fn describe_pod(&self, key: &Key) -> Option<(Description, Vec<String>)> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
         let mut description = Description::new();
@@ -254,7 +254,7 @@ impl Claims {
         Some((description, Vec::new()))
     }
 
-    /// What is seen of a claim.
+    /// Describes a claim for `evenkeel explain`.
     pub(super) fn describe_claim(&self, key: &Key) -> Option<(Description, Vec<String>)> {
         let claim: Arc<Claim> = self.claims.get(&key.namespace, &key.name)?;
         let mut description = Description::new();

@@ -1,4 +1,4 @@
-//! Which pods were there and are deleted, so that nobody has to ask the server.
+//! Cache of deleted pods, which need no live read. Upstream: `deletedObjects`.
 
 use evenkeel_api::Text;
 use std::{
@@ -6,10 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How many are remembered.
+/// Capacity of the cache, in pods. Upstream: `maxUIDCacheEntries`.
 const MOST: usize = 500;
 
-/// Uids of deleted pods, the last ones.
+/// Uids of the last deleted pods.
 #[derive(Default)]
 pub(super) struct Gone(Mutex<Last>);
 
@@ -20,7 +20,7 @@ struct Last {
 }
 
 impl Gone {
-    /// This pod is deleted.
+    /// Records a deleted pod.
     pub(super) fn add(&self, uid: &str) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Last { known, order } = &mut *guard;
@@ -35,7 +35,7 @@ impl Gone {
         }
     }
 
-    /// Whether this pod is known to be deleted.
+    /// Whether the pod is known to be deleted.
     pub(super) fn has(&self, uid: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(uid)
     }

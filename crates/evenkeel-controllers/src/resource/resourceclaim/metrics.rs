@@ -1,4 +1,4 @@
-//! What is counted of claims: how many are made, and how many there are.
+//! Metrics of ResourceClaims: creations, and numbers by state.
 
 use super::{
     Claim,
@@ -13,10 +13,10 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-/// Annotation of claims that the scheduler makes for extended resources.
+/// Annotation of claims that the scheduler creates for extended resources.
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// Counters.
+/// Counters of the controller.
 pub(super) struct Metrics {
     made: IntCounterVec,
 }
@@ -30,7 +30,7 @@ impl Metrics {
         Self { made: metrics::counters(registry, name, help, &labels) }
     }
 
-    /// A claim for a pod was made, or could not be.
+    /// Counts the creation of a claim, or its failure.
     pub(super) fn made(&self, claim: &ResourceClaim, well: bool) {
         let status = if well { "success" } else { "failure" };
         self.made.with_label_values(&[status, admin_access(claim), "", "Pod"]).inc();
@@ -52,7 +52,7 @@ fn source(claim: &Claim) -> &'static str {
     }
 }
 
-/// How many claims there are, counted when somebody asks.
+/// Gauge of claims, computed when it is collected.
 #[derive(Clone)]
 struct Count {
     claims: Cache<Claim>,

@@ -1,7 +1,5 @@
-//! Makes the ResourceClaims of pods from templates, reserves claims for pods that are on a node already, and takes back what
-//! was reserved for pods that are done.
-//!
-//! Upstream: KEP-3063 and KEP-4381, `pkg/controller/resourceclaim`.
+//! ResourceClaim controller: creates pods' claims from templates, reserves claims for scheduled pods, and releases
+//! those of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
 
 mod act;
 mod gone;
@@ -24,9 +22,9 @@ use evenkeel_runtime::{
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use std::sync::Arc;
 
-/// A claim, whole: it is written back so.
+/// A ResourceClaim with all fields, because it is written back whole.
 type Claim = Full<ResourceClaim>;
-/// What claims are made from, whole.
+/// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
 /// Number of pods, and how many claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
@@ -35,7 +33,7 @@ pub type Options = Workers<50>;
 /// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
-/// The controller of claims.
+/// The ResourceClaim controller. Upstream: `newResourceClaimControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "resourceclaim-controller",
     aliases: &["resource-claim-controller"],
@@ -47,7 +45,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// The part of it that looks at claims; the other looks at pods.
+/// Name of the queue of claims; the main queue has pods.
 const OF_CLAIMS: &str = "resourceclaim-controller-claims";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -88,7 +86,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Pods hear of their claims, and of the templates that those are made from.
+/// Enqueues pods on events of their claims and templates.
 fn of_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -122,7 +120,7 @@ fn of_pods(
     }));
 }
 
-/// Claims hear of pods that need them no longer.
+/// Enqueues claims on events of pods that no longer need them.
 fn of_claims(
     context: &ControllerContext,
     pods: &Cache<Pod>,

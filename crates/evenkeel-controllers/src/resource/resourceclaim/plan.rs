@@ -1,4 +1,4 @@
-//! Which claims a pod needs, which are made for it, and which are reserved for it.
+//! Claims of a pod: names, creation from templates, reservations.
 
 use super::{Claim, Template};
 use evenkeel_api::{
@@ -14,25 +14,25 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Annotation of a claim that was made for a pod: the claim's name within the pod.
+/// Annotation of a claim with its name in the pod's spec. Upstream: `podResourceClaimAnnotation`.
 pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// What generated names are made from is at most so long: five letters and a hyphen follow.
+/// Maximum length of the prefix of a generated name, before a hyphen and five letters.
 const BASE: usize = 57;
 
-/// What a claim of a pod is called.
+/// Name of a pod's claim. Upstream: `resourceclaim.Name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name<'a> {
-    /// This; whether it was made for the pod is [`is_made`]'s word.
+    /// The claim has this name.
     Is(&'a str),
-    /// It has not been made yet.
+    /// The claim is not created yet.
     NotYet,
-    /// None is needed.
+    /// The pod needs no claim.
     NotNeeded,
-    /// By means that came after us.
+    /// The claim's source is unknown to this version.
     Unknown,
 }
 
-/// What a claim of the pod is called.
+/// Returns the name of a pod's claim. Upstream: `resourceclaim.Name`.
 pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
     if !claim.resource_claim_name.is_empty() {
         return Name::Is(&claim.resource_claim_name);
@@ -46,12 +46,12 @@ pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
     }
 }
 
-/// Whether a claim is made for the pod, from a template.
+/// Whether the claim is created from a template.
 pub(super) fn is_made(claim: &PodResourceClaim) -> bool {
     claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
 }
 
-/// Names of all claims that the pod uses, the scheduler's for extended resources among them.
+/// Returns the names of all claims of the pod, with the scheduler's one for extended resources.
 pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
     let own = pod.spec.resource_claims.iter().filter_map(|claim| match name(pod, claim) {
         Name::Is(name) => Some(name),
@@ -61,28 +61,28 @@ pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
     own.chain(extended.map(|status| &*status.resource_claim_name)).filter(|name| !name.is_empty())
 }
 
-/// Whether nothing of the pod runs or ever will.
+/// Whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
 pub(super) fn is_done(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
 }
 
-/// The pod that a claim was made for.
+/// Returns the pod that owns the claim.
 pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
     let owners = &claim.meta().owners;
     owners.iter().find(|one| one.controller && &*one.api_version == "v1" && &*one.kind == "Pod")
 }
 
-/// Whether a claim was made for this pod.
+/// Whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
 pub(super) fn is_for(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().controlled_by(&pod.meta.uid)
 }
 
-/// A claim that was made for the pod by this name, which its status may not tell yet.
+/// Whether the claim has this name in the pod's spec; the pod's status may lack it.
 pub(super) fn is_made_as(claim: &Claim, within_pod: &str) -> bool {
     claim.meta().annotations.get(POD_CLAIM) == Some(within_pod)
 }
 
-/// What a template asks for that may be switched off.
+/// A disabled feature that a template uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SwitchedOff {
     #[error("admin access is requested, but the feature is disabled")]
@@ -91,7 +91,7 @@ pub(super) enum SwitchedOff {
     Prioritized,
 }
 
-/// Whether claims may be made from the template.
+/// Checks a template against the feature gates.
 pub(super) fn allowed(
     template: &Template,
     admin: bool,
@@ -109,7 +109,7 @@ pub(super) fn allowed(
     }
 }
 
-/// Whether devices are asked for that are in use. Choices of several have no such access.
+/// Whether the spec requests admin access; prioritized subrequests have none.
 pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
     requests(spec).iter().any(|request| {
         request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
@@ -121,7 +121,7 @@ fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
 }
 
-/// A claim for the pod.
+/// Returns the claim to create for the pod.
 pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
     let from = template.spec.clone().unwrap_or_default();
     let meta = from.metadata.unwrap_or_default();
@@ -148,13 +148,13 @@ pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> Resource
     }
 }
 
-/// What the claim's name begins with. Where that is too long, both parts are cut, each in proportion.
+/// Returns the prefix of the claim's name; if it is too long, both parts are cut in proportion.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= BASE {
         return whole;
     }
-    // Names of pods and claims are ASCII; a letter that is not cannot be cut in two.
+    // Names are ASCII, so that cutting splits no character.
     let cut = |part: &str| {
         let length = part.len() * BASE / whole.len();
         part.get(..length).unwrap_or(part).to_owned()
@@ -162,7 +162,7 @@ fn base(pod: &str, claim: &str) -> String {
     format!("{}-{}", cut(pod), cut(claim))
 }
 
-/// What the pod's status is to say of claims that were made: what it says, and these.
+/// Returns the pod's `resourceClaimStatuses` with the created claims.
 pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
     let mut all: BTreeMap<&str, &str> = pod
         .status
@@ -180,14 +180,14 @@ pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
     })
 }
 
-/// Whether a claim is allocated, and not yet reserved for the pod.
+/// Whether the claim is allocated and not reserved for the pod.
 pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
     let Some(status) = &claim.status else { return false };
     let reserved = status.reserved_for.as_deref().unwrap_or_default();
     status.allocation.is_some() && !reserved.iter().any(|one| *one.uid == *pod.meta.uid)
 }
 
-/// The claim, reserved for the pod as well.
+/// Returns the claim with a reservation for the pod. Upstream: `reserveForPod`.
 pub(super) fn reserved(claim: &Claim, pod: &Pod) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;

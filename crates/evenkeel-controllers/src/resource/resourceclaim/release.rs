@@ -1,25 +1,25 @@
-//! Takes back what is reserved for pods that are done, and with the last one the devices; then the claims that were made
-//! for such pods.
+//! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
+//! Upstream: `syncClaim`.
 
 use super::{Claim, plan};
 use evenkeel_api::{View as _, views::Pod};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 
-/// Finalizer of claims that are allocated.
+/// Finalizer of allocated claims. Upstream: `resourceapi.Finalizer`.
 const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
-/// What has to be known of somebody for whom a claim is reserved.
+/// Decision about a consumer of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It stays so.
+    /// The reservation stays.
     Keep,
-    /// No longer.
+    /// The reservation is removed.
     Drop,
-    /// The cache does not have the pod: the server is asked, since the scheduler may have been faster than the cache.
+    /// The cache lacks the pod: a live read decides, because the scheduler may be ahead of the cache.
     Ask,
 }
 
-/// Whether a claim stays reserved for this one, where the cache has `pod` by that name. What is no pod is left alone.
+/// Decides about a consumer, where the cache has `pod` by its name. Consumers other than pods stay.
 pub(super) fn need(
     consumer: &ResourceClaimConsumerReference,
     known_gone: bool,
@@ -36,16 +36,16 @@ pub(super) fn need(
     }
 }
 
-/// The writes that a claim needs, in this order.
+/// Writes that release a claim, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Release {
-    /// The claim with another status.
+    /// The claim with a new status.
     pub(super) status: Option<ResourceClaim>,
-    /// The finalizer goes after that.
+    /// Whether the finalizer is removed after that.
     pub(super) unprotect: bool,
 }
 
-/// What becomes of a claim that stays reserved for `remaining`.
+/// Returns the writes for a claim whose reservations are `remaining`.
 pub(super) fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Release {
     let protected = claim.meta().finalizers.iter().any(|one| &**one == PROTECTION);
     let status = claim.status.as_ref();
@@ -61,7 +61,7 @@ pub(super) fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference
         changed
     };
     if remaining.len() < before.len() {
-        // Allocation is late by design, and so it ends with the last that needs it.
+        // The claim is deallocated with its last reservation.
         let stays = allocated && !(remaining.is_empty() && protected);
         return Release { status: Some(with(stays)), unprotect: protected && !stays };
     }
@@ -71,7 +71,7 @@ pub(super) fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference
     Release::default()
 }
 
-/// The claim without its finalizer.
+/// Returns the claim without the finalizer.
 pub(super) fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
     claim.metadata.managed_fields = None;
     if let Some(finalizers) = &mut claim.metadata.finalizers {
@@ -80,15 +80,15 @@ pub(super) fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
     claim
 }
 
-/// The claim as it is sent.
+/// Returns the claim as it is written.
 pub(super) fn written(claim: &Claim) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;
     claim
 }
 
-/// Whether a claim that is reserved for nobody goes, where the cache has `owner` by the name of the pod that it was made for.
-/// Where it has none, the garbage collector will know.
+/// Whether an unreserved claim is deleted, where the cache has `owner` by the owning pod's name. Without it, the
+/// garbage collector deletes the claim.
 pub(super) fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(made_for) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))

@@ -1,11 +1,11 @@
-//! What the metrics APIs answer, as far as it is read.
+//! Responses of the metrics APIs, with the fields that are read.
 
 use crate::autoscaling::horizontalpodautoscaler::samples::Sample;
 use evenkeel_api::{Text, duration, quantity::Quantity, time::Timestamp};
 use serde::{Deserialize, Deserializer};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long a custom metric is taken over where it does not say.
+/// Default window of a custom metric. Upstream: `metricServerDefaultMetricWindow`.
 const WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +42,7 @@ impl PodMetrics {
         &self.metadata.name
     }
 
-    /// What the pod, or one container of it, uses of a resource; `None` where a container does not say.
+    /// Returns the usage of a resource by the pod or one container; `None` if a container lacks it.
     pub(super) fn sample(&self, resource: &str, container: &str) -> Option<Sample> {
         let named = |one: &&ContainerMetrics| container.is_empty() || *one.name == *container;
         let containers: Vec<_> = self.containers.iter().filter(named).collect();
@@ -55,7 +55,7 @@ impl PodMetrics {
     }
 }
 
-/// A list of custom or external metrics, whichever version.
+/// A list of custom or external metrics, of any version.
 #[derive(Debug, Deserialize)]
 pub(super) struct MetricValueList {
     #[serde(default)]
@@ -105,7 +105,7 @@ struct Version {
 }
 
 impl Group {
-    /// The preferred version, or the first other one that is known here.
+    /// Returns the preferred version, or else the first known one.
     pub(super) fn version(&self) -> Option<&str> {
         let all = self.preferred_version.iter().chain(&self.versions);
         all.map(|version| &*version.version)
@@ -113,7 +113,7 @@ impl Group {
     }
 }
 
-/// A quantity, in thousandths.
+/// A quantity in thousandths.
 #[derive(Debug, Clone, Copy)]
 struct Amount(i64);
 

@@ -1,4 +1,4 @@
-//! Which node has which ranges.
+//! CIDRs allocated to nodes. Upstream: `range_allocator.go`.
 
 use super::{
     config::Config,
@@ -7,29 +7,29 @@ use super::{
 use evenkeel_api::{Text, cidr::Cidr, views::Node};
 use std::collections::BTreeMap;
 
-/// All ranges, and who holds them.
+/// The CIDR sets, and the allocations by node.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(crate) sets: Vec<Set>,
-    /// What each node has, or is to get: a write that got no answer may have been done, and is tried again with the same.
+    /// Allocated CIDRs, written or not: a write without a response is repeated with the same CIDRs.
     held: BTreeMap<Text, Vec<Cidr>>,
 }
 
-/// What becomes of a node.
+/// Decision about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has what it is to have.
+    /// The node has its CIDRs.
     Settled,
-    /// It is to get these; so many parts were looked at for each, if they were looked for just now.
+    /// The node gets these CIDRs; for new allocations, with the number of candidates tried for each.
     Give(Vec<Cidr>, Option<Vec<usize>>),
-    /// There is nothing left to give.
+    /// The CIDR set has no free CIDR.
     Exhausted(Cidr),
-    /// It has what is not to be had here.
+    /// The node has a CIDR outside the cluster CIDR.
     Foreign(String),
 }
 
 impl Allocator {
-    /// Nobody has anything yet; what services have is nobody's.
+    /// Builds the allocator without allocations; the Services' CIDRs are occupied.
     pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
         let sets: Result<Vec<Set>, Problem> =
             config.families.iter().map(|family| Set::new(*family)).collect();
@@ -43,7 +43,7 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Takes note of a node as it is, or that there is none; what is to be done for it.
+    /// Records a node, or its deletion, and decides. Upstream: `AllocateOrOccupyCIDR`.
     pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
         let Some(node) = node else {
             self.release(name);
@@ -71,7 +71,7 @@ impl Allocator {
         Verdict::Give(ranges, Some(looked_at))
     }
 
-    /// The node does not get what it was to get, or is gone.
+    /// Releases the CIDRs of a node that was deleted or did not get them. Upstream: `ReleaseCIDR`.
     pub(crate) fn release(&mut self, name: &str) {
         if let Some(ranges) = self.held.remove(name) {
             self.give_back(&ranges);
@@ -108,10 +108,10 @@ impl Allocator {
 
     fn give_back(&mut self, ranges: &[Cidr]) {
         for (set, range) in self.sets.iter_mut().zip(ranges) {
-            // What was taken from a set lies in it.
+            // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Two nodes may have been given the same by hand: then it is still taken.
+        // Two nodes may share a CIDR that was set by hand; then it stays occupied.
         for held in self.held.values() {
             for (at, range) in held.iter().enumerate() {
                 if ranges.get(at).is_some_and(|released| released.overlaps(range)) {

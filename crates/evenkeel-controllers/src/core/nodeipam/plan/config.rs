@@ -1,4 +1,4 @@
-//! What the options mean together, with upstream's rules for them.
+//! Validation of the options, by upstream's rules. Upstream: `startNodeIpamController`.
 
 use super::super::Options;
 use evenkeel_api::cidr::Cidr;
@@ -6,14 +6,14 @@ use evenkeel_api::cidr::Cidr;
 const IPV4: u8 = 24;
 const IPV6: u8 = 64;
 
-/// A family's range and the length of the prefixes that nodes get of it.
+/// CIDR of an IP family, and the prefix length of nodes' CIDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) range: Cidr,
     pub(crate) node_length: u8,
 }
 
-/// What is given out, and what is not.
+/// CIDRs to allocate from, and CIDRs to leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) families: Vec<Family>,
@@ -21,7 +21,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// What the options mean, or why they cannot mean anything.
+    /// Validates the options, or returns the error.
     pub(crate) fn new(options: &Options) -> Result<Self, String> {
         let ranges = cluster(&options.cluster)?;
         let families = ranges.iter().map(|range| family(*range, ranges.len() > 1, options));
@@ -46,7 +46,7 @@ fn cluster(text: &str) -> Result<Vec<Cidr>, String> {
     }
 }
 
-/// A range that cannot be read is as good as none: that of services is only left out.
+/// Returns the Services' CIDRs; one that cannot be parsed is ignored.
 fn services(options: &Options) -> Result<Vec<Cidr>, String> {
     let services: Vec<Cidr> = options.services.split(',').filter_map(Cidr::parse).collect();
     match services[..] {

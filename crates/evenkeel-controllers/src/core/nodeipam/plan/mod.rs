@@ -1,4 +1,4 @@
-//! What is decided about ranges.
+//! Allocation of pod CIDRs, as pure functions.
 
 pub(super) mod allocator;
 pub(super) mod config;

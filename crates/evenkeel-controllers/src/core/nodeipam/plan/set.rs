@@ -1,50 +1,51 @@
-//! The equal parts of one range, and which of them are taken.
+//! CIDR set: a CIDR divided into equal parts. Upstream: `cidrset/cidr_set.go`.
 
 use super::config::Family;
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use std::ops::RangeInclusive;
 
-/// How many bits a node's prefix may be longer than that of an IPv6 range: each part takes a bit here.
+/// Maximum difference of prefix lengths for IPv6, because each part takes a bit of memory. Upstream:
+/// `clusterSubnetMaxDiff`.
 const MOST_BITS: u8 = 16;
 
-/// Why a range has nothing to do with a set.
+/// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Problem {
-    /// It lies elsewhere.
+    /// The CIDR is outside the set.
     #[error("cidr {cidr} is out the range of cluster cidr {range}")]
     Outside {
-        /// The range.
+        /// The CIDR in question.
         cidr: Cidr,
-        /// What it would have to lie in.
+        /// CIDR of the set.
         range: Cidr,
     },
-    /// There are too many parts to keep count of.
+    /// The set has too many parts.
     #[error("the prefix of a node, {length} bits, is too much longer than that of {range}")]
     TooFine {
-        /// What is given out.
+        /// CIDR of the set.
         range: Cidr,
-        /// In parts of this length.
+        /// Prefix length of the parts.
         length: u8,
     },
 }
 
-/// One range in parts.
+/// A CIDR set. Upstream: `CidrSet`.
 #[derive(Debug)]
 pub(crate) struct Set {
     range: Cidr,
     length: u8,
-    /// A bit for each part, as far as any was ever taken.
+    /// Bitmap of allocated parts, up to the highest ever allocated.
     used: Vec<u64>,
     taken: usize,
-    /// Where the search for the next free part begins.
+    /// Index at which the search continues. Upstream: `nextCandidate`.
     next: usize,
-    /// How many parts were ever taken, and given back.
+    /// Number of allocations and of releases so far.
     pub(crate) allocated: u64,
     pub(crate) released: u64,
 }
 
 impl Set {
-    /// All parts are free.
+    /// Builds a set without allocations.
     pub(crate) fn new(family: Family) -> Result<Self, Problem> {
         let Family { range, node_length: length } = family;
         let bits = length.saturating_sub(range.length());
@@ -54,22 +55,22 @@ impl Set {
         Ok(Self { range, length, used: Vec::new(), taken: 0, next: 0, allocated: 0, released: 0 })
     }
 
-    /// What it gives parts of.
+    /// Returns the CIDR of the set.
     pub(crate) fn range(&self) -> Cidr {
         self.range
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     pub(crate) fn size(&self) -> usize {
         1 << self.length.saturating_sub(self.range.length())
     }
 
-    /// How many of them are taken.
+    /// Returns the number of allocated parts.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Takes the next free part after the one that was taken last, and says how many were looked at before it.
+    /// Allocates the next free part, and returns the number of parts tried before it. Upstream: `AllocateNext`.
     pub(crate) fn take_next(&mut self) -> Option<(Cidr, usize)> {
         let size = self.size();
         if self.taken == size {
@@ -82,13 +83,13 @@ impl Set {
         Some((self.part(at), tries))
     }
 
-    /// Takes all parts that have an address in common with this range.
+    /// Allocates all parts that overlap the CIDR. Upstream: `Occupy`.
     pub(crate) fn occupy(&mut self, cidr: &Cidr) -> Result<(), Problem> {
         self.parts_in(cidr)?.for_each(|at| self.mark(at, true));
         Ok(())
     }
 
-    /// Gives them back.
+    /// Releases all parts that overlap the CIDR. Upstream: `Release`.
     pub(crate) fn release(&mut self, cidr: &Cidr) -> Result<(), Problem> {
         self.parts_in(cidr)?.for_each(|at| self.mark(at, false));
         Ok(())
@@ -125,10 +126,10 @@ impl Set {
         Ok(self.index(number(cidr.first()))..=self.index(number(cidr.last())))
     }
 
-    /// In which part an address of the range is.
+    /// Returns the index of the part with an address.
     fn index(&self, address: u128) -> usize {
         let distance = address - number(self.range.first());
-        // Within the range there are no more parts than fit.
+        // The address is in the set, so that the index fits.
         usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
