@@ -1,6 +1,6 @@
-//! What there is to know of a controller before it runs: its names, and how it is started.
+//! Descriptors of controllers: names, requirements, and the start function. Upstream: `ControllerDescriptor`.
 //!
-//! A new controller is a folder, and a line in [`descriptors`].
+//! A new controller is a folder and an entry in [`descriptors`].
 
 use crate::{
     apps, autoscaling, batch, bootstrap, certificates, core, discovery, machinery,
@@ -22,31 +22,31 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// One controller. What [`Descriptor::ORDINARY`] says is left out.
+/// Static description of a controller; [`Descriptor::ORDINARY`] has the defaults. Upstream: `ControllerDescriptor`.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
-    /// Its name, as in `--controllers`.
+    /// Name in `--controllers`.
     pub name: &'static str,
-    /// Older names that are still understood.
+    /// Deprecated names in `--controllers`.
     pub aliases: &'static [&'static str],
-    /// Its queue's name in metrics; empty for one without a queue.
+    /// Name of the queue in metrics; empty without a queue.
     pub queue: &'static str,
-    /// The service account whose rights it uses, which is also the last part of its user agent.
+    /// Service account of the client, and the last part of its user agent.
     pub client: &'static str,
-    /// Whether it runs when nobody says so.
+    /// Whether `--controllers=*` starts it. Upstream: `isDisabledByDefault`.
     pub on_by_default: bool,
-    /// Feature gates that must all be on.
+    /// Feature gates that must all be enabled. Upstream: `requiredFeatureGates`.
     pub gates: &'static [&'static str],
-    /// Resources that the server must have, besides those that every server has.
+    /// Resources that the API server must serve, besides those that all servers have.
     pub resources: &'static [Resource],
-    /// Whether it belongs to a cloud's controller manager, and not to the cluster's.
+    /// Whether it belongs to the cloud controller manager. Upstream: `isCloudProviderController`.
     pub cloud_only: bool,
-    /// Starts it.
+    /// The start function.
     pub start: Start,
 }
 
 impl Descriptor {
-    /// A controller that runs wherever nobody says otherwise, for `..Descriptor::ORDINARY`. It has no name and does nothing.
+    /// Defaults for `..Descriptor::ORDINARY`: enabled, without requirements, with a start function that does nothing.
     pub const ORDINARY: Self = Self {
         name: "",
         aliases: &[],
@@ -59,7 +59,7 @@ impl Descriptor {
         start: |_| Ok(()),
     };
 
-    /// What it lacks with these gates and resources, if anything.
+    /// Returns the first requirement that is not met.
     pub fn unmet(&self, gates: &Gates, resources: &Resources) -> Option<Unmet> {
         let gate =
             self.gates.iter().find(|gate| !gates.enabled(gate)).map(|gate| Unmet::Gate(gate));
@@ -68,49 +68,48 @@ impl Descriptor {
     }
 }
 
-/// Starts a controller: declares the caches that it reads, subscribes to them, and spawns its workers into the context's
-/// tasks. It returns at once; workers wait for their caches themselves.
+/// Starts a controller: declares and subscribes to caches, and spawns workers. It returns at once; the workers wait for
+/// the caches.
 pub type Start = fn(&ControllerContext) -> Result<(), StartError>;
 
-/// Why a controller cannot start.
+/// Error that prevents the start of a controller.
 #[derive(Debug, thiserror::Error)]
 #[error("controller {controller} cannot start: {reason}")]
 pub struct StartError {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: &'static str,
-    /// What is in the way.
+    /// Reason of the failure.
     pub reason: String,
 }
 
-/// Makes the client of a controller from the controller's [`Descriptor::client`], with the credentials that it writes with.
-/// The controller appends its name to the user agent itself.
+/// Builds the client for a [`Descriptor::client`], with its credentials. The user agent is added by the controller.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// What controllers are started with.
+/// Inputs of the start functions.
 #[derive(Clone)]
 pub struct ControllerContext {
-    /// Shared caches and their client, the time, metrics of queues and controllers.
+    /// Shared caches with their client, the clock, and common metrics.
     pub env: Env,
-    /// Clients to write with, one for each controller.
+    /// Builder of clients for writes, one for each controller.
     pub clients: Clients,
-    /// Where controllers run.
+    /// Tasks of the controllers.
     pub tasks: Tasks,
-    /// Where metrics of single controllers go.
+    /// Registry for metrics of single controllers.
     pub registry: Registry,
-    /// What was asked for on the command line.
+    /// Command-line options.
     pub options: Arc<Options>,
-    /// Which feature gates are on.
+    /// Enabled feature gates.
     pub gates: Gates,
-    /// Which resources the server has.
+    /// Resources of the API server.
     pub resources: Resources,
-    /// Where a controller may put a check of its own, under its name; one that passes stands there otherwise.
+    /// Health checks; a controller may register its own, and one that always passes is registered otherwise.
     pub health: Health,
-    /// Watches of every kind there is.
+    /// Watches of all resources, for controllers that need them.
     pub monitors: Monitors,
 }
 
 impl ControllerContext {
-    /// A context with the default gates, a server that has everything, and checks that nobody looks at.
+    /// Builds a context with the default gates, all resources, and health checks that are not served.
     pub fn new(
         env: Env,
         clients: Clients,
@@ -131,10 +130,10 @@ impl ControllerContext {
         }
     }
 
-    /// Starts a controller if it lacks nothing; what it lacks otherwise.
+    /// Starts a controller if its requirements are met; otherwise returns the first that is not.
     ///
     /// # Errors
-    /// When it cannot start with its options.
+    /// When the controller cannot start with its options.
     pub fn start(&self, descriptor: &Descriptor) -> Result<Option<Unmet>, StartError> {
         if let Some(unmet) = descriptor.unmet(&self.gates, &self.resources) {
             return Ok(Some(unmet));
@@ -143,25 +142,24 @@ impl ControllerContext {
         Ok(None)
     }
 
-    /// The client that a controller writes with, under its own user agent.
+    /// Returns the controller's client for writes, with its user agent.
     pub fn client(&self, descriptor: &Descriptor) -> Client {
         (self.clients)(descriptor.client).with_user_agent(descriptor.client)
     }
 
-    /// A recorder of events from `component`, for a controller whose shell is its own. It writes with the controller's
-    /// client until the context's tasks are told to stop.
+    /// Returns an event recorder of `component`, for a controller without a builder. It stops with the context's tasks.
     pub fn recorder(&self, descriptor: &Descriptor, component: &str) -> Recorder {
         let events = Recorder::new(self.client(descriptor), component, self.env.clock.clone());
         events.start(&self.tasks);
         events
     }
 
-    /// A builder for the controller that `descriptor` describes: queue, client and event source under its names.
+    /// Returns a builder with the descriptor's queue, client and event source.
     pub fn builder<V: View>(&self, descriptor: &Descriptor, root: &Cache<V>) -> Builder {
         self.described(descriptor, Builder::new(&self.env, descriptor.name, root))
     }
 
-    /// The same for a controller that says itself which events of its own objects name which keys, and how soon.
+    /// The same, with a custom mapping of root events to keys and delays.
     pub fn builder_watching<V: View>(
         &self,
         descriptor: &Descriptor,
@@ -178,7 +176,7 @@ impl ControllerContext {
             .component(descriptor.client)
     }
 
-    /// Runs a controller until the context's tasks are told to stop.
+    /// Runs a controller until the context's tasks are cancelled.
     pub fn run(&self, controller: Controller) {
         let name = controller.name().to_owned();
         let stop = self.tasks.token();
@@ -186,7 +184,7 @@ impl ControllerContext {
     }
 }
 
-/// All controllers, in the order of their names.
+/// Returns all descriptors, sorted by name. Upstream: `NewControllerDescriptors`.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![
         bootstrap::signer::DESCRIPTOR,
@@ -201,7 +199,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         discovery::endpoints::DESCRIPTOR,
         discovery::endpointslice::DESCRIPTOR,
         discovery::endpointslicemirroring::DESCRIPTOR,
-        storage::ephemeral_volume::DESCRIPTOR,
+        storage::ephemeralvolume::DESCRIPTOR,
         core::garbagecollector::DESCRIPTOR,
         autoscaling::horizontalpodautoscaler::DESCRIPTOR,
         batch::job::DESCRIPTOR,
@@ -210,11 +208,11 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::namespace::DESCRIPTOR,
         core::nodeipam::DESCRIPTOR,
         core::nodelifecycle::DESCRIPTOR,
-        storage::attach_detach::DESCRIPTOR,
+        storage::attachdetach::DESCRIPTOR,
         storage::binder::DESCRIPTOR,
         storage::expander::DESCRIPTOR,
-        storage::volume_protection::DESCRIPTOR,
-        storage::claim_protection::DESCRIPTOR,
+        storage::persistentvolumeprotection::DESCRIPTOR,
+        storage::persistentvolumeclaimprotection::DESCRIPTOR,
         core::podgc::DESCRIPTOR,
         certificates::podcertificaterequestcleaner::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
@@ -231,7 +229,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         bootstrap::tokencleaner::DESCRIPTOR,
         batch::ttlafterfinished::DESCRIPTOR,
         core::ttl::DESCRIPTOR,
-        storage::attributes_class_protection::DESCRIPTOR,
+        storage::volumeattributesclassprotection::DESCRIPTOR,
     ]
 }
 

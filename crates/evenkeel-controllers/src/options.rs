@@ -1,43 +1,40 @@
-//! What controllers can be told on the command line.
+//! Command-line options of all controllers.
 
 use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage};
 use std::time::Duration;
 
-/// Where options come from: flags by their names, without dashes, of whoever was given them, checked for their types and
-/// upstream's ranges. A controller's options are read from it in the controller's own folder, so that folder says which
-/// flags the controller has.
+/// Source of options: parsed and validated flags, by name without dashes. Each controller reads its options in its own
+/// folder, which thus shows its flags.
 pub trait Flags {
-    /// A `bool`.
+    /// Returns a boolean flag.
     fn bool(&self, flag: &str) -> bool;
-    /// A whole number.
+    /// Returns an integer flag.
     fn int(&self, flag: &str) -> i64;
-    /// A number.
+    /// Returns a floating-point flag.
     fn float(&self, flag: &str) -> f64;
-    /// A duration.
+    /// Returns a duration flag.
     fn duration(&self, flag: &str) -> Duration;
-    /// Text.
+    /// Returns a string flag.
     fn text(&self, flag: &str) -> String;
-    /// A list.
+    /// Returns a list flag.
     fn list(&self, flag: &str) -> Vec<String>;
-    /// A number of workers, above zero.
+    /// Returns a number of workers, above zero.
     fn workers(&self, flag: &str) -> usize;
-    /// Whether a feature gate is on.
+    /// Whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;
-    /// Notes that what was given for a flag is not allowed, with what to tell the user: it must name the flag. The program
-    /// does not start then.
+    /// Rejects the value of a flag, so that the program does not start; `problem` is the error and names the flag.
     fn refuse(&self, flag: &str, problem: String);
 
-    /// Text, `None` where empty.
+    /// Returns a string flag, `None` if empty.
     fn path(&self, flag: &str) -> Option<String> {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
 }
 
-/// Options of a controller that is told how many of its objects are worked on at the same time, and nothing else; so many
-/// unless it is told otherwise.
+/// Options of a controller whose only flag is the number of workers, with its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers<const DEFAULT: usize> {
-    /// How many at the same time.
+    /// Number of objects processed concurrently.
     pub concurrent_syncs: usize,
 }
 
@@ -48,19 +45,18 @@ impl<const DEFAULT: usize> Default for Workers<DEFAULT> {
 }
 
 impl<const DEFAULT: usize> Workers<DEFAULT> {
-    /// What the flag says.
+    /// Reads the options from this flag.
     fn read(flags: &dyn Flags, flag: &str) -> Self {
         Self { concurrent_syncs: flags.workers(flag) }
     }
 }
 
-/// Options of a controller that is told that, and how often it does what it does anew; every five minutes unless it is told
-/// otherwise.
+/// Options of a controller with a number of workers and a sync period; the period's default is 5 minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periodic<const DEFAULT: usize> {
-    /// How many at the same time.
+    /// Number of objects processed concurrently.
     pub concurrent_syncs: usize,
-    /// How often.
+    /// Period after which all objects are processed again.
     pub sync_period: Duration,
 }
 
@@ -71,68 +67,68 @@ impl<const DEFAULT: usize> Default for Periodic<DEFAULT> {
 }
 
 impl<const DEFAULT: usize> Periodic<DEFAULT> {
-    /// What the flags say, the one of workers and the one of the period.
+    /// Reads the options from the flags of workers and period.
     fn read(flags: &dyn Flags, [workers, period]: [&str; 2]) -> Self {
         Self { concurrent_syncs: flags.workers(workers), sync_period: flags.duration(period) }
     }
 }
 
-/// The options of all controllers, each as its controller's folder has it.
+/// Options of all controllers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// Of the controller that has volumes attached.
-    pub attach_detach: storage::attach_detach::Options,
-    /// Of the controller that binds claims and volumes.
+    /// Attach-detach controller.
+    pub attachdetach: storage::attachdetach::Options,
+    /// Persistent volume controller.
     pub binder: storage::binder::Options,
-    /// Of the cronjob controller.
+    /// CronJob controller.
     pub cronjob: batch::cronjob::Options,
-    /// Of the daemonset controller.
+    /// DaemonSet controller.
     pub daemonset: apps::daemonset::Options,
-    /// Of the deployment controller.
+    /// Deployment controller.
     pub deployment: apps::deployment::Options,
-    /// Of the controller of disruption budgets.
+    /// Disruption controller.
     pub poddisruptionbudget: policy::poddisruptionbudget::Options,
-    /// Of the controller of Endpoints.
+    /// Endpoints controller.
     pub endpoints: discovery::endpoints::Options,
-    /// Of the controller of EndpointSlices.
+    /// EndpointSlice controller.
     pub endpointslice: discovery::endpointslice::Options,
-    /// Of the controller of mirrored slices.
+    /// EndpointSlice mirroring controller.
     pub endpointslicemirroring: discovery::endpointslicemirroring::Options,
-    /// Of the controller of ephemeral volumes.
-    pub ephemeral_volume: storage::ephemeral_volume::Options,
-    /// Of the garbage collector.
+    /// Ephemeral volume controller.
+    pub ephemeralvolume: storage::ephemeralvolume::Options,
+    /// Garbage collector.
     pub garbagecollector: core::garbagecollector::Options,
-    /// Of the autoscaler.
+    /// Horizontal pod autoscaler.
     pub horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options,
-    /// Of the job controller.
+    /// Job controller.
     pub job: batch::job::Options,
-    /// Of the cleaner of legacy tokens.
+    /// Cleaner of legacy service account tokens.
     pub legacytokencleaner: core::legacytokencleaner::Options,
-    /// Of the namespace controller.
+    /// Namespace controller.
     pub namespace: core::namespace::Options,
-    /// Of the controller of nodes' ranges.
+    /// Node IPAM controller.
     pub nodeipam: core::nodeipam::Options,
-    /// Of the controller of nodes' health.
+    /// Node lifecycle controller.
     pub nodelifecycle: core::nodelifecycle::Options,
-    /// Of the collector of pods.
+    /// Pod garbage collector.
     pub podgc: core::podgc::Options,
-    /// Of the replicaset controller.
+    /// ReplicaSet controller.
     pub replicaset: apps::replicaset::Options,
-    /// Of the replicationcontroller controller.
+    /// ReplicationController controller.
     pub replicationcontroller: apps::replicationcontroller::Options,
-    /// Of the controller of claims to devices.
+    /// ResourceClaim controller.
     pub resourceclaim: resource::resourceclaim::Options,
-    /// Of the controller of quotas.
+    /// Resource quota controller.
     pub resourcequota: core::resourcequota::Options,
-    /// Of the publisher of the cluster's CA.
+    /// Root CA certificate publisher.
     pub rootcacertpublisher: core::rootcacertpublisher::Options,
-    /// Of the token controller.
+    /// Service account token controller.
     pub serviceaccounttoken: core::serviceaccounttoken::Options,
-    /// Of the controller that signs certificates.
+    /// CertificateSigningRequest signing controller.
     pub signing: certificates::signing::Options,
-    /// Of the statefulset controller.
+    /// StatefulSet controller.
     pub statefulset: apps::statefulset::Options,
-    /// Of the controller that deletes Jobs that have ended.
+    /// TTL-after-finished controller.
     pub ttlafterfinished: batch::ttlafterfinished::Options,
 }
 
@@ -140,7 +136,7 @@ impl Options {
     /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
-            attach_detach: storage::attach_detach::Options::read(flags),
+            attachdetach: storage::attachdetach::Options::read(flags),
             binder: storage::binder::Options::read(flags),
             cronjob: Workers::read(flags, batch::cronjob::WORKERS),
             daemonset: Workers::read(flags, apps::daemonset::WORKERS),
@@ -149,7 +145,7 @@ impl Options {
             endpoints: discovery::endpoints::Options::read(flags),
             endpointslice: discovery::endpointslice::Options::read(flags),
             endpointslicemirroring: discovery::endpointslicemirroring::Options::read(flags),
-            ephemeral_volume: Workers::read(flags, storage::ephemeral_volume::WORKERS),
+            ephemeralvolume: Workers::read(flags, storage::ephemeralvolume::WORKERS),
             garbagecollector: core::garbagecollector::Options::read(flags),
             horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options::read(flags),
             job: Workers::read(flags, batch::job::WORKERS),
@@ -162,7 +158,7 @@ impl Options {
             replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),
             resourceclaim: Workers::read(flags, resource::resourceclaim::WORKERS),
             resourcequota: Periodic::read(flags, core::resourcequota::FLAGS),
-            // The CA is a file's content, which the program reads.
+            // The program reads the CA file and sets this.
             rootcacertpublisher: core::rootcacertpublisher::Options::default(),
             serviceaccounttoken: core::serviceaccounttoken::Options::read(flags),
             signing: certificates::signing::Options::read(flags),

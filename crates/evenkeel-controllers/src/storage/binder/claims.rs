@@ -4,7 +4,7 @@ use super::{
     Binder, DESCRIPTOR, host_path,
     plan::claim::{self, Next, Provisioner, Seen},
 };
-use crate::{descriptor::ControllerContext, storage::claim_protection};
+use crate::{descriptor::ControllerContext, storage::persistentvolumeclaimprotection};
 use evenkeel_api::{
     Text, storage,
     views::{PersistentVolumeClaim, Pod},
@@ -81,7 +81,7 @@ impl Binder {
     fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
         let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {
-            pod.spec.node_name.is_empty() && !claim_protection::is_terminated(pod)
+            pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
         };
         let mut names: Vec<Text> =
             users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();

@@ -23,15 +23,15 @@
 //! | `node.kubernetes.io/memory-pressure`, `disk-pressure`, `pid-pressure`, `network-unavailable`, `not-ready`, `unreachable` with `NoSchedule`; `unschedulable` | `condition_taints::taints` |
 //! | `--node-eviction-rate`, `--secondary-node-eviction-rate`, `--large-cluster-size-threshold` | `zones::eviction_rate` |
 //! | `--unhealthy-zone-threshold`, partial and full disruption | `zones::zone_state` |
-//! | no node of any zone is ready | `zones::handle_disruption`, `no_execute::reachable_patch` |
+//! | full disruption of all zones (master disruption mode) | `zones::handle_disruption`, `no_execute::reachable_patch` |
 //! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` | `zones::zone_key` |
 //! | `node.kubernetes.io/exclude-disruption` | `zones::counts_for_disruption` |
 //! | pods' condition `Ready`: `False` | `pods::mark_not_ready` |
 //! | `beta.kubernetes.io/os`, `beta.kubernetes.io/arch` | `condition_taints::labels` |
-//! | a node whose taints the server refuses (no such pause upstream) | `rejected_patch::applies` |
+//! | backoff of nodes whose patch the API server refuses (not upstream) | `rejected_patch::applies` |
 //! | eviction by taint, `tolerationSeconds` | `../../tainteviction/plan.rs` |
 //! | tolerations of new pods (`DefaultTolerationSeconds`), taints of new nodes (`TaintNodesByCondition`) | `../../../../../evenkeel-apiserver/src/kinds/admission/mod.rs` |
-//! | `node.kubernetes.io/out-of-service` | `../../podgc/plan.rs`, volumes in `../../../storage/attach_detach/plan.rs` |
+//! | `node.kubernetes.io/out-of-service` | `../../podgc/plan.rs`, volumes in `../../../storage/attachdetach/plan.rs` |
 
 pub(super) mod condition_taints;
 pub(super) mod health;

@@ -20,7 +20,7 @@
 //! | `persistentVolumeReclaimPolicy`: `Recycle`, the recycler's pod template | `reclaim::recycle`, `reclaim::scrub` |
 //! | finalizer `kubernetes.io/pv-controller` | `reclaim::finalizers` |
 //! | CSI migration: `pv.kubernetes.io/migrated-to` | `migration::annotation` |
-//! | finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` | `../../claim_protection/plan.rs`, `../../volume_protection/plan.rs` |
+//! | finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` | `../../persistentvolumeclaimprotection/plan.rs`, `../../persistentvolumeprotection/plan.rs` |
 //! | `allowVolumeExpansion` | `../../expander/plan.rs` |
 
 pub(super) mod claim;

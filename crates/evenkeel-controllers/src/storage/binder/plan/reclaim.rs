@@ -8,7 +8,7 @@ use crate::{
             options::Recycling,
             plan::{claim::HOST_PATH, migration},
         },
-        claim_protection,
+        persistentvolumeclaimprotection,
     },
     wire,
 };
@@ -145,7 +145,7 @@ pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
 
 /// Of pods that use a claim, those that may still write to its volume: `namespace/name`, sorted.
 pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
-    let alive = pods.iter().filter(|pod| !claim_protection::is_terminated(pod));
+    let alive = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
     let mut names: Vec<String> =
         alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
     names.sort_unstable();

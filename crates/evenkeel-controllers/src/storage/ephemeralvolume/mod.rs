@@ -73,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .event_source(SOURCE)
-        .workers(context.options.ephemeral_volume.concurrent_syncs)
+        .workers(context.options.ephemeralvolume.concurrent_syncs)
         .watches(&claims, move |event, enqueue| {
             if let CacheEvent::Deleted(claim) = event {
                 let pods = users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));

@@ -1,6 +1,6 @@
 //! What is counted and measured of volumes and their nodes, under upstream's names.
 
-use super::{network, plan, sight::Sight};
+use super::{network, plan, state_of_world::StateOfWorld};
 use evenkeel_api::{
     Text, migrated, storage,
     time::Timestamp,
@@ -57,7 +57,7 @@ impl Operations {
     }
 
     /// Hears of an attachment's change.
-    pub(super) fn heard(
+    pub(super) fn on_attachment_event(
         &self,
         event: &CacheEvent<VolumeAttachment>,
         volumes: &Cache<PersistentVolume>,
@@ -146,15 +146,15 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
 }
 
 /// Shows how many volumes are attached, or should be.
-pub(super) fn count(registry: &Registry, sight: &Arc<Sight>) {
-    if let Err(error) = registry.register(Box::new(Counts::new(sight))) {
+pub(super) fn count(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
+    if let Err(error) = registry.register(Box::new(Counts::new(state_of_world))) {
         tracing::debug!(%error, "attached volumes are counted already");
     }
 }
 
 /// How many volumes are attached, or should be, counted when somebody asks.
 struct Counts {
-    sight: Weak<Sight>,
+    state_of_world: Weak<StateOfWorld>,
     total: IntGaugeVec,
     in_use: IntGaugeVec,
     /// Gauges are filled by one at a time.
@@ -162,12 +162,12 @@ struct Counts {
 }
 
 impl Counts {
-    fn new(sight: &Arc<Sight>) -> Self {
+    fn new(state_of_world: &Arc<StateOfWorld>) -> Self {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             IntGaugeVec::new(Opts::new(name, help), labels).expect("the name is a valid literal")
         };
         Self {
-            sight: Arc::downgrade(sight),
+            state_of_world: Arc::downgrade(state_of_world),
             total: gauges(
                 "attachdetach_controller_total_volumes",
                 "Number of volumes in A/D Controller",
@@ -182,34 +182,34 @@ impl Counts {
         }
     }
 
-    fn fill(&self, sight: &Sight) {
+    fn fill(&self, state_of_world: &StateOfWorld) {
         let desired = "desired_state_of_world";
         let actual = "actual_state_of_world";
         let add = |plugin: &str, state| self.total.with_label_values(&[plugin, state]).inc();
-        for node in sight.nodes.list() {
+        for node in state_of_world.nodes.list() {
             if plan::is_managed(&node) {
-                for one in sight.wanted(&node.meta.name) {
+                for one in state_of_world.desired_volumes(&node.meta.name) {
                     add(&plugin_of_name(&one.name), desired);
                 }
             }
-            let told = node.status.volumes_attached.iter().map(|one| &*one.name);
-            told.filter(|name| network::is_name(name)).for_each(|name| {
+            let reported_attached = node.status.volumes_attached.iter().map(|one| &*one.name);
+            reported_attached.filter(|name| network::is_name(name)).for_each(|name| {
                 add(&plugin_of_name(name), actual);
             });
         }
-        for attachment in sight.attachments.list() {
+        for attachment in state_of_world.attachments.list() {
             if attachment.status.attached && attachment.spec.source.persistent_volume_name.is_some()
             {
                 add(&format!("{CSI}:{}", attachment.spec.attacher), actual);
             }
         }
-        for pod in sight.pods.list() {
+        for pod in state_of_world.pods.list() {
             let node = &*pod.spec.node_name;
             if node.is_empty() {
                 continue;
             }
             let claimed = storage::claims_of(&pod)
-                .filter_map(|used| plugin_of_volume(&*sight.bound(&pod, &used)?));
+                .filter_map(|used| plugin_of_volume(&*state_of_world.bound(&pod, &used)?));
             let inline = pod.spec.volumes.iter().filter_map(|one| plugin_of_inline(&one.source));
             for plugin in claimed.chain(inline) {
                 self.in_use.with_label_values(&[node, &*plugin]).inc();
@@ -224,11 +224,11 @@ impl Collector for Counts {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Some(sight) = self.sight.upgrade() else { return Vec::new() };
+        let Some(state_of_world) = self.state_of_world.upgrade() else { return Vec::new() };
         let _one = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [&self.total, &self.in_use];
         all.into_iter().for_each(IntGaugeVec::reset);
-        self.fill(&sight);
+        self.fill(&state_of_world);
         all.into_iter().flat_map(Collector::collect).collect()
     }
 }
@@ -258,7 +258,7 @@ mod tests {
             it.meta.deletion = going.then_some(T0);
             Arc::new(it)
         };
-        let (asked, attached) = (of(json!({}), false), of(json!({"attached": true}), false));
+        let (requested, attached) = (of(json!({}), false), of(json!({"attached": true}), false));
         let refused = of(json!({"attachError": {"message": "no"}}), false);
         let going = of(json!({"attached": true}), true);
         let given_up = of(json!({}), true);
@@ -271,14 +271,14 @@ mod tests {
             CacheEvent::Updated { old: Arc::clone(old), new: Arc::clone(new) }
         };
         for (what, event, want) in [
-            ("asked for", new(&asked), (None, true)),
+            ("asked for", new(&requested), (None, true)),
             ("attached before", new(&attached), (None, false)),
-            ("attached", change(&asked, &attached), (Some((ATTACH, WELL)), false)),
+            ("attached", change(&requested, &attached), (Some((ATTACH, WELL)), false)),
             ("nothing new", change(&attached, &attached), (None, false)),
-            ("refused", change(&asked, &refused), (Some((ATTACH, BADLY)), true)),
+            ("refused", change(&requested, &refused), (Some((ATTACH, BADLY)), true)),
             ("refused as before", change(&refused, &refused), (None, false)),
             ("to be detached", change(&attached, &going), (None, true)),
-            ("given up", change(&asked, &given_up), (Some((ATTACH, BADLY)), true)),
+            ("given up", change(&requested, &given_up), (Some((ATTACH, BADLY)), true)),
             ("stuck", change(&going, &stuck), (Some((DETACH, BADLY)), true)),
             ("detached", CacheEvent::Deleted(going), (Some((DETACH, WELL)), false)),
         ] {

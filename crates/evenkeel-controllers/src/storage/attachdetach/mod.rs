@@ -1,13 +1,14 @@
-//! Has volumes attached to the nodes whose pods use them, and detached when none does.
+//! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused ones. Upstream:
+//! `pkg/controller/volume/attachdetach`.
 //!
-//! What is attached is what VolumeAttachments say; drivers carry them out, also for volumes whose plug-ins were built in. Of
-//! devices of the network it is what the node was told. Upstream: `pkg/controller/volume/attachdetach`.
+//! The actual state of world is the set of VolumeAttachments, which CSI drivers carry out, also for migrated in-tree
+//! plugins. For network devices (iSCSI, Fibre Channel) it is the node's `volumesAttached`.
 
 mod metrics;
 mod network;
 mod options;
 mod plan;
-mod sight;
+mod state_of_world;
 #[cfg(test)]
 mod tests;
 
@@ -25,15 +26,15 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
 };
 use metrics::Operations;
-use plan::{Given, Held, Memory, Seen};
+use plan::{AttachedVolume, Memory, Observed, ReservedVolumes};
 use prometheus::IntCounterVec;
-use sight::Sight;
+use state_of_world::StateOfWorld;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The controller that has volumes attached.
+/// The attach-detach controller. Upstream: `newPersistentVolumeAttachDetachControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-attach-detach-controller",
     aliases: &["attachdetach"],
@@ -44,29 +45,30 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let sight = Arc::new(Sight::new(&context.env.caches));
-    metrics::count(&context.registry, &sight);
+    let state_of_world = Arc::new(StateOfWorld::new(&context.env.caches));
+    metrics::count(&context.registry, &state_of_world);
     let operations = Operations::new(&context.registry);
     let clock = context.env.clock.clone();
     let planner = Attachments {
-        sight: Arc::clone(&sight),
+        state_of_world: Arc::clone(&state_of_world),
         memory: Mutex::default(),
         last: Arc::default(),
-        given: Mutex::default(),
-        options: context.options.attach_detach,
+        reserved: Mutex::default(),
+        options: context.options.attachdetach,
         forced: metrics::forced(&context.registry),
     };
-    let (users, waiting, bound) = (sight.users.clone(), sight.users.clone(), sight.users.clone());
-    let of_volume = sight.by_volume.clone();
-    let measured = sight.volumes.clone();
-    let claims = sight.claims.index("volume", |claim, key| {
+    let (users, waiting, bound) =
+        (state_of_world.users.clone(), state_of_world.users.clone(), state_of_world.users.clone());
+    let of_volume = state_of_world.by_volume.clone();
+    let measured = state_of_world.volumes.clone();
+    let claims = state_of_world.claims.index("volume", |claim, key| {
         if !claim.spec.volume_name.is_empty() {
             key(&claim.spec.volume_name);
         }
     });
     let (claims_of_volume, last) = (claims.clone(), Arc::clone(&planner.last));
     let builder = context
-        .builder_watching(&DESCRIPTOR, &sight.nodes, move |event, enqueue| {
+        .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             last.insert(node.meta.name.clone(), Arc::clone(node));
@@ -78,7 +80,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
             enqueue.add(Key::of(&node.meta));
         })
-        .watches(&sight.pods, |event, enqueue| {
+        .watches(&state_of_world.pods, |event, enqueue| {
             let pod = event.object();
             if let CacheEvent::Updated { old, new } = event
                 && old.spec.node_name == new.spec.node_name
@@ -90,11 +92,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 enqueue.add(Key::new("", &pod.spec.node_name));
             }
         })
-        .watches(&sight.attachments, move |event, enqueue| {
+        .watches(&state_of_world.attachments, move |event, enqueue| {
             let attachment = event.object();
-            operations.heard(event, &measured, clock.now());
+            operations.on_attachment_event(event, &measured, clock.now());
             enqueue.add(Key::new("", &attachment.spec.node_name));
-            // Another node may wait for it to go.
+            // Another node may wait for the detach.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
                 for key in nodes_of_users(volume, &claims, &waiting) {
@@ -102,7 +104,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 }
             }
         })
-        .watches(&sight.claims, move |event, enqueue| {
+        .watches(&state_of_world.claims, move |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
                 && old.status.phase != new.status.phase
             {
@@ -112,12 +114,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 }
             }
         })
-        .watches(&sight.volumes, move |event, enqueue| {
+        .watches(&state_of_world.volumes, move |event, enqueue| {
             let volume = event.object();
             for attachment in of_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // That it is bound may be known later than that its claim is.
+            // The volume's binding may be observed after the claim's.
             let is_new = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
@@ -129,18 +131,18 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 }
             }
         })
-        .reads(&sight.drivers);
+        .reads(&state_of_world.drivers);
     context.run(builder.planned(planner));
     Ok(())
 }
 
-/// Whether any of the pod's volumes may have to be attached.
+/// Whether any of the pod's volumes may need to be attached.
 fn may_attach(pod: &Pod) -> bool {
     storage::claims_of(pod).next().is_some()
         || pod.spec.volumes.iter().any(|volume| network::inline_name(&volume.source).is_some())
 }
 
-/// Nodes of the pods that use a volume.
+/// Returns the nodes of the pods that use a volume.
 fn nodes_of_users(
     volume: &str,
     claims: &Index<PersistentVolumeClaim>,
@@ -156,65 +158,65 @@ fn nodes_of_users(
 }
 
 struct Attachments {
-    sight: Arc<Sight>,
+    state_of_world: Arc<StateOfWorld>,
     memory: Mutex<HashMap<Key, Memory>>,
-    /// Nodes as they were last, also those that are gone and to which something is still attached.
+    /// Nodes as last observed, deleted ones with attachments included.
     last: Arc<Mutex<HashMap<Text, Arc<Node>>>>,
-    given: Mutex<Given>,
+    reserved: Mutex<ReservedVolumes>,
     options: Options,
     forced: IntCounterVec,
 }
 
 impl Planner for Attachments {
-    type Seen = Seen;
+    type Seen = Observed;
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
-        let node = self.sight.nodes.get("", &key.name);
-        let mut held: Vec<Held> = self
-            .sight
+    fn observe(&self, key: &Key) -> Option<Observed> {
+        let node = self.state_of_world.nodes.get("", &key.name);
+        let mut actual: Vec<AttachedVolume> = self
+            .state_of_world
             .by_node
             .get(&key.name)
             .into_iter()
             .filter_map(|attachment| {
                 let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
-                let volume = self.sight.volumes.get("", volume);
-                Some(Held {
+                let volume = self.state_of_world.volumes.get("", volume);
+                Some(AttachedVolume {
                     name: volume.as_deref().and_then(storage::attached_name).map(Text::from),
                     attachment,
                 })
             })
             .collect();
-        held.sort_by(|a, b| a.attachment.meta.name.cmp(&b.attachment.meta.name));
+        actual.sort_by(|a, b| a.attachment.meta.name.cmp(&b.attachment.meta.name));
         if node.as_deref().is_some_and(|node| !plan::is_managed(node)) {
             return None;
         }
-        let wanted = self.sight.wanted(&key.name);
+        let desired = self.state_of_world.desired_volumes(&key.name);
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memory.get(key).cloned().unwrap_or_default();
         let mut last = None;
         if node.is_none() {
             let mut nodes = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             last = nodes.get(&*key.name).cloned();
-            if held.is_empty() {
+            if actual.is_empty() {
                 nodes.remove(&*key.name);
             }
         }
-        Some(Seen { name: Arc::clone(&key.name), node, last, wanted, held, memory })
+        Some(Observed { name: Arc::clone(&key.name), node, last, desired, actual, memory })
     }
 
-    fn plan(&self, seen: &Seen, now: Timestamp) -> Plan {
+    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
         let decision = {
-            // Until it is noted who is given a volume, nobody else may be.
-            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-            let decision = plan::plan(seen, &self.options, &given, now);
-            given.note(seen, &decision, now);
+            // The lock is held until the reservation is recorded.
+            let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+            let decision = plan::plan(observed, &self.options, &reserved, now);
+            reserved.note(observed, &decision, now);
             decision
         };
         for reason in &decision.forced {
             self.forced.with_label_values(&[*reason]).inc();
         }
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = Key::new("", &seen.name);
+        let key = Key::new("", &observed.name);
         if decision.memory == Memory::default() {
             memory.remove(&key);
         } else {
@@ -223,16 +225,16 @@ impl Planner for Attachments {
         decision.plan
     }
 
-    fn preview(&self, seen: &Seen, now: Timestamp) -> Plan {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        plan::plan(seen, &self.options, &given, now).plan
+    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        plan::plan(observed, &self.options, &reserved, now).plan
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
-        description.fact("volumes that its pods use", seen.wanted.len());
-        description.fact("attachments", seen.held.len());
-        for one in seen.wanted.iter().filter(|one| plan::is_taken(one)) {
+        description.fact("volumes that its pods use", observed.desired.len());
+        description.fact("attachments", observed.actual.len());
+        for one in observed.desired.iter().filter(|one| plan::is_multi_attach(one)) {
             description.waits(format!(
                 "volume {} is attached to {}",
                 one.called,

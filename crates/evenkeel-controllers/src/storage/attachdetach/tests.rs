@@ -2,7 +2,10 @@
 
 use super::{
     Options,
-    plan::{self, Decision, Given, Held, Memory, Seen, Wanted, attachment_name, is_managed},
+    plan::{
+        self, AttachedVolume, Decision, DesiredVolume, Memory, Observed, ReservedVolumes,
+        attachment_name, is_managed,
+    },
 };
 use crate::fixtures::{T0, at, object, pod};
 use evenkeel_api::{
@@ -14,8 +17,8 @@ use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn plan(seen: &Seen, options: &Options, now: Timestamp) -> Decision {
-    plan::plan(seen, options, &Given::default(), now)
+fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
+    plan::plan(observed, options, &ReservedVolumes::default(), now)
 }
 
 fn volume(mode: &str) -> Arc<PersistentVolume> {
@@ -33,9 +36,9 @@ fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
         "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
 }
 
-fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
+fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     let volume = volume(mode);
-    Wanted {
+    DesiredVolume {
         name: storage::attached_name(&volume).unwrap().into(),
         called: "v".into(),
         volume: Some(volume),
@@ -45,24 +48,29 @@ fn wanted(mode: &str, elsewhere: &[&str]) -> Wanted {
     }
 }
 
-fn held(attached: bool, going: bool) -> Held {
+fn attached_volume(attached: bool, going: bool) -> AttachedVolume {
     let mut attachment: VolumeAttachment = object(
         &json!({"metadata": {"name": attachment_name("h", "d", "n"), "uid": "a"},
         "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}),
     );
     attachment.meta.deletion = going.then_some(T0);
-    Held {
+    AttachedVolume {
         name: storage::attached_name(&volume("ReadWriteOnce")).map(Into::into),
         attachment: Arc::new(attachment),
     }
 }
 
-fn seen(node: Option<Arc<Node>>, wanted: Vec<Wanted>, held: Vec<Held>, memory: Memory) -> Seen {
-    Seen { name: "n".into(), node, last: None, wanted, held, memory }
+fn observed(
+    node: Option<Arc<Node>>,
+    desired: Vec<DesiredVolume>,
+    attached_volume: Vec<AttachedVolume>,
+    memory: Memory,
+) -> Observed {
+    Observed { name: "n".into(), node, last: None, desired, actual: attached_volume, memory }
 }
 
-fn told(decision: &Decision) -> Vec<String> {
-    let told = decision.plan.actions.iter().map(|action| match action {
+fn reported_multi_attach(decision: &Decision) -> Vec<String> {
+    let reported_multi_attach = decision.plan.actions.iter().map(|action| match action {
         Action::Create(create) => {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
             format!("create {}", body["spec"]["source"]["persistentVolumeName"])
@@ -78,7 +86,7 @@ fn told(decision: &Decision) -> Vec<String> {
         Action::Event(note) => format!("{}: {}", note.reason, note.message),
         other => panic!("{other:?}"),
     });
-    told.collect()
+    reported_multi_attach.collect()
 }
 
 #[test]
@@ -95,67 +103,97 @@ fn volumes_come_with_pods_and_go_after_them() {
     let none = Memory::default;
     let options = Options::default();
     let success = "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ";
-    let taken = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
-    let table: [(&str, Seen, Vec<&str>); 10] = [
+    let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
+    let table: [(&str, Observed, Vec<&str>); 10] = [
         (
             "asked for",
-            seen(up(false, false), vec![wanted(one, &[])], vec![], none()),
+            observed(up(false, false), vec![desired(one, &[])], vec![], none()),
             vec!["create \"v\""],
         ),
         (
             "being attached",
-            seen(up(false, false), vec![wanted(one, &[])], vec![held(false, false)], none()),
+            observed(
+                up(false, false),
+                vec![desired(one, &[])],
+                vec![attached_volume(false, false)],
+                none(),
+            ),
             vec![],
         ),
         (
             "attached",
-            seen(up(false, false), vec![wanted(one, &[])], vec![held(true, false)], none()),
+            observed(
+                up(false, false),
+                vec![desired(one, &[])],
+                vec![attached_volume(true, false)],
+                none(),
+            ),
             vec!["report 1", success],
         ),
         (
             "settled",
-            seen(up(true, true), vec![wanted(one, &[])], vec![held(true, false)], none()),
+            observed(
+                up(true, true),
+                vec![desired(one, &[])],
+                vec![attached_volume(true, false)],
+                none(),
+            ),
             vec![],
         ),
-        ("still mounted", seen(up(true, true), vec![], vec![held(true, false)], none()), vec![]),
+        (
+            "still mounted",
+            observed(up(true, true), vec![], vec![attached_volume(true, false)], none()),
+            vec![],
+        ),
         (
             "unmounted",
-            seen(up(false, true), vec![], vec![held(true, false)], none()),
+            observed(up(false, true), vec![], vec![attached_volume(true, false)], none()),
             vec!["report 0", "delete"],
         ),
         (
             "going",
-            seen(up(false, false), vec![wanted(one, &[])], vec![held(true, true)], none()),
+            observed(
+                up(false, false),
+                vec![desired(one, &[])],
+                vec![attached_volume(true, true)],
+                none(),
+            ),
             vec![],
         ),
         (
             "another's",
-            seen(up(false, false), vec![wanted(one, &["m"])], vec![], none()),
-            vec![taken],
+            observed(up(false, false), vec![desired(one, &["m"])], vec![], none()),
+            vec![multi_attach_message],
         ),
         (
             "shared",
-            seen(up(false, false), vec![wanted(many, &["m"])], vec![], none()),
+            observed(up(false, false), vec![desired(many, &["m"])], vec![], none()),
             vec!["create \"v\""],
         ),
         (
             "out of service",
-            seen(Some(node("False", true, true, true)), vec![], vec![held(true, false)], none()),
+            observed(
+                Some(node("False", true, true, true)),
+                vec![],
+                vec![attached_volume(true, false)],
+                none(),
+            ),
             vec!["report 0", "delete"],
         ),
     ];
-    for (what, seen, want) in table {
-        assert_eq!(told(&plan(&seen, &options, T0)), want, "{what}");
+    for (what, observed, want) in table {
+        assert_eq!(reported_multi_attach(&plan(&observed, &options, T0)), want, "{what}");
     }
 }
 
 #[test]
 fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
-    let version = |attached, wanted| {
+    let version = |attached, desired| {
         let mut node = node("True", false, attached, false);
         Arc::get_mut(&mut node).unwrap().meta.resource_version = "7".into();
-        let seen = seen(Some(node), wanted, vec![held(true, false)], Memory::default());
-        let decision = plan(&seen, &Options::default(), T0);
+        let observed =
+            observed(Some(node), desired, vec![attached_volume(true, false)], Memory::default());
+        let decision = plan(&observed, &Options::default(), T0);
         let Some(Action::Patch(patch)) = decision.plan.actions.first() else {
             panic!("{decision:?}")
         };
@@ -163,7 +201,7 @@ fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
         body["metadata"]["resourceVersion"].clone()
     };
     assert_eq!(version(true, vec![]), "7");
-    assert_eq!(version(false, vec![wanted("ReadWriteOnce", &[])]), Value::Null);
+    assert_eq!(version(false, vec![desired("ReadWriteOnce", &[])]), Value::Null);
 }
 
 #[test]
@@ -171,22 +209,22 @@ fn drivers_attach_what_was_built_in() {
     let disk = |modes: &[&str], elsewhere: &[&str]| {
         let volume: PersistentVolume = object(&json!({"metadata": {"name": "v"},
             "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
-        Wanted {
+        DesiredVolume {
             name: storage::attached_name(&volume).unwrap().into(),
             volume: Some(Arc::new(volume)),
-            ..wanted("ReadWriteOnce", elsewhere)
+            ..desired("ReadWriteOnce", elsewhere)
         }
     };
     let (driver, handle) =
         ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d");
-    let of = |one: Wanted| {
+    let of = |one: DesiredVolume| {
         let node = Some(node("True", false, false, false));
-        plan(&seen(node, vec![one], vec![], Memory::default()), &Options::default(), T0).plan
+        plan(&observed(node, vec![one], vec![], Memory::default()), &Options::default(), T0).plan
     };
     let one = disk(&["ReadWriteOnce"], &[]);
     assert_eq!(*one.name, format!("kubernetes.io/csi/{driver}^{handle}"));
-    let asked = of(one);
-    let [Action::Create(create)] = &*asked.actions else { panic!("{asked:?}") };
+    let requested = of(one);
+    let [Action::Create(create)] = &*requested.actions else { panic!("{requested:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["name"], attachment_name(handle, driver, "n"));
     assert_eq!(
@@ -210,57 +248,64 @@ fn nodes_are_told_of_devices_of_the_network() {
         }
         Some(Arc::new(object::<Node>(&json!({"metadata": {"name": "n"}, "status": status}))))
     };
-    let inline = || Wanted {
+    let inline = || DesiredVolume {
         name: NAME.into(),
         called: "disk".into(),
         volume: None,
-        ..wanted("ReadWriteOnce", &[])
+        ..desired("ReadWriteOnce", &[])
     };
     let disk: Arc<PersistentVolume> = Arc::new(object(&json!({"metadata": {"name": "v"},
         "spec": {"accessModes": ["ReadWriteOnce"],
             "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": 0}}})));
-    let bound = |elsewhere: &[&str]| Wanted {
+    let bound = |elsewhere: &[&str]| DesiredVolume {
         name: NAME.into(),
         volume: Some(Arc::clone(&disk)),
-        ..wanted("ReadWriteOnce", elsewhere)
+        ..desired("ReadWriteOnce", elsewhere)
     };
     let (inlined, success) = (
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"disk\" ",
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ",
     );
-    let taken = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
-    type Case = (&'static str, Option<Arc<Node>>, Vec<Wanted>, Vec<&'static str>);
+    let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
+    type Case = (&'static str, Option<Arc<Node>>, Vec<DesiredVolume>, Vec<&'static str>);
     let table: [Case; 8] = [
         ("a pod's own", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
         ("a claim's", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
         ("told", node("True", false, true), vec![bound(&[])], vec![]),
         ("told of two", node("True", false, true), vec![bound(&["m"])], vec![]),
-        ("another's", node("True", false, false), vec![bound(&["m"])], vec![taken]),
+        ("another's", node("True", false, false), vec![bound(&["m"])], vec![multi_attach_message]),
         ("still mounted", node("True", true, true), vec![], vec![]),
         ("unmounted", node("True", false, true), vec![], vec!["report 0"]),
         ("of a node that is gone", None, vec![bound(&[])], vec![]),
     ];
     let options = Options::default();
-    for (what, node, wanted, want) in table {
-        let decision = plan(&seen(node, wanted, vec![], Memory::default()), &options, T0);
-        assert_eq!(told(&decision), want, "{what}");
+    for (what, node, desired, want) in table {
+        let decision = plan(&observed(node, desired, vec![], Memory::default()), &options, T0);
+        assert_eq!(reported_multi_attach(&decision), want, "{what}");
         assert_eq!(decision.plan.requeue.is_some(), what == "another's", "{what}");
     }
-    let lost = |memory| seen(node("Unknown", true, true), vec![], vec![], memory);
+    let lost = |memory| observed(node("Unknown", true, true), vec![], vec![], memory);
     let first = plan(&lost(Memory::default()), &options, T0);
     assert!(first.plan.actions.is_empty());
     let late = plan(&lost(first.memory), &options, at(360));
-    assert_eq!((told(&late), late.forced), (vec!["report 0".to_owned()], vec!["timeout"]));
+    assert_eq!(
+        (reported_multi_attach(&late), late.forced),
+        (vec!["report 0".to_owned()], vec!["timeout"])
+    );
 }
 
 #[test]
 fn attachments_that_others_made_stay() {
     let nobodys = |id: &str, known: bool| {
-        let mut held = held(false, false);
-        held.name = held.name.filter(|_| known);
-        Arc::get_mut(&mut held.attachment).unwrap().meta.name = id.into();
+        let mut attached_volume = attached_volume(false, false);
+        attached_volume.name = attached_volume.name.filter(|_| known);
+        Arc::get_mut(&mut attached_volume.attachment).unwrap().meta.name = id.into();
         let node = Some(node("True", false, false, false));
-        told(&plan(&seen(node, vec![], vec![held], Memory::default()), &Options::default(), T0))
+        reported_multi_attach(&plan(
+            &observed(node, vec![], vec![attached_volume], Memory::default()),
+            &Options::default(),
+            T0,
+        ))
     };
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
     assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
@@ -273,14 +318,19 @@ fn attachments_that_others_made_stay() {
 fn a_node_that_is_not_ready_is_waited_for() {
     let options = Options::default();
     let lost = |memory| {
-        seen(Some(node("Unknown", true, true, false)), vec![], vec![held(true, false)], memory)
+        observed(
+            Some(node("Unknown", true, true, false)),
+            vec![],
+            vec![attached_volume(true, false)],
+            memory,
+        )
     };
     let first = plan(&lost(Memory::default()), &options, T0);
-    assert!(first.plan.actions.is_empty() && first.memory.leaving.len() == 1);
+    assert!(first.plan.actions.is_empty() && first.memory.detaching.len() == 1);
     let early = plan(&lost(first.memory.clone()), &options, at(359));
     assert!(early.plan.actions.is_empty());
     let late = plan(&lost(first.memory.clone()), &options, at(360));
-    assert_eq!(told(&late), ["report 0", "delete"]);
+    assert_eq!(reported_multi_attach(&late), ["report 0", "delete"]);
     assert_eq!(late.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
@@ -289,30 +339,32 @@ fn a_node_that_is_not_ready_is_waited_for() {
 #[test]
 fn a_node_that_is_gone_has_what_it_used_last() {
     let options = Options::default();
-    let gone =
-        |last| Seen { last, ..seen(None, vec![], vec![held(true, false)], Memory::default()) };
+    let gone = |last| Observed {
+        last,
+        ..observed(None, vec![], vec![attached_volume(true, false)], Memory::default())
+    };
     let used = |in_use| Some(node("True", in_use, true, false));
     for (last, want) in [(used(true), 0), (used(false), 1), (None, 1)] {
         assert_eq!(plan(&gone(last), &options, T0).plan.actions.len(), want);
     }
     let first = plan(&gone(used(true)), &options, T0);
-    let late = Seen { memory: first.memory, ..gone(used(true)) };
-    assert_eq!(told(&plan(&late, &options, at(360))), ["delete"]);
+    let late = Observed { memory: first.memory, ..gone(used(true)) };
+    assert_eq!(reported_multi_attach(&plan(&late, &options, at(360))), ["delete"]);
 }
 
 #[test]
 fn two_nodes_are_not_given_one_volume_at_a_time() {
     let options = Options::default();
     let node = || Some(node("True", false, false, false));
-    let of = |name: &str, wanted: Vec<Wanted>| Seen {
+    let of = |name: &str, desired: Vec<DesiredVolume>| Observed {
         name: name.into(),
-        ..seen(node(), wanted, vec![], Memory::default())
+        ..observed(node(), desired, vec![], Memory::default())
     };
-    let wants = |name: &str, mode: &str| of(name, vec![wanted(mode, &[])]);
-    let decide = |given: &mut Given, seen: &Seen, now| {
-        let decision = plan::plan(seen, &options, given, now);
-        given.note(seen, &decision, now);
-        (told(&decision).len(), decision.plan.requeue.is_some())
+    let wants = |name: &str, mode: &str| of(name, vec![desired(mode, &[])]);
+    let decide = |reserved: &mut ReservedVolumes, observed: &Observed, now| {
+        let decision = plan::plan(observed, &options, reserved, now);
+        reserved.note(observed, &decision, now);
+        (reported_multi_attach(&decision).len(), decision.plan.requeue.is_some())
     };
     let one = "ReadWriteOnce";
     for (mode, then, now, want) in [
@@ -321,14 +373,18 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
         (one, wants("m", one), at(10), (1, false)),
         ("ReadWriteMany", wants("m", "ReadWriteMany"), at(1), (1, false)),
     ] {
-        let mut given = Given::default();
-        assert_eq!(decide(&mut given, &wants("n", mode), T0), (1, false));
-        assert_eq!(decide(&mut given, &then, now), want, "{mode} at {}", then.name);
+        let mut reserved = ReservedVolumes::default();
+        assert_eq!(decide(&mut reserved, &wants("n", mode), T0), (1, false));
+        assert_eq!(decide(&mut reserved, &then, now), want, "{mode} at {}", then.name);
     }
-    let mut given = Given::default();
-    decide(&mut given, &wants("n", one), T0);
-    decide(&mut given, &of("n", vec![]), T0);
-    assert_eq!(decide(&mut given, &wants("m", one), T0), (1, false), "it is not wanted any more");
+    let mut reserved = ReservedVolumes::default();
+    decide(&mut reserved, &wants("n", one), T0);
+    decide(&mut reserved, &of("n", vec![]), T0);
+    assert_eq!(
+        decide(&mut reserved, &wants("m", one), T0),
+        (1, false),
+        "it is not wanted any more"
+    );
 }
 
 #[test]
@@ -336,7 +392,12 @@ fn that_a_driver_does_nothing_is_told_now_and_then() {
     let options = Options { sync_period: None, ..Options::default() };
     let waits = |memory| {
         let node = Some(node("True", false, false, false));
-        seen(node, vec![wanted("ReadWriteOnce", &[])], vec![held(false, false)], memory)
+        observed(
+            node,
+            vec![desired("ReadWriteOnce", &[])],
+            vec![attached_volume(false, false)],
+            memory,
+        )
     };
     let late = "FailedAttachVolume: AttachVolume.Attach failed for volume \"v\" : \
                 timed out waiting for external-attacher of d CSI driver to attach volume h";
@@ -345,7 +406,7 @@ fn that_a_driver_does_nothing_is_told_now_and_then() {
         [(0, &[][..], 120), (119, &[], 1), (120, &[late], 120), (200, &[], 40), (240, &[late], 120)]
     {
         let decision = plan(&waits(memory), &options, at(seconds));
-        assert_eq!(told(&decision), want, "after {seconds}");
+        assert_eq!(reported_multi_attach(&decision), want, "after {seconds}");
         assert_eq!(decision.plan.requeue.map(|wait| wait.as_secs()), Some(left), "after {seconds}");
         memory = decision.memory;
     }
@@ -354,9 +415,9 @@ fn that_a_driver_does_nothing_is_told_now_and_then() {
 #[test]
 fn that_a_volume_is_taken_is_told_once() {
     let wants = |memory| {
-        seen(
+        observed(
             Some(node("True", false, false, false)),
-            vec![wanted("ReadWriteOnce", &["m"])],
+            vec![desired("ReadWriteOnce", &["m"])],
             vec![],
             memory,
         )

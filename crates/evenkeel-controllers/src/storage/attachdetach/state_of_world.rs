@@ -1,8 +1,8 @@
-//! What is looked at: which volumes pods use, and which are attached where.
+//! State of world: caches and indexes of the volumes that pods use, and of attachments.
 
 use super::{
     network,
-    plan::{self, Wanted},
+    plan::{self, DesiredVolume},
 };
 use evenkeel_api::{
     Text, migrated, placement, storage,
@@ -11,8 +11,8 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::{Cache, Caches, Index};
 use std::sync::Arc;
 
-/// Caches and indexes.
-pub(super) struct Sight {
+/// Caches and indexes of the attach-detach controller.
+pub(super) struct StateOfWorld {
     pub(super) nodes: Cache<Node>,
     pub(super) pods: Cache<Pod>,
     pub(super) claims: Cache<PersistentVolumeClaim>,
@@ -21,13 +21,13 @@ pub(super) struct Sight {
     pub(super) attachments: Cache<VolumeAttachment>,
     pub(super) by_node: Index<VolumeAttachment>,
     pub(super) by_volume: Index<VolumeAttachment>,
-    /// Nodes that were told that they have a device of the network.
-    told: Index<Node>,
+    /// Nodes by the network devices in their `volumesAttached`.
+    reported_attached: Index<Node>,
     on_node: Index<Pod>,
     pub(super) users: Index<Pod>,
 }
 
-impl Sight {
+impl StateOfWorld {
     pub(super) fn new(caches: &Caches) -> Self {
         let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
         let attachments = caches.of::<VolumeAttachment>();
@@ -41,7 +41,7 @@ impl Sight {
                     key(volume);
                 }
             }),
-            told: nodes.index("network device", |node, key| {
+            reported_attached: nodes.index("network device", |node, key| {
                 let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
                 attached.filter(|name| network::is_name(name)).for_each(&mut *key);
             }),
@@ -53,9 +53,9 @@ impl Sight {
         }
     }
 
-    /// The volumes that the node's pods use and that are to be attached.
-    pub(super) fn wanted(&self, node: &str) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = Vec::new();
+    /// Returns the desired volumes of a node. Upstream: `DesiredStateOfWorldPopulator`.
+    pub(super) fn desired_volumes(&self, node: &str) -> Vec<DesiredVolume> {
+        let mut desired: Vec<DesiredVolume> = Vec::new();
         for pod in self.on_node.get(node) {
             if !plan::counts(&pod) {
                 continue;
@@ -70,18 +70,18 @@ impl Sight {
                 Some((Text::from(name), volume.name.clone(), None))
             });
             for (name, called, volume) in claimed.chain(inline) {
-                match wanted.iter_mut().find(|one| one.name == name) {
+                match desired.iter_mut().find(|one| one.name == name) {
                     Some(one) if one.pods.iter().any(|known| Arc::ptr_eq(known, &pod)) => {}
                     Some(one) => one.pods.push(Arc::clone(&pod)),
-                    None => wanted.push(self.used(name, called, volume, &pod)),
+                    None => desired.push(self.used(name, called, volume, &pod)),
                 }
             }
         }
-        wanted.sort_by(|a, b| a.name.cmp(&b.name));
-        for one in &mut wanted {
+        desired.sort_by(|a, b| a.name.cmp(&b.name));
+        for one in &mut desired {
             one.pods.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
         }
-        wanted
+        desired
     }
 
     fn used(
@@ -90,9 +90,9 @@ impl Sight {
         called: Text,
         volume: Option<Arc<PersistentVolume>>,
         pod: &Arc<Pod>,
-    ) -> Wanted {
+    ) -> DesiredVolume {
         let mut elsewhere: Vec<Text> = if network::is_name(&name) {
-            self.told.get(&name).iter().map(|node| node.meta.name.clone()).collect()
+            self.reported_attached.get(&name).iter().map(|node| node.meta.name.clone()).collect()
         } else {
             let attachments = self.by_volume.get(&called);
             attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()
@@ -102,10 +102,10 @@ impl Sight {
             Some(volume) if !elsewhere.is_empty() => self.others(pod, volume),
             _ => Vec::new(),
         };
-        Wanted { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
+        DesiredVolume { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
     }
 
-    /// The bound volume behind a pod's claim, if it is to be attached.
+    /// Returns the bound PersistentVolume of a pod's claim, if it needs to be attached.
     fn volume(&self, pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let volume = self.bound(pod, used)?;
         let attaches = match migrated::driver_and_handle(&volume) {
@@ -118,7 +118,7 @@ impl Sight {
         attaches.then_some(volume)
     }
 
-    /// The bound volume behind a pod's claim.
+    /// Returns the bound PersistentVolume of a pod's claim.
     pub(super) fn bound(
         &self,
         pod: &Pod,
@@ -131,7 +131,7 @@ impl Sight {
         (own && bound && &*claim.status.phase == "Bound").then_some(volume)
     }
 
-    /// Pods at other nodes that use the volume.
+    /// Returns the pods on other nodes that use the volume.
     fn others(&self, pod: &Pod, volume: &PersistentVolume) -> Vec<Arc<Pod>> {
         let Some(claim) = volume.spec.claim_ref.as_deref() else { return Vec::new() };
         let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));

@@ -1,0 +1,511 @@
+//! Volumes attached to and detached from a node: compares desired and actual state of world. Upstream: `reconciler.go`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | VolumeAttachments are created | `create_attachments`, `new_attachment` |
+//! | iSCSI and Fibre Channel | `network_devices` |
+//! | VolumeAttachments of this controller are deleted | `detaching`, `is_own` |
+//! | `accessModes`: `ReadWriteOnce`, `ReadWriteOncePod` | `is_multi_attach` |
+//! | `status.volumesAttached` | `update_node_status` |
+//! | `status.volumesInUse` | `is_mounted` |
+//! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `detaching` |
+//! | taint `node.kubernetes.io/out-of-service` | `detaching`, its pods in `../../core/podgc/plan.rs` |
+//! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
+//! | `--attach-detach-reconcile-sync-period` | `plan` |
+
+use super::{Options, network};
+use crate::{storage::persistentvolumeclaimprotection, wire};
+use evenkeel_api::{
+    Text, View, migrated, storage,
+    time::{SignedDuration, Timestamp},
+    views::{Node, PersistentVolume, Pod, VolumeAttachment},
+};
+use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Patch, PatchForm, Plan};
+use ring::digest;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Time for which a node that is not ready may keep a volume mounted. Upstream: `maxWaitForUnmountDuration`.
+const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
+/// Time for which a CSI driver may attach before an event is recorded. Upstream: `csiTimeout`.
+const CSI_TIMEOUT: Duration = Duration::from_secs(120);
+/// Lifetime of a reservation: by then the caches show the attachment.
+const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
+/// Delay before a volume attached or reserved elsewhere is checked again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Observed state of a node and its volumes.
+pub(super) struct Observed {
+    pub(super) name: Arc<str>,
+    /// The node; `None` if it is deleted.
+    pub(super) node: Option<Arc<Node>>,
+    /// The deleted node as last observed, if known.
+    pub(super) last: Option<Arc<Node>>,
+    /// Desired state of world: volumes that the node's pods use, by name. Upstream: `DesiredStateOfWorld`.
+    pub(super) desired: Vec<DesiredVolume>,
+    /// Actual state of world: attachments to the node, by name. Upstream: `ActualStateOfWorld`.
+    pub(super) actual: Vec<AttachedVolume>,
+    pub(super) memory: Memory,
+}
+
+/// A volume in the desired state of world.
+pub(super) struct DesiredVolume {
+    /// Unique volume name, as in the node's status.
+    pub(super) name: Text,
+    /// Name of the PersistentVolume, or of the pod's inline volume.
+    pub(super) called: Text,
+    /// The PersistentVolume; `None` for an inline volume.
+    pub(super) volume: Option<Arc<PersistentVolume>>,
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// Other nodes that it is attached to.
+    pub(super) elsewhere: Vec<Text>,
+    /// Pods on other nodes that use it.
+    pub(super) others: Vec<Arc<Pod>>,
+}
+
+impl DesiredVolume {
+    /// Whether the volume can be attached to one node only; unknown for an inline volume.
+    fn is_exclusive(&self) -> bool {
+        self.volume.as_deref().is_some_and(is_exclusive)
+    }
+}
+
+/// A VolumeAttachment in the actual state of world.
+pub(super) struct AttachedVolume {
+    /// Unique volume name; `None` if the PersistentVolume is deleted.
+    pub(super) name: Option<Text>,
+    pub(super) attachment: Arc<VolumeAttachment>,
+}
+
+/// State of a node that is kept across reconciliations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Attachments and network devices to detach, with the time of the first attempt.
+    pub(super) detaching: BTreeMap<Text, Timestamp>,
+    /// Attachments that drivers have not completed, with the time of the request or of the last event.
+    pub(super) requested: BTreeMap<Text, Timestamp>,
+    /// Volumes for which the multi-attach event was recorded.
+    pub(super) reported_multi_attach: BTreeSet<Text>,
+}
+
+/// Exclusive volumes reserved for a node, while the caches may lack the attachment.
+#[derive(Debug, Default)]
+pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
+
+impl ReservedVolumes {
+    /// Updates the reservations by a decision, and drops those that expired or are no longer desired.
+    pub(super) fn note(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) {
+        let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
+        self.0.retain(|name, (node, since)| {
+            is_fresh(*since, now) && (*node != observed.name || wants(name))
+        });
+        let fresh =
+            decision.reserved.iter().map(|name| (name.clone(), (observed.name.clone(), now)));
+        self.0.extend(fresh);
+    }
+
+    /// Whether an exclusive volume is reserved for another node.
+    fn is_reserved_elsewhere(&self, desired: &DesiredVolume, node: &str, now: Timestamp) -> bool {
+        desired.is_exclusive()
+            && (self.0.get(&desired.name))
+                .is_some_and(|(other, since)| **other != *node && is_fresh(*since, now))
+    }
+}
+
+fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(since)).is_ok_and(|age| age < RESERVATION_LIFETIME)
+}
+
+/// Decision of a reconciliation.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Decision {
+    pub(super) plan: Plan,
+    pub(super) memory: Memory,
+    /// Exclusive volumes to reserve for this node.
+    pub(super) reserved: Vec<Text>,
+    /// Reasons of forced detaches, one for each volume.
+    pub(super) forced: Vec<&'static str>,
+}
+
+/// Whether this controller, and not the kubelet, attaches the node's volumes: the annotation counts with any value.
+pub(super) fn is_managed(node: &Node) -> bool {
+    node.meta.annotations.contains(MANAGED)
+}
+
+/// Whether a node's update is irrelevant for volumes.
+pub(super) fn looks_alike(old: &Node, new: &Node) -> bool {
+    old.status.volumes_in_use == new.status.volumes_in_use
+        && old.status.volumes_attached == new.status.volumes_attached
+        && is_managed(old) == is_managed(new)
+        && is_ready(old) == is_ready(new)
+        && is_out(old) == is_out(new)
+}
+
+fn is_out(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+}
+
+fn is_ready(node: &Node) -> bool {
+    let mut conditions = node.status.conditions.iter();
+    conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
+}
+
+/// Whether the pod needs its volumes: it is not terminated. Upstream: `IsPodTerminated`.
+pub(super) fn counts(pod: &Pod) -> bool {
+    !persistentvolumeclaimprotection::is_terminated(pod)
+}
+
+/// Whether an exclusive volume is attached to another node. Upstream: `isMultiAttachForbidden`.
+pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
+    desired.is_exclusive() && !desired.elsewhere.is_empty()
+}
+
+/// Whether the volume can be attached to one node only; unknown without access modes. Upstream:
+/// `isMultiAttachForbidden`.
+fn is_exclusive(volume: &PersistentVolume) -> bool {
+    let modes = &volume.spec.access_modes;
+    let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
+    let only_read = |mode: &str| mode == "ReadOnlyMany";
+    if volume.spec.source.gce_persistent_disk.is_some() {
+        // A GCE persistent disk supports several nodes for reading only, whatever its access modes.
+        return !modes.iter().all(|mode| only_read(mode));
+    }
+    !modes.is_empty() && !modes.iter().any(|mode| all(mode))
+}
+
+/// Decides about the volumes of a node. Upstream: `reconcile`.
+pub(super) fn plan(
+    observed: &Observed,
+    options: &Options,
+    reserved: &ReservedVolumes,
+    now: Timestamp,
+) -> Decision {
+    let mut decision = Decision::default();
+    let detaching = detaching(observed, options, now, &mut decision);
+    let network_devices = network_devices(observed, options, reserved, now, &mut decision);
+    update_node_status(observed, &detaching, &network_devices, &mut decision.plan);
+    for attached_volume in &detaching {
+        decision.plan.push(Delete::new(wire::target(&*attached_volume.attachment)));
+    }
+    create_attachments(observed, reserved, now, &mut decision);
+    if let Some(period) = options.sync_period.filter(|_| !observed.actual.is_empty()) {
+        decision.plan.requeue_after(period);
+    }
+    decision
+}
+
+/// Whether this controller created the attachment, by its name; attachments of others are left alone.
+fn is_own(attached_volume: &AttachedVolume) -> bool {
+    let attachment = &attached_volume.attachment;
+    let Some(name) = &attached_volume.name else {
+        // Without the PersistentVolume the name cannot be computed again.
+        return is_attachment_name(&attachment.meta.name);
+    };
+    storage::split_attached_name(name).is_some_and(|(driver, handle)| {
+        attachment_name(handle, driver, &attachment.spec.node_name) == *attachment.meta.name
+    })
+}
+
+/// Returns the attachments to delete. Upstream: `reconcile`, the detach half.
+fn detaching<'a>(
+    observed: &'a Observed,
+    options: &Options,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Vec<&'a AttachedVolume> {
+    let mut detaching = Vec::new();
+    for attached_volume in &observed.actual {
+        let desired =
+            observed.desired.iter().any(|one| Some(&one.name) == attached_volume.name.as_ref());
+        if desired || attached_volume.attachment.meta.deleting() || !is_own(attached_volume) {
+            continue;
+        }
+        let (id, mounted) = (
+            &attached_volume.attachment.meta.name,
+            is_mounted(observed, attached_volume.name.as_ref()),
+        );
+        if can_detach(observed, id, mounted, options, now, decision) {
+            detaching.push(attached_volume);
+        }
+    }
+    detaching
+}
+
+/// Returns the network devices to report as attached: those that pods use and no other node has, and those that the
+/// node may still use.
+fn network_devices<'a>(
+    observed: &'a Observed,
+    options: &Options,
+    reserved: &ReservedVolumes,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Vec<&'a Text> {
+    let Some(node) = observed.node.as_deref() else { return Vec::new() };
+    let known = node.status.volumes_attached.iter().map(|one| &one.name);
+    let known: Vec<&Text> = known.filter(|name| network::is_name(name)).collect();
+    let desired = || observed.desired.iter().filter(|one| network::is_name(&one.name));
+    let mut network_devices = Vec::new();
+    for name in &known {
+        let mounted = is_mounted(observed, Some(*name));
+        if desired().any(|one| one.name == **name)
+            || !can_detach(observed, name, mounted, options, now, decision)
+        {
+            network_devices.push(*name);
+        }
+    }
+    let new = desired().filter(|one| !known.contains(&&one.name) && !is_multi_attach(one));
+    network_devices.extend(
+        new.filter(|one| !reserved.is_reserved_elsewhere(one, &observed.name, now))
+            .map(|one| &one.name),
+    );
+    network_devices
+}
+
+/// Whether an unused volume can be detached now; otherwise schedules the forced detach. Upstream: `reconcile`.
+fn can_detach(
+    observed: &Observed,
+    id: &Text,
+    mounted: bool,
+    options: &Options,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> bool {
+    if !mounted {
+        return true;
+    }
+    let since = observed.memory.detaching.get(id).copied().unwrap_or(now);
+    let patience = SignedDuration::try_from(MAX_WAIT_FOR_UNMOUNT).unwrap_or_default();
+    let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
+    let node = observed.node.as_deref();
+    let ready = node.is_some_and(is_ready);
+    if !ready && options.force && now >= until {
+        decision.forced.push("timeout");
+        return true;
+    }
+    if node.is_some_and(is_out) {
+        decision.forced.push("out-of-service");
+        return true;
+    }
+    decision.memory.detaching.insert(id.clone(), since);
+    let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    if !left.is_zero() && !ready && options.force {
+        decision.plan.requeue_after(left);
+    }
+    false
+}
+
+/// Whether the node may have the volume mounted; for a deleted node, by its last status.
+fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
+    let node = observed.node.as_deref().or(observed.last.as_deref());
+    let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
+    name.is_some_and(|name| in_use.contains(name))
+}
+
+/// Updates `volumesAttached` before any detach, so that the kubelet does not mount a volume that is being detached.
+/// Upstream: `UpdateNodeStatuses`.
+fn update_node_status(
+    observed: &Observed,
+    detaching: &[&AttachedVolume],
+    network_devices: &[&Text],
+    plan: &mut Plan,
+) {
+    let Some(node) = observed.node.as_deref() else { return };
+    let stays = |attached_volume: &&AttachedVolume| {
+        attached_volume.attachment.status.attached
+            && !attached_volume.attachment.meta.deleting()
+            && !detaching
+                .iter()
+                .any(|gone| gone.attachment.meta.name == attached_volume.attachment.meta.name)
+    };
+    let attached_volume = observed
+        .actual
+        .iter()
+        .filter(stays)
+        .filter_map(|attached_volume| attached_volume.name.as_ref());
+    let attached: Vec<&str> =
+        attached_volume.chain(network_devices.iter().copied()).map(|name| &**name).collect();
+    let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
+    let mut kept: Vec<&str> =
+        known.iter().copied().filter(|name| attached.contains(name)).collect();
+    let new: Vec<&str> = attached.into_iter().filter(|name| !known.contains(name)).collect();
+    if new.is_empty() && kept.len() == known.len() {
+        return;
+    }
+    kept.extend(&new);
+    let list: Vec<Value> =
+        kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
+    let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
+    if kept.len() < known.len() + new.len() {
+        // The kubelet may have mounted a volume meanwhile: a conflict prevents its removal.
+        body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
+    }
+    plan.push(Patch {
+        subresource: "status",
+        on_error: OnError::SkipRest,
+        ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
+    });
+    for one in observed.desired.iter().filter(|one| new.contains(&&*one.name)) {
+        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.called);
+        for pod in &one.pods {
+            let of = wire::target(&**pod);
+            plan.push(Note::normal(of, "SuccessfulAttachVolume", message.clone()));
+        }
+    }
+}
+
+/// Creates missing attachments. Upstream: `attachDesiredVolumes`.
+fn create_attachments(
+    observed: &Observed,
+    reserved: &ReservedVolumes,
+    now: Timestamp,
+    decision: &mut Decision,
+) {
+    for one in &observed.desired {
+        let device = network::is_name(&one.name);
+        if device && is_reported_attached(observed, &one.name) {
+            continue;
+        }
+        let attached_volume = observed
+            .actual
+            .iter()
+            .find(|attached_volume| attached_volume.name.as_ref() == Some(&one.name));
+        match attached_volume {
+            // A terminating attachment must be gone before a new one is created.
+            Some(attached_volume) if attached_volume.attachment.status.attached => {}
+            Some(attached_volume) => {
+                let volume = &one.called;
+                let failed = format!("AttachVolume.Attach failed for volume \"{volume}\" : ");
+                if let Some(error) = attached_volume.attachment.status.attach_error.as_deref() {
+                    record_attach_failure(
+                        one,
+                        &mut decision.plan,
+                        &format!("{failed}{}", error.message),
+                    );
+                } else if !attached_volume.attachment.meta.deleting()
+                    && let Some(timeout) = attach_timeout(observed, attached_volume, now, decision)
+                {
+                    record_attach_failure(one, &mut decision.plan, &format!("{failed}{timeout}"));
+                }
+            }
+            None if is_multi_attach(one) => {
+                if !observed.memory.reported_multi_attach.contains(&one.name) {
+                    for pod in &one.pods {
+                        let of = wire::target(&**pod);
+                        let message = multi_attach_message(one, pod);
+                        decision.plan.push(Note::warning(of, "FailedAttachVolume", message));
+                    }
+                }
+                decision.memory.reported_multi_attach.insert(one.name.clone());
+                if device {
+                    decision.plan.requeue_after(RETRY_INTERVAL);
+                }
+            }
+            // The caches show the other node's attachment soon.
+            None if reserved.is_reserved_elsewhere(one, &observed.name, now) => {
+                decision.plan.requeue_after(RETRY_INTERVAL)
+            }
+            None if observed.node.is_some() => {
+                if one.is_exclusive() {
+                    decision.reserved.push(one.name.clone());
+                }
+                let requested =
+                    one.volume.as_deref().and_then(|volume| new_attachment(volume, &observed.name));
+                decision.plan.actions.extend(requested.map(Into::into));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Returns the event message for an attachment that the driver did not complete, once per timeout.
+fn attach_timeout(
+    observed: &Observed,
+    attached_volume: &AttachedVolume,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Option<String> {
+    let id = &attached_volume.attachment.meta.name;
+    let mut since = observed.memory.requested.get(id).copied().unwrap_or(now);
+    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let late = waited >= CSI_TIMEOUT;
+    if late {
+        since = now;
+    }
+    decision.memory.requested.insert(id.clone(), since);
+    let left = CSI_TIMEOUT.checked_sub(waited).filter(|left| !left.is_zero());
+    decision.plan.requeue_after(left.unwrap_or(CSI_TIMEOUT));
+    let (driver, handle) = storage::split_attached_name(attached_volume.name.as_deref()?)?;
+    late.then(|| {
+        format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}")
+    })
+}
+
+/// Whether the node's status reports the volume as attached.
+fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
+    observed
+        .node
+        .as_deref()
+        .is_some_and(|node| node.status.volumes_attached.iter().any(|one| one.name == *name))
+}
+
+fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
+    for pod in &one.pods {
+        plan.push(Note::warning(wire::target(&**pod), "FailedAttachVolume", message));
+    }
+}
+
+/// Returns the message about a volume attached elsewhere. Upstream: `reportMultiAttachError`.
+fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
+    let volume = &one.called;
+    let here = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
+    let local: Vec<&str> = one.others.iter().filter(here).map(|pod| &*pod.meta.name).collect();
+    let foreign = one.others.len() - local.len();
+    let why = match (local.is_empty(), foreign) {
+        (true, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node".to_owned(),
+        (true, _) => format!("Volume is already used by {foreign} pod(s) in different namespaces"),
+        (false, 0) => format!("Volume is already used by pod(s) {}", local.join(", ")),
+        (false, _) => format!(
+            "Volume is already used by pod(s) {} and {foreign} pod(s) in different namespaces",
+            local.join(", ")
+        ),
+    };
+    format!("Waiting for detach for volume \"{volume}\" {why}")
+}
+
+fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
+    let (driver, handle) = migrated::driver_and_handle(volume)?;
+    let body = json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": attachment_name(&handle, &driver, node)},
+        "spec": {
+            "attacher": driver,
+            "nodeName": node,
+            "source": {"persistentVolumeName": volume.meta.name},
+        },
+    });
+    Some(Create::new(VolumeAttachment::kind(), "", body.to_string()))
+}
+
+/// Returns the name of a VolumeAttachment, which kubelets compute too. Upstream: `getAttachmentName`.
+pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
+    let hash = digest::digest(&digest::SHA256, format!("{handle}{driver}{node}").as_bytes());
+    hash.as_ref().iter().fold("csi-".to_owned(), |mut name, byte| {
+        for half in [byte >> 4, byte & 15] {
+            name.push(char::from_digit(half.into(), 16).unwrap_or('0'));
+        }
+        name
+    })
+}
+
+pub(super) fn is_attachment_name(name: &str) -> bool {
+    let digits = name.strip_prefix("csi-").unwrap_or_default();
+    digits.len() == 2 * digest::SHA256_OUTPUT_LEN
+        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
