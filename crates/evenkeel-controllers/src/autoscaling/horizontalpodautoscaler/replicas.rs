@@ -146,7 +146,7 @@ impl Scene<'_> {
     /// - A missing metric counts as 100 % of the target (`full_use`) when scaling down, and as 0 % when scaling up.
     /// - An unready pod counts as 0 % when scaling up, and is ignored otherwise.
     /// - The ratio is computed again with these (`ratio_of`). If the new ratio reverses the direction or is within the
-    /// tolerance, or if the result moves the other way, the replicas stay.
+    ///   tolerance, or if the result moves the other way, the replicas stay.
     fn desired_replicas(
         &self,
         mut samples: Samples,

@@ -4,10 +4,10 @@
 //! `--node-monitor-period`:
 //!
 //! 1. Update each node's health from its status and lease ([`health::NodeHealth::updated`]). After the grace period,
-//! set its conditions to `Unknown` ([`unreachable::mark_unknown`]). Upstream: `tryUpdateNodeHealth`.
+//!    set its conditions to `Unknown` ([`unreachable::mark_unknown`]). Upstream: `tryUpdateNodeHealth`.
 //! 2. Choose the node's `NoExecute` taint ([`no_execute::taint_action`]). Upstream: `processTaintBaseEviction`.
 //! 3. Set `Ready` to `False` in the pods of a node that is not ready ([`pods::mark_not_ready`]). Upstream:
-//! `MarkPodsNotReady`.
+//!    `MarkPodsNotReady`.
 //! 4. Update the zones' states and eviction rates ([`zones::Zones::handle_disruption`]). Upstream: `handleDisruption`.
 //!
 //! Between passes, the zones' rate limiters release nodes to be tainted: [`zones::Zones::take_due`],
