@@ -174,7 +174,7 @@ impl<'a> Pass<'a> {
                 self.retain_oldest(name, &running, fit.should_run);
             }
             Some(pods) => {
-                self.pods_to_delete.extend(pods.into_iter().filter(|pod| !pod.meta.deleting()))
+                self.pods_to_delete.extend(pods.into_iter().filter(|pod| !pod.meta.deleting()));
             }
         }
     }

@@ -175,7 +175,7 @@ impl GarbageCollector {
             }
             Step::RemoveForegroundFinalizer => self.remove_finalizer(live, FOREGROUND).await?,
             Step::RemoveOwnerReferences(deleted) => {
-                self.remove_owner_references(live, &deleted).await?
+                self.remove_owner_references(live, &deleted).await?;
             }
             Step::Delete { propagation, unblock_owner_references } => {
                 if unblock_owner_references {

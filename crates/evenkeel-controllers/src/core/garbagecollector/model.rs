@@ -98,7 +98,7 @@ impl World {
             Step::AttemptToDelete(uids) => self.work.attempt_to_delete.extend(uids),
             Step::RemoveForegroundFinalizer => self.without_finalizer(uid, FOREGROUND),
             Step::RemoveOwnerReferences(deleted) => {
-                self.without_owners(uid, |owner| deleted.contains(&owner.uid))
+                self.without_owners(uid, |owner| deleted.contains(&owner.uid));
             }
             Step::Delete { propagation, unblock_owner_references } => {
                 if unblock_owner_references && let Some(meta) = self.objects.get_mut(uid) {

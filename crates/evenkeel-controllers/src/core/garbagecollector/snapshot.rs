@@ -44,7 +44,7 @@ impl Snapshot {
                     graph.observed(&kind, &item.meta);
                 }),
                 Err(error) => {
-                    tracing::debug!(resource = &*kind.plural, %error, "Failed to list the resource; leaving it out")
+                    tracing::debug!(resource = &*kind.plural, %error, "Failed to list the resource; leaving it out");
                 }
             }
         }

@@ -408,7 +408,7 @@ fn create_attachments(
             }
             // The caches show the other node's attachment soon.
             None if reserved.is_reserved_elsewhere(one, &observed.name, now) => {
-                decision.plan.requeue_after(RETRY_INTERVAL)
+                decision.plan.requeue_after(RETRY_INTERVAL);
             }
             None if observed.node.is_some() => {
                 if one.is_exclusive() {
