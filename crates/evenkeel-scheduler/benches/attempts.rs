@@ -19,7 +19,7 @@ use evenkeel_scheduler::{
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{Nominated, View, schedule},
+    schedule::{Nominator, View, schedule},
 };
 use serde_json::{Value, json};
 use std::{
@@ -152,11 +152,11 @@ impl Cluster {
     fn schedule(&mut self, pod: Arc<Pod>) {
         self.seed += 1;
         let info = PodInfo::new(Arc::clone(&pod));
-        let nominated = Nominated::default();
+        let nominator = Nominator::default();
         let view = View {
             profile: &self.profile,
             nodes: &mut self.table,
-            nominated: &nominated,
+            nominator: &nominator,
             start: self.start,
         };
         let outcome = schedule(view, &info, self.seed, &mut CycleState::default());

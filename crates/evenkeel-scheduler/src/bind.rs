@@ -33,7 +33,7 @@ pub(crate) struct Binder {
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
     /// Whether a pod whose binding takes a while is to say which node it will get.
-    pub(crate) nominates: bool,
+    pub(crate) nominated_node_name_for_expectation: bool,
 }
 
 /// What came of a binding.
@@ -70,9 +70,11 @@ impl Binder {
         let status = if actors.is_empty() { "Skip" } else { "Success" };
         self.metrics.ran(PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
         let mut nominated = false;
-        if self.nominates && (!actors.is_empty() || assigned.waiting.is_some()) {
+        if self.nominated_node_name_for_expectation
+            && (!actors.is_empty() || assigned.waiting.is_some())
+        {
             // Others (autoscalers, say) should know that the node is taken although that takes a while.
-            nominated = self.nominate(&assigned).await;
+            nominated = self.nominate_expected_node(&assigned).await;
         }
         let result = self.steps(&assigned, &actors).await;
         Answer { assigned, began, result, nominated }
@@ -98,7 +100,7 @@ impl Binder {
         actors
     }
 
-    async fn nominate(&self, assigned: &Assigned) -> bool {
+    async fn nominate_expected_node(&self, assigned: &Assigned) -> bool {
         let (pod, node) = (&assigned.popped.info.pod, &*assigned.node);
         if *pod.status.nominated_node_name == *node {
             return true;

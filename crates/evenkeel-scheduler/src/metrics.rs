@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     core::Core,
     framework::{Point, Profile},
-    queue::{Counts, Label, Popped},
+    queue::{Counts, EventLabel, Popped},
     schedule::Trace,
 };
 
@@ -364,7 +364,7 @@ impl Queues {
 
     fn in_flight(&self, core: &Core) {
         let (events, n_pods) = core.queue().in_flight();
-        let mut counts: BTreeMap<Label, i64> = BTreeMap::new();
+        let mut counts: BTreeMap<EventLabel, i64> = BTreeMap::new();
         for label in events {
             *counts.entry(label).or_default() += 1;
         }

@@ -1,33 +1,40 @@
-//! What can be set about the scheduler.
+//! Options of a scheduler.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::framework::{Extender, Profile};
 
-/// Settings of [`crate::run`]. The defaults are upstream's.
+/// Upstream: `DefaultPodInitialBackoffDuration`
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// Upstream: `DefaultPodMaxBackoffDuration`
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`
+const MAX_IN_UNSCHEDULABLE_PODS: Duration = Duration::from_secs(5 * 60);
+
+/// Options of [`crate::run`]; the defaults are upstream's.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
-    /// One for each `schedulerName` that is served.
+    /// One profile for each `schedulerName`.
     pub profiles: Vec<Profile>,
-    /// Programs beside the scheduler that have a say, in the order in which they are asked.
+    /// Extenders, in the order in which the scheduler calls them.
     pub extenders: Vec<Arc<dyn Extender>>,
-    /// Back-off after a pod's first failed attempt; doubles with each.
+    /// Backoff after a pod's first failed attempt; doubles with each further failure. Default: 1 s.
     pub pod_initial_backoff: Duration,
-    /// The longest back-off.
+    /// Maximum backoff. Default: 10 s.
     pub pod_max_backoff: Duration,
-    /// A pod that backs off from being unschedulable is tried early when no other waits.
-    pub pops_early: bool,
-    /// A pod whose binding takes a while says in its status which node it will get.
-    pub nominates: bool,
-    /// A pod that nothing seems to help is tried again after so long.
-    pub max_in_unschedulable: Duration,
-    /// So many bindings are on their way at a time, beside pods that plugins make wait or prepare nodes for.
+    /// Feature gate `SchedulerPopFromBackoffQ`: retry backing-off pods early while the active queue is empty.
+    pub pop_from_backoff_q: bool,
+    /// Feature gate `NominatedNodeNameForExpectation`: set `status.nominatedNodeName` before a binding that takes long.
+    pub nominated_node_name_for_expectation: bool,
+    /// Flag `--pod-max-in-unschedulable-pods-duration`. Default: 5 min.
+    pub pod_max_in_unschedulable_pods: Duration,
+    /// Maximum number of concurrent bindings, not counting pods in Permit or PreBind. Default: 128.
     pub max_bindings: usize,
-    /// So many victims are evicted at a time for one pod's sake.
+    /// Maximum number of concurrent victim deletions for one preemptor. Default: 16.
     pub parallelism: usize,
-    /// Decides between nodes of equal score.
+    /// Seed for the choice between nodes of equal score.
     pub seed: u64,
-    /// Reported with events; upstream: `<scheduler>-<hostname>`.
+    /// `reportingInstance` of events; upstream: `<scheduler>-<hostname>`.
     pub instance: String,
 }
 
@@ -36,11 +43,11 @@ impl Default for SchedulerOptions {
         Self {
             profiles: vec![Profile::with_defaults(DEFAULT_SCHEDULER)],
             extenders: Vec::new(),
-            pod_initial_backoff: Duration::from_secs(1),
-            pod_max_backoff: Duration::from_secs(10),
-            pops_early: true,
-            nominates: true,
-            max_in_unschedulable: Duration::from_secs(300),
+            pod_initial_backoff: INITIAL_BACKOFF,
+            pod_max_backoff: MAX_BACKOFF,
+            pop_from_backoff_q: true,
+            nominated_node_name_for_expectation: true,
+            pod_max_in_unschedulable_pods: MAX_IN_UNSCHEDULABLE_PODS,
             max_bindings: 128,
             parallelism: 16,
             seed: 0,
@@ -49,5 +56,5 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// The `schedulerName` of pods that name none.
+/// `spec.schedulerName` of pods that set none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";

@@ -103,7 +103,7 @@ impl Prepared {
             core,
             metrics,
             max_bindings: options.max_bindings.max(1),
-            nominates: options.nominates,
+            nominated_node_name_for_expectation: options.nominated_node_name_for_expectation,
             attempts: 0,
             client,
             clock,
@@ -229,7 +229,7 @@ struct Scheduler {
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,
-    nominates: bool,
+    nominated_node_name_for_expectation: bool,
     /// Since the metrics were last brought up to date.
     attempts: u32,
     bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
@@ -324,7 +324,7 @@ impl Scheduler {
             Event::Pod(event) => self.core.pod_seen(event.object(), now),
             Event::Namespace(event) => self.core.namespace_seen(&event),
             Event::Object(object) => self.core.object_seen(object, now),
-            Event::Command(Command::Activate(uid)) => self.core.queue_mut().force(&uid, now),
+            Event::Command(Command::Activate(uid)) => self.core.queue_mut().activate(&uid, now),
             Event::Command(Command::Done(uid)) => self.core.queue_mut().done(&uid),
         }
     }
@@ -361,7 +361,7 @@ impl Scheduler {
             way: self.core.way().clone(),
             commands: self.commands.clone(),
             metrics: self.metrics.clone(),
-            nominates: self.nominates,
+            nominated_node_name_for_expectation: self.nominated_node_name_for_expectation,
         }
     }
 

@@ -85,7 +85,7 @@ impl Core {
         let view = View {
             profile: &self.profiles[profile],
             nodes: &mut self.nodes,
-            nominated: self.queue.nominated(),
+            nominator: self.queue.nominator(),
             start: self.start,
         };
         let mut cycle = Cycle::new(view, &popped.info, self.seed, &self.extenders);
@@ -116,7 +116,7 @@ impl Core {
     ) -> Step {
         self.nodes.place(popped.info.clone(), &node);
         self.assumed.insert((&*popped.uid).into());
-        self.queue.nominated_mut().remove(&popped.uid);
+        self.queue.nominator_mut().delete_nominated_pod(&popped.uid);
         let profile = &self.profiles[popped.profile];
         let began = Trace::now();
         let reserved = reserve(profile, &mut state, &popped.info, &node, trace);
@@ -205,11 +205,11 @@ impl Core {
     ) -> Failure {
         let error = rejectors.union(pending).is_empty();
         self.assumed.remove(&*popped.uid);
-        self.queue.returned(&popped.uid, rejectors, pending, now);
+        self.queue.add_unschedulable_pod(&popped.uid, rejectors, pending, now);
         let info = self.queue.get(&popped.uid).unwrap_or(&popped.info).clone();
         if self.queue.get(&popped.uid).is_some() {
             let node = nominated.as_deref().unwrap_or(&info.pod.status.nominated_node_name);
-            self.queue.nominated_mut().set(&info, node);
+            self.queue.nominator_mut().add_nominated_pod(&info, node);
         }
         Failure { info, profile: popped.profile, message, error, nominated }
     }

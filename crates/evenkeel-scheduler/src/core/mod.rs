@@ -21,7 +21,7 @@ use crate::{
     framework::{Action, Change, Edit, Extender, ObjectChange, OnTheWay, Profile, Resource},
     nodes::NodeTable,
     pod::PodInfo,
-    queue::{Counts, Event, SchedulingQueue, Waits},
+    queue::{BackoffPolicy, Counts, Event, SchedulingQueue},
     schedule::View,
 };
 
@@ -47,15 +47,15 @@ pub(crate) type Seen = SmallVec<[(Resource, Action); 4]>;
 
 impl Core {
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
-        let waits = Waits {
+        let backoff_policy = BackoffPolicy {
             initial_backoff: options.pod_initial_backoff,
             max_backoff: options.pod_max_backoff,
-            pops_early: options.pops_early,
-            max_unschedulable: options.max_in_unschedulable,
+            pop_from_backoff_q: options.pop_from_backoff_q,
+            pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
         };
         let profiles: Arc<[Profile]> = options.profiles.clone().into();
         Self {
-            queue: SchedulingQueue::new(waits, Arc::clone(&profiles)),
+            queue: SchedulingQueue::new(backoff_policy, Arc::clone(&profiles)),
             profiles,
             nodes: NodeTable::default(),
             assumed: HashSet::new(),
@@ -74,8 +74,8 @@ impl Core {
     /// The profile that a pod is for, and what an attempt would look at.
     pub(crate) fn sight(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
         let profile = self.profiles.iter().find(|profile| serves(profile, pod))?;
-        let nominated = self.queue.nominated();
-        let view = View { profile, nodes: &mut self.nodes, nominated, start: self.start };
+        let nominator = self.queue.nominator();
+        let view = View { profile, nodes: &mut self.nodes, nominator, start: self.start };
         Some((profile.clone(), view))
     }
 
@@ -172,7 +172,7 @@ impl Core {
     /// A pod is gone or has ended.
     pub(crate) fn pod_gone(&mut self, uid: &str, now: Timestamp) {
         let waiting = self.queue.get(uid).cloned();
-        let nominated = self.queue.nominated().node_of(uid).is_some();
+        let nominated = self.queue.nominator().nominated_node(uid).is_some();
         self.queue.remove(uid);
         self.withdraw(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
@@ -270,7 +270,7 @@ impl Core {
     fn left(&mut self, pod: PodInfo, now: Timestamp, only: impl Fn(&PodInfo) -> bool) {
         let change = Change::AssignedPod(Edit::Deleted(pod));
         let event = Event::new(Resource::AssignedPod, Action::Delete, change);
-        self.queue.happened(&event, now, only);
+        self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
     }
 
     /// A node no longer is kept free for a pod; that helps those that must yield to it.
@@ -281,7 +281,11 @@ impl Core {
 
     fn happened(&mut self, resource: Resource, action: Action, change: Change, now: Timestamp) {
         self.seen.push((resource, action));
-        self.queue.happened(&Event::new(resource, action, change), now, |_| true);
+        self.queue.move_all_to_active_or_backoff_queue(
+            &Event::new(resource, action, change),
+            now,
+            |_| true,
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{framework::Hint, queue::Label};
+use crate::{framework::Hint, queue::EventLabel};
 
 /// Clones count together. A change can be asked about for each pod that waits, so that what is observed into is looked up by
 /// number, and named only once.
@@ -23,7 +23,7 @@ pub(crate) struct Hints {
 pub(crate) struct Asked {
     pub(crate) profile: usize,
     pub(crate) plugin: usize,
-    pub(crate) event: Label,
+    pub(crate) event: EventLabel,
     pub(crate) hint: Hint,
 }
 

@@ -7,14 +7,14 @@ use crate::{
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{Nominated, View, schedule},
+    schedule::{Nominator, View, schedule},
 };
 
 /// Where the pod goes, or the message.
 fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
-    let nominated = Nominated::default();
-    let view = View { profile: &profile, nodes, nominated: &nominated, start: 0 };
+    let nominator = Nominator::default();
+    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
     match schedule(view, pod, 7, &mut CycleState::default()).choice {
         Ok(choice) => choice.node.to_string(),
         Err(unfit) => unfit.to_string(),

@@ -268,9 +268,11 @@ fn scheduler_options(
     SchedulerOptions {
         pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
         pod_max_backoff: seconds(config.pod_max_backoff_seconds),
-        pops_early: options.gates.enabled("SchedulerPopFromBackoffQ"),
-        nominates: options.gates.enabled("NominatedNodeNameForExpectation"),
-        max_in_unschedulable: options.max_in_unschedulable,
+        pop_from_backoff_q: options.gates.enabled("SchedulerPopFromBackoffQ"),
+        nominated_node_name_for_expectation: options
+            .gates
+            .enabled("NominatedNodeNameForExpectation"),
+        pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
         parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         // Another one each time, so that two schedulers do not choose alike.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,

@@ -31,7 +31,7 @@ pub(super) struct Options {
     pub(super) logging: LoggingOptions,
     pub(super) metrics: MetricsOptions,
     pub(super) serving: ServingOptions,
-    pub(super) max_in_unschedulable: Duration,
+    pub(super) pod_max_in_unschedulable_pods: Duration,
     pub(super) gates: Arc<FeatureGates>,
     pub(super) given: Given,
     /// What to tell the user when the log has started.
@@ -63,7 +63,7 @@ impl Options {
             logging: LoggingOptions::check(&read, &gates),
             metrics: MetricsOptions::check(&read),
             serving,
-            max_in_unschedulable: read.duration("pod-max-in-unschedulable-pods-duration"),
+            pod_max_in_unschedulable_pods: read.duration("pod-max-in-unschedulable-pods-duration"),
             gates,
             given: read.given().clone(),
             warnings,

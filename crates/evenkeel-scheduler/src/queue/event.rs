@@ -1,40 +1,40 @@
-//! What may move pods from one queue to another.
+//! Cluster events that move pods between the queues.
 
 use std::{fmt, sync::Arc};
 
 use crate::framework::{Action, Change, Resource};
 
-/// Something that happened.
+/// An event that may make pods schedulable.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    /// The cluster changed.
+    /// An object in the cluster changed.
     Change {
         resource: Resource,
         action: Action,
         change: Change,
-        /// Only this pod is concerned.
-        only: Option<Arc<str>>,
+        /// Set if the event concerns only the pod with this uid.
+        target: Option<Arc<str>>,
     },
-    /// This pod is to be tried, whatever rejected it.
+    /// A plugin asked to retry the pod with this uid, whatever rejected it.
     Activate(Arc<str>),
 }
 
 impl Event {
     pub(crate) fn new(resource: Resource, action: Action, change: Change) -> Self {
-        Self::Change { resource, action, change, only: None }
+        Self::Change { resource, action, change, target: None }
     }
 
-    pub(crate) fn label(&self) -> Label {
+    pub(crate) fn label(&self) -> EventLabel {
         match self {
-            Self::Change { resource, action, .. } => Label::Change(*resource, *action),
-            Self::Activate(_) => Label::ForceActivate,
+            Self::Change { resource, action, .. } => EventLabel::Change(*resource, *action),
+            Self::Activate(_) => EventLabel::ForceActivate,
         }
     }
 }
 
-/// Why a pod came into a queue: upstream's label `event`.
+/// Why a pod entered a queue: the `event` label of upstream's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Label {
+pub(crate) enum EventLabel {
     Change(Resource, Action),
     ForceActivate,
     ScheduleAttemptFailure,
@@ -43,11 +43,11 @@ pub(crate) enum Label {
     UnschedulableTimeout,
 }
 
-impl Label {
+impl EventLabel {
     pub(crate) const NEW_POD: Self = Self::Change(Resource::UnscheduledPod, Action::Add);
 }
 
-impl fmt::Display for Label {
+impl fmt::Display for EventLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Change(resource, action) => {

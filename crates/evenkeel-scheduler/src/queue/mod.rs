@@ -1,22 +1,24 @@
-//! The pods that wait for a node: which is next, which backs off, which waits for a change. Pure: time comes in.
+//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Pure: time is an argument.
 //!
-//! A pod popped from the active queue is in flight until it is bound, comes back, or is removed. Attempts do not overlap
-//! with changes being taken in, so that only for a pod that waits for permission to be bound must be remembered what happened
-//! meanwhile ([`flights`]); what fails after that is tried again whatever happens.
+//! A pod popped from the active queue is in flight until it is bound, requeued, or deleted. Attempts do not overlap with the
+//! handling of cluster events. So in-flight events ([`in_flight_events`]) only matter to waiting pods (Permit); a pod that
+//! fails after Permit is always retried.
+//!
+//! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`
 
+mod backoff_policy;
 mod event;
-mod flights;
-mod interests;
-mod nominated;
+mod in_flight_events;
+mod nominator;
 mod plugin_set;
+mod queueing_hint_map;
 #[cfg(test)]
 mod tests;
-mod waits;
 
-pub(crate) use event::{Event, Label};
-pub use nominated::Nominated;
+pub(crate) use backoff_policy::BackoffPolicy;
+pub(crate) use event::{Event, EventLabel};
+pub use nominator::Nominator;
 pub(crate) use plugin_set::PluginSet;
-pub(crate) use waits::Waits;
 
 use evenkeel_api::time::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -33,89 +35,89 @@ use crate::{
     metrics::{Asked, Metrics},
     pod::PodInfo,
 };
-use flights::Flights;
-use interests::Interests;
-use waits::later;
+use backoff_policy::saturating_add;
+use in_flight_events::InFlightEvents;
+use queueing_hint_map::QueueingHintMap;
 
-/// Leftovers are looked for so often.
-const LEFTOVER_CHECK: Duration = Duration::from_secs(30);
+/// Interval between checks for pods that stayed unschedulable too long.
+const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) struct SchedulingQueue {
-    waits: Waits,
+    backoff_policy: BackoffPolicy,
     profiles: Arc<[Profile]>,
-    interests: Interests,
-    pods: HashMap<Arc<str>, Entry>,
+    queueing_hint_map: QueueingHintMap,
+    pods: HashMap<Arc<str>, QueuedPodInfo>,
     active: BTreeSet<(SortKey, u64, Arc<str>)>,
-    /// By the second in which the back-off ends, then as in the active queue.
+    /// backoffQ: sorted by the second in which the backoff ends, then as activeQ.
     backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
-    /// The same for pods with which something went wrong; they are never tried early.
+    /// Upstream: `podErrorBackoffQ`. Pods whose attempt ended with an error; never popped early.
     failed: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
-    /// Pods that wait for a change, by what rejected them.
-    parked: HashMap<Group, HashSet<Arc<str>>>,
+    /// unschedulablePods, grouped by the plugins that rejected them.
+    unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
     n_unschedulable: usize,
     n_gated: usize,
-    flights: Flights,
-    nominated: Nominated,
+    in_flight_events: InFlightEvents,
+    nominator: Nominator,
     sequence: u64,
-    leftovers_checked: Option<Timestamp>,
-    tally: Tally,
-    /// Where it is noted how long plugins take, if anywhere.
+    unschedulable_flushed_at: Option<Timestamp>,
+    tally: QueueMetrics,
+    /// Records how long plugins take; `None` in tests and previews.
     metrics: Option<Metrics>,
 }
 
-/// Why a pod is parked. All pods of a group are asked about the same changes.
+/// Key of unschedulable pods that react to the same events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Group {
+struct UnschedulableGroup {
     profile: usize,
     rejectors: PluginSet,
-    /// The plugin that does not even let it into a queue.
-    gate: Option<usize>,
+    /// The PreEnqueue plugin that keeps the pod out of activeQ and backoffQ.
+    gating_plugin: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct QueuedPodInfo {
     info: PodInfo,
     profile: usize,
-    place: Place,
-    /// When it came, or came back from its last attempt; its turn and its back-off count from here.
-    queued: Timestamp,
-    /// When it could first be tried.
-    first: Option<Timestamp>,
+    state: QueueState,
+    /// When the pod was created or requeued; its order and its backoff count from here.
+    timestamp: Timestamp,
+    /// Upstream: `InitialAttemptTimestamp`
+    initial_attempt: Option<Timestamp>,
     attempts: u32,
-    unschedulable: u32,
-    errors: u32,
-    /// Plugins that rejected it last.
-    rejectors: PluginSet,
-    /// Those among them that wait for something and want it tried at once when that comes.
-    pending: PluginSet,
-    gate: Option<usize>,
-    /// When it was last taken from among the parked only because so much time had passed.
+    unschedulable_count: u32,
+    consecutive_errors: u32,
+    /// Plugins that rejected the pod in its last attempt.
+    unschedulable_plugins: PluginSet,
+    /// Plugins that rejected the pod with code `Pending`; when one of them hints Queue, the pod skips its backoff.
+    pending_plugins: PluginSet,
+    gating_plugin: Option<usize>,
+    /// When the pod last left unschedulablePods because of its age.
     flushed_at: Option<Timestamp>,
     flushed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum QueueState {
     Active { key: SortKey, sequence: u64 },
     Backoff { until: Timestamp, key: SortKey, sequence: u64, failed: bool },
-    Parked(Group),
+    Unschedulable(UnschedulableGroup),
     InFlight,
 }
 
-/// A pod whose turn it is.
+/// A pod taken from the queue for a scheduling attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Popped {
     pub(crate) uid: Arc<str>,
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) attempts: u32,
-    /// When it could first be tried.
+    /// Upstream: `InitialAttemptTimestamp`
     pub(crate) first: Timestamp,
-    /// It is tried only because it waited for so long.
+    /// The pod left unschedulablePods because of its age, not because of an event.
     pub(crate) flushed: bool,
 }
 
-/// How many pods wait, by `queue` label of upstream's `pending_pods`.
+/// Number of pods in each queue, by the `queue` label of `scheduler_pending_pods`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) active: usize,
@@ -124,142 +126,164 @@ pub(crate) struct Counts {
     pub(crate) gated: usize,
 }
 
-/// What metrics are made of.
+/// Counters from which metrics are updated.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// Pods that came into a queue, by queue and reason, since this was last taken.
-    pub(crate) incoming: BTreeMap<(&'static str, Label), u64>,
-    /// How many waiting pods each plugin of each profile rejected.
+pub(crate) struct QueueMetrics {
+    /// Pods that entered a queue, by queue and event, since the last `take_incoming`.
+    pub(crate) incoming: BTreeMap<(&'static str, EventLabel), u64>,
+    /// Number of queued pods that each plugin rejected, by profile and plugin index.
     pub(crate) rejected: BTreeMap<(usize, usize), i64>,
 }
 
-/// Where a change takes a pod. Later ones win.
+/// Where an event moves a pod; of several, the greatest applies.
+///
+/// Upstream: `queueingStrategy`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Strategy {
+enum QueueingStrategy {
     Skip,
     AfterBackoff,
     Immediately,
 }
 
 impl SchedulingQueue {
-    pub(crate) fn new(waits: Waits, profiles: Arc<[Profile]>) -> Self {
+    pub(crate) fn new(backoff_policy: BackoffPolicy, profiles: Arc<[Profile]>) -> Self {
         Self {
-            waits,
-            interests: Interests::new(&profiles),
+            backoff_policy,
+            queueing_hint_map: QueueingHintMap::new(&profiles),
             profiles,
             pods: HashMap::new(),
             active: BTreeSet::new(),
             backoff: BTreeSet::new(),
             failed: BTreeSet::new(),
-            parked: HashMap::new(),
+            unschedulable_pods: HashMap::new(),
             n_unschedulable: 0,
             n_gated: 0,
-            flights: Flights::default(),
-            nominated: Nominated::default(),
+            in_flight_events: InFlightEvents::default(),
+            nominator: Nominator::default(),
             sequence: 0,
-            leftovers_checked: None,
-            tally: Tally::default(),
+            unschedulable_flushed_at: None,
+            tally: QueueMetrics::default(),
             metrics: None,
         }
     }
 
-    /// Has plugins timed.
+    /// Starts to record the duration of plugin calls.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = Some(metrics);
     }
 
-    /// Where that is noted, if anywhere.
+    /// Returns the metrics, if plugin calls are recorded.
     pub(crate) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.as_ref()
     }
 
-    /// A new pod. Plugins may hold it back.
+    /// Adds a new pod to activeQ, unless a PreEnqueue plugin gates it.
+    ///
+    /// Upstream: `PriorityQueue.Add`
     pub(crate) fn add(&mut self, info: PodInfo, profile: usize, now: Timestamp) {
         let uid: Arc<str> = info.uid().into();
         self.remove(&uid);
-        self.nominated.set(&info, &info.pod.status.nominated_node_name);
-        let entry = Entry {
+        self.nominator.add_nominated_pod(&info, &info.pod.status.nominated_node_name);
+        let entry = QueuedPodInfo {
             info,
             profile,
-            place: Place::InFlight,
-            queued: now,
-            first: None,
+            state: QueueState::InFlight,
+            timestamp: now,
+            initial_attempt: None,
             attempts: 0,
-            unschedulable: 0,
-            errors: 0,
-            rejectors: PluginSet::default(),
-            pending: PluginSet::default(),
-            gate: None,
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            unschedulable_plugins: PluginSet::default(),
+            pending_plugins: PluginSet::default(),
+            gating_plugin: None,
             flushed_at: None,
             flushed: false,
         };
         self.pods.insert(Arc::clone(&uid), entry);
-        self.activate(&uid, Label::NEW_POD, true, now);
+        self.move_to_active_q(&uid, EventLabel::NEW_POD, true, now);
     }
 
-    /// A newer version of a pod that is known here; `actions` is what changed about it.
+    /// Updates a queued pod; `actions` are the fields that changed. An unschedulable pod moves if its own update helps.
+    ///
+    /// Upstream: `PriorityQueue.Update`
     pub(crate) fn update(&mut self, info: &PodInfo, actions: &[Action], now: Timestamp) {
         let Some((uid, entry)) = self.pods.get_key_value(info.uid()) else { return };
         let uid = Arc::clone(uid);
         let old = entry.info.clone();
-        let place = entry.place;
-        if self.flights.contains(&uid) {
+        let state = entry.state;
+        if self.in_flight_events.contains(&uid) {
             for action in actions {
-                self.flights.record(&own_update(&uid, *action, &old, info));
+                self.in_flight_events.record(&target_pod_event(&uid, *action, &old, info));
             }
         }
         if let Some(entry) = self.pods.get_mut(&uid) {
             entry.info = info.clone();
         }
-        match place {
-            // While it is on its way its nomination is the attempt's business.
-            Place::InFlight => return,
-            Place::Active { .. } | Place::Backoff { .. } => self.resort(&uid),
-            Place::Parked(_) => {
+        match state {
+            // The attempt in progress decides about the pod's nomination.
+            QueueState::InFlight => return,
+            QueueState::Active { .. } | QueueState::Backoff { .. } => self.resort(&uid),
+            QueueState::Unschedulable(_) => {
                 for action in actions {
-                    let event = own_update(&uid, *action, &old, info);
-                    let strategy = self.worth(&uid, &event);
-                    if strategy > Strategy::Skip && self.requeue(&uid, strategy, event.label(), now)
+                    let event = target_pod_event(&uid, *action, &old, info);
+                    let strategy = self.is_pod_worth_requeuing(&uid, &event);
+                    if strategy > QueueingStrategy::Skip
+                        && self.requeue_pod_with_queueing_strategy(
+                            &uid,
+                            strategy,
+                            event.label(),
+                            now,
+                        )
                     {
                         break;
                     }
                 }
             }
         }
-        self.nominated.update(&old.pod, info);
+        self.nominator.update_nominated_pod(&old.pod, info);
     }
 
-    /// The version of a pod that is known.
+    /// Returns the latest known version of the pod.
     pub(crate) fn get(&self, uid: &str) -> Option<&PodInfo> {
         self.pods.get(uid).map(|entry| &entry.info)
     }
 
-    /// Forgets a pod: deleted, bound, or no longer ours.
+    /// Removes a pod that was deleted, bound, or handed to another scheduler.
+    ///
+    /// Upstream: `PriorityQueue.Delete`
     pub(crate) fn remove(&mut self, uid: &str) {
-        self.flights.done(uid);
-        self.nominated.remove(uid);
+        self.in_flight_events.done(uid);
+        self.nominator.delete_nominated_pod(uid);
         if let Some((uid, entry)) = self.pods.remove_entry(uid) {
-            self.leave(&uid, entry.place);
-            if entry.place != Place::InFlight {
-                self.count_rejectors(entry.profile, entry.rejectors.union(entry.pending), -1);
+            self.delete_from_queue(&uid, entry.state);
+            if entry.state != QueueState::InFlight {
+                self.count_rejectors(
+                    entry.profile,
+                    entry.unschedulable_plugins.union(entry.pending_plugins),
+                    -1,
+                );
             }
         }
     }
 
-    /// The next pod to try. When none is active, one that backs off from being unschedulable may be tried early.
+    /// Pops the next pod for an attempt. If activeQ is empty, pops from backoffQ (gate `SchedulerPopFromBackoffQ`).
+    ///
+    /// Upstream: `PriorityQueue.Pop`
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
-        self.flush(now);
+        self.flush_backoff_q_completed(now);
+        self.flush_unschedulable_pods_leftover(now);
         let uid = match self.active.first() {
             Some((.., uid)) => Arc::clone(uid),
             None => {
-                let early = self.backoff.first().filter(|_| self.waits.pops_early)?;
+                let early =
+                    self.backoff.first().filter(|_| self.backoff_policy.pop_from_backoff_q)?;
                 let uid = Arc::clone(&early.3);
-                self.came("active", Label::PopFromBackoffQ);
+                self.count_incoming("active", EventLabel::PopFromBackoffQ);
                 uid
             }
         };
-        self.settle(&uid, Place::InFlight);
-        self.flights.start(Arc::clone(&uid));
+        self.set_state(&uid, QueueState::InFlight);
+        self.in_flight_events.start(Arc::clone(&uid));
         let entry = self.pods.get_mut(&uid)?;
         entry.attempts += 1;
         let popped = Popped {
@@ -267,16 +291,20 @@ impl SchedulingQueue {
             info: entry.info.clone(),
             profile: entry.profile,
             attempts: entry.attempts,
-            first: *entry.first.get_or_insert(now),
+            first: *entry.initial_attempt.get_or_insert(now),
             flushed: entry.flushed,
         };
-        let (profile, rejectors) = (entry.profile, entry.rejectors.union(entry.pending));
+        let (profile, rejectors) =
+            (entry.profile, entry.unschedulable_plugins.union(entry.pending_plugins));
         self.count_rejectors(profile, rejectors, -1);
         Some(popped)
     }
 
-    /// A popped pod comes back. Without `rejectors` something went wrong, and it is tried again whatever happens.
-    pub(crate) fn returned(
+    /// Requeues a popped pod after a failed attempt. If no plugin rejected it, the attempt ended with an error and the pod
+    /// backs off.
+    ///
+    /// Upstream: `AddUnschedulablePodIfNotPresent`
+    pub(crate) fn add_unschedulable_pod(
         &mut self,
         uid: &str,
         rejectors: PluginSet,
@@ -284,99 +312,119 @@ impl SchedulingQueue {
         now: Timestamp,
     ) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
-        if entry.place != Place::InFlight {
+        if entry.state != QueueState::InFlight {
             return;
         }
         let uid = Arc::clone(uid);
         let rejected = rejectors.union(pending);
         let Some(entry) = self.pods.get_mut(&uid) else { return };
-        entry.queued = now;
+        entry.timestamp = now;
         entry.flushed = false;
         entry.flushed_at = None;
-        entry.rejectors = rejectors;
-        entry.pending = pending;
+        entry.unschedulable_plugins = rejectors;
+        entry.pending_plugins = pending;
         if rejected.is_empty() {
-            entry.errors += 1;
+            entry.consecutive_errors += 1;
         } else {
-            entry.unschedulable += 1;
-            entry.errors = 0;
+            entry.unschedulable_count += 1;
+            entry.consecutive_errors = 0;
         }
         let profile = entry.profile;
         self.count_rejectors(profile, rejected, 1);
-        let strategy = self.replay(&uid);
-        self.flights.done(&uid);
-        self.requeue(&uid, strategy, Label::ScheduleAttemptFailure, now);
+        let strategy = self.hint_for_in_flight_pod(&uid);
+        self.in_flight_events.done(&uid);
+        self.requeue_pod_with_queueing_strategy(
+            &uid,
+            strategy,
+            EventLabel::ScheduleAttemptFailure,
+            now,
+        );
     }
 
-    /// Whatever happens from now on cannot matter to the popped pod any more.
+    /// Stops recording in-flight events for the pod.
+    ///
+    /// Upstream: `PriorityQueue.Done`
     pub(crate) fn done(&mut self, uid: &str) {
-        self.flights.done(uid);
+        self.in_flight_events.done(uid);
     }
 
-    /// Lets pods try again for which a plugin that rejected them finds the event worth it, among those that `only` picks.
-    pub(crate) fn happened(
+    /// Moves each unschedulable pod that passes `pre_check` and for which a rejecting plugin hints Queue.
+    ///
+    /// Upstream: `MoveAllToActiveOrBackoffQueue`
+    pub(crate) fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &Event,
         now: Timestamp,
-        only: impl Fn(&PodInfo) -> bool,
+        pre_check: impl Fn(&PodInfo) -> bool,
     ) {
         let Event::Change { resource, action, .. } = event else { return };
-        let mut moved: SmallVec<[(Arc<str>, Strategy); 8]> = SmallVec::new();
-        for (group, uids) in &self.parked {
-            let asked = self.interests.of(group.profile, *resource, *action);
-            let concerned = match group.gate {
-                Some(gate) => asked.contains(gate),
+        let mut moved: SmallVec<[(Arc<str>, QueueingStrategy); 8]> = SmallVec::new();
+        for (group, uids) in &self.unschedulable_pods {
+            let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
+            let concerned = match group.gating_plugin {
+                Some(gate) => registered.contains(gate),
                 None => {
                     group.rejectors.contains(PluginSet::EXTENDERS)
-                        || !group.rejectors.both(asked).is_empty()
+                        || !group.rejectors.intersection(registered).is_empty()
                 }
             };
             if !concerned {
                 continue;
             }
             for uid in uids {
-                let picked = self.pods.get(uid).is_some_and(|entry| only(&entry.info));
-                let strategy = if picked { self.worth(uid, event) } else { Strategy::Skip };
-                if strategy > Strategy::Skip {
+                let passes = self.pods.get(uid).is_some_and(|entry| pre_check(&entry.info));
+                let strategy = if passes {
+                    self.is_pod_worth_requeuing(uid, event)
+                } else {
+                    QueueingStrategy::Skip
+                };
+                if strategy > QueueingStrategy::Skip {
                     moved.push((Arc::clone(uid), strategy));
                 }
             }
         }
-        // Equal histories give equal orders.
+        // Equal input must give an equal order.
         moved.sort_unstable();
         for (uid, strategy) in moved {
-            self.requeue(&uid, strategy, event.label(), now);
+            self.requeue_pod_with_queueing_strategy(&uid, strategy, event.label(), now);
         }
-        if self.interests.any(*resource, *action) {
-            self.flights.record(event);
+        if self.queueing_hint_map.has_event(*resource, *action) {
+            self.in_flight_events.record(event);
         }
     }
 
-    /// Has pods tried without waiting for anything; those on their way when they come back.
-    pub(crate) fn force(&mut self, uid: &str, now: Timestamp) {
+    /// Moves a pod to activeQ at once. A pod in flight is retried when its attempt fails.
+    ///
+    /// Upstream: `PriorityQueue.Activate`
+    pub(crate) fn activate(&mut self, uid: &str, now: Timestamp) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
         let uid = Arc::clone(uid);
-        match entry.place {
-            Place::Parked(_) => {
-                self.activate(&uid, Label::ForceActivate, true, now);
+        match entry.state {
+            QueueState::Unschedulable(_) => {
+                self.move_to_active_q(&uid, EventLabel::ForceActivate, true, now);
             }
-            Place::Backoff { .. } => {
-                self.activate(&uid, Label::ForceActivate, false, now);
+            QueueState::Backoff { .. } => {
+                self.move_to_active_q(&uid, EventLabel::ForceActivate, false, now);
             }
-            Place::InFlight if self.flights.contains(&uid) => {
-                self.flights.record(&Event::Activate(uid));
+            QueueState::InFlight if self.in_flight_events.contains(&uid) => {
+                self.in_flight_events.record(&Event::Activate(uid));
             }
-            Place::Active { .. } | Place::InFlight => {}
+            QueueState::Active { .. } | QueueState::InFlight => {}
         }
     }
 
-    /// When [`Self::pop`] may have something new even if nothing happens.
+    /// Returns when [`Self::pop`] may next yield a pod even if no event arrives.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let waiting = self.n_unschedulable + self.n_gated > 0;
-        let leftovers =
-            self.leftovers_checked.filter(|_| waiting).map(|at| later(at, LEFTOVER_CHECK));
+        let unschedulable_flush = self
+            .unschedulable_flushed_at
+            .filter(|_| waiting)
+            .map(|at| saturating_add(at, FLUSH_UNSCHEDULABLE_INTERVAL));
         let backoff = self.backoff.first().into_iter().chain(self.failed.first());
-        backoff.map(|(until, ..)| later(*until, waits::WINDOW)).chain(leftovers).min()
+        backoff
+            .map(|(until, ..)| saturating_add(*until, backoff_policy::BACKOFF_ORDERING_WINDOW))
+            .chain(unschedulable_flush)
+            .min()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -388,74 +436,91 @@ impl SchedulingQueue {
         }
     }
 
-    /// Pods that were named nodes.
-    pub(crate) fn nominated(&self) -> &Nominated {
-        &self.nominated
+    /// Returns the nominated pods.
+    pub(crate) fn nominator(&self) -> &Nominator {
+        &self.nominator
     }
 
-    /// The same, to be changed.
-    pub(crate) fn nominated_mut(&mut self) -> &mut Nominated {
-        &mut self.nominated
+    /// Returns the nominated pods for changes.
+    pub(crate) fn nominator_mut(&mut self) -> &mut Nominator {
+        &mut self.nominator
     }
 
-    /// What happened since this was last asked for; how many pods each plugin holds back stays.
-    pub(crate) fn take_incoming(&mut self) -> BTreeMap<(&'static str, Label), u64> {
+    /// Takes the counts of pods that entered each queue since the last call.
+    pub(crate) fn take_incoming(&mut self) -> BTreeMap<(&'static str, EventLabel), u64> {
         std::mem::take(&mut self.tally.incoming)
     }
 
-    /// How many waiting pods each plugin of each profile rejected.
+    /// Number of queued pods that each plugin rejected, by profile and plugin index.
     pub(crate) fn rejected(&self) -> &BTreeMap<(usize, usize), i64> {
         &self.tally.rejected
     }
 
-    /// What is remembered for pods on their way, and how many those are.
-    pub(crate) fn in_flight(&self) -> (impl Iterator<Item = Label> + '_, usize) {
-        (self.flights.events().map(Event::label), self.flights.len())
+    /// Returns the labels of the recorded in-flight events, and the number of pods in flight.
+    pub(crate) fn in_flight(&self) -> (impl Iterator<Item = EventLabel> + '_, usize) {
+        (self.in_flight_events.events().map(Event::label), self.in_flight_events.len())
     }
 
-    /// Moves what has backed off long enough, and what was left over for too long.
-    fn flush(&mut self, now: Timestamp) {
+    /// Moves pods whose backoff has ended to the active queue.
+    ///
+    /// Upstream: `flushBackoffQCompleted`
+    fn flush_backoff_q_completed(&mut self, now: Timestamp) {
         let over = |first: Option<&(Timestamp, SortKey, u64, Arc<str>)>| {
             first
-                .filter(|(until, ..)| !waits::backing_off(*until, now))
+                .filter(|(until, ..)| !backoff_policy::is_backing_off(*until, now))
                 .map(|(.., uid)| Arc::clone(uid))
         };
         while let Some(uid) = over(self.backoff.first()).or_else(|| over(self.failed.first())) {
-            self.activate(&uid, Label::BackoffComplete, false, now);
+            self.move_to_active_q(&uid, EventLabel::BackoffComplete, false, now);
         }
-        let checked = *self.leftovers_checked.get_or_insert(now);
-        if now < later(checked, LEFTOVER_CHECK) {
+    }
+
+    /// Requeues pods that stayed unschedulable longer than `pod_max_in_unschedulable_pods`, checked every 30 seconds.
+    ///
+    /// Upstream: `flushUnschedulablePodsLeftover`
+    fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
+        let checked = *self.unschedulable_flushed_at.get_or_insert(now);
+        if now < saturating_add(checked, FLUSH_UNSCHEDULABLE_INTERVAL) {
             return;
         }
-        self.leftovers_checked = Some(now);
-        let limit = self.waits.max_unschedulable;
+        self.unschedulable_flushed_at = Some(now);
+        let limit = self.backoff_policy.pod_max_in_unschedulable_pods;
         let old = |uid: &&Arc<str>| {
             let entry = self.pods.get(*uid);
-            entry
-                .is_some_and(|e| later(e.queued.max(e.flushed_at.unwrap_or(e.queued)), limit) < now)
+            entry.is_some_and(|e| {
+                saturating_add(e.timestamp.max(e.flushed_at.unwrap_or(e.timestamp)), limit) < now
+            })
         };
-        let mut uids: Vec<Arc<str>> = self.parked.values().flatten().filter(old).cloned().collect();
+        let mut uids: Vec<Arc<str>> =
+            self.unschedulable_pods.values().flatten().filter(old).cloned().collect();
         uids.sort_unstable();
         for uid in uids {
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.flushed = true;
                 entry.flushed_at = Some(now);
             }
-            self.requeue(&uid, Strategy::AfterBackoff, Label::UnschedulableTimeout, now);
+            self.requeue_pod_with_queueing_strategy(
+                &uid,
+                QueueingStrategy::AfterBackoff,
+                EventLabel::UnschedulableTimeout,
+                now,
+            );
         }
     }
 
-    /// What became worth it while the pod was on its way.
-    fn replay(&self, uid: &str) -> Strategy {
-        let Some(entry) = self.pods.get(uid) else { return Strategy::Skip };
-        if entry.rejectors.union(entry.pending).is_empty() {
-            return Strategy::AfterBackoff;
+    /// Replays the in-flight events for a pod whose attempt failed, and returns the strongest reaction.
+    ///
+    /// Upstream: `determineSchedulingHintForInFlightPod`
+    fn hint_for_in_flight_pod(&self, uid: &str) -> QueueingStrategy {
+        let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
+        if entry.unschedulable_plugins.union(entry.pending_plugins).is_empty() {
+            return QueueingStrategy::AfterBackoff;
         }
-        let mut best = Strategy::Skip;
-        for event in self.flights.since(uid) {
-            best = best.max(self.worth(uid, event));
-            if best == Strategy::Immediately
-                || (best == Strategy::AfterBackoff && entry.pending.is_empty())
+        let mut best = QueueingStrategy::Skip;
+        for event in self.in_flight_events.since(uid) {
+            best = best.max(self.is_pod_worth_requeuing(uid, event));
+            if best == QueueingStrategy::Immediately
+                || (best == QueueingStrategy::AfterBackoff && entry.pending_plugins.is_empty())
             {
                 break;
             }
@@ -463,41 +528,51 @@ impl SchedulingQueue {
         best
     }
 
-    /// What those plugins that rejected the pod and registered for the event say of it.
-    fn worth(&self, uid: &str, event: &Event) -> Strategy {
-        let Some(entry) = self.pods.get(uid) else { return Strategy::Skip };
-        let rejectors = entry.rejectors.union(entry.pending);
+    /// Asks the plugins that rejected the pod and registered for the event whether it may make the pod schedulable.
+    ///
+    /// Upstream: `isPodWorthRequeuing`
+    fn is_pod_worth_requeuing(&self, uid: &str, event: &Event) -> QueueingStrategy {
+        let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
+        let rejectors = entry.unschedulable_plugins.union(entry.pending_plugins);
         let (resource, action, change) = match event {
-            _ if rejectors.is_empty() => return Strategy::AfterBackoff,
-            Event::Activate(target) if **target == *uid => return Strategy::AfterBackoff,
-            Event::Change { only: Some(only), .. } if **only != *uid => return Strategy::Skip,
-            Event::Activate(_) => return Strategy::Skip,
+            _ if rejectors.is_empty() => return QueueingStrategy::AfterBackoff,
+            Event::Activate(target) if **target == *uid => return QueueingStrategy::AfterBackoff,
+            Event::Change { target: Some(target), .. } if **target != *uid => {
+                return QueueingStrategy::Skip;
+            }
+            Event::Activate(_) => return QueueingStrategy::Skip,
             Event::Change { resource, action, change, .. } => (*resource, *action, change),
         };
-        let asked = self.interests.of(entry.profile, resource, action);
-        let mut best = Strategy::Skip;
+        let registered = self.queueing_hint_map.plugins_for(entry.profile, resource, action);
+        let mut best = QueueingStrategy::Skip;
         if rejectors.contains(PluginSet::EXTENDERS) {
-            best = Strategy::AfterBackoff;
+            best = QueueingStrategy::AfterBackoff;
         }
-        for plugin in rejectors.both(asked).iter() {
+        for plugin in rejectors.intersection(registered).iter() {
             if plugin != PluginSet::NO_NODES
-                && self.hint(entry, plugin, event.label(), change) == Hint::Skip
+                && self.queueing_hint(entry, plugin, event.label(), change) == Hint::Skip
             {
                 continue;
             }
-            if entry.pending.contains(plugin) {
-                return Strategy::Immediately;
+            if entry.pending_plugins.contains(plugin) {
+                return QueueingStrategy::Immediately;
             }
-            best = Strategy::AfterBackoff;
-            if entry.pending.is_empty() {
+            best = QueueingStrategy::AfterBackoff;
+            if entry.pending_plugins.is_empty() {
                 return best;
             }
         }
         best
     }
 
-    /// What a plugin says of a change.
-    fn hint(&self, entry: &Entry, plugin: usize, event: Label, change: &Change) -> Hint {
+    /// Calls a plugin's queueing hint and records its duration.
+    fn queueing_hint(
+        &self,
+        entry: &QueuedPodInfo,
+        plugin: usize,
+        event: EventLabel,
+        change: &Change,
+    ) -> Hint {
         let profile = entry.profile;
         let asked = self.profiles[profile].plugin(plugin);
         let Some(metrics) = &self.metrics else { return asked.hint(&entry.info, change) };
@@ -508,54 +583,82 @@ impl SchedulingQueue {
         hint
     }
 
-    /// Puts a pod where `strategy` says; whether it is no longer parked.
-    fn requeue(&mut self, uid: &str, strategy: Strategy, label: Label, now: Timestamp) -> bool {
+    /// Moves a pod as `strategy` says; returns whether it left unschedulablePods.
+    ///
+    /// Upstream: `requeuePodWithQueueingStrategy`
+    fn requeue_pod_with_queueing_strategy(
+        &mut self,
+        uid: &str,
+        strategy: QueueingStrategy,
+        label: EventLabel,
+        now: Timestamp,
+    ) -> bool {
         let Some(entry) = self.pods.get(uid) else { return false };
-        if strategy == Strategy::Skip {
-            self.park(uid, label);
+        if strategy == QueueingStrategy::Skip {
+            self.add_to_unschedulable_pods(uid, label);
             return false;
         }
-        let until = self.waits.until(entry.queued, entry.unschedulable, entry.errors);
-        match until
-            .filter(|until| strategy == Strategy::AfterBackoff && waits::backing_off(*until, now))
-        {
-            Some(until) => self.back_off(uid, until, label),
-            None => self.activate(uid, label, true, now),
+        let until = self.backoff_policy.backoff_expiration(
+            entry.timestamp,
+            entry.unschedulable_count,
+            entry.consecutive_errors,
+        );
+        match until.filter(|until| {
+            strategy == QueueingStrategy::AfterBackoff
+                && backoff_policy::is_backing_off(*until, now)
+        }) {
+            Some(until) => self.move_to_backoff_q(uid, until, label),
+            None => self.move_to_active_q(uid, label, true, now),
         }
     }
 
-    fn back_off(&mut self, uid: &str, until: Timestamp, label: Label) -> bool {
-        if self.gated(uid, label) {
+    /// Moves a pod to the backoff queue until `until`, unless a PreEnqueue plugin gates it.
+    ///
+    /// Upstream: `moveToBackoffQ`
+    fn move_to_backoff_q(&mut self, uid: &str, until: Timestamp, label: EventLabel) -> bool {
+        if self.run_pre_enqueue_plugins(uid, label) {
             return false;
         }
         let Some(entry) = self.pods.get(uid) else { return false };
-        let (key, failed) = (self.key(entry), entry.rejectors.union(entry.pending).is_empty());
+        let (key, failed) =
+            (self.key(entry), entry.unschedulable_plugins.union(entry.pending_plugins).is_empty());
         self.sequence += 1;
-        self.came("backoff", label);
-        self.settle(uid, Place::Backoff { until, key, sequence: self.sequence, failed });
+        self.count_incoming("backoff", label);
+        self.set_state(uid, QueueState::Backoff { until, key, sequence: self.sequence, failed });
         true
     }
 
-    /// Into the active queue, if no plugin holds the pod back (which is not asked again of one that backed off).
-    fn activate(&mut self, uid: &str, label: Label, ask: bool, now: Timestamp) -> bool {
-        if ask && self.gated(uid, label) {
+    /// Moves a pod to activeQ unless a PreEnqueue plugin gates it. Pods from backoffQ skip the PreEnqueue plugins (`ask` is
+    /// false).
+    ///
+    /// Upstream: `moveToActiveQ`
+    fn move_to_active_q(
+        &mut self,
+        uid: &str,
+        label: EventLabel,
+        ask: bool,
+        now: Timestamp,
+    ) -> bool {
+        if ask && self.run_pre_enqueue_plugins(uid, label) {
             return false;
         }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
-        entry.first.get_or_insert(now);
+        entry.initial_attempt.get_or_insert(now);
         let Some(entry) = self.pods.get(uid) else { return false };
         let key = self.key(entry);
         self.sequence += 1;
-        self.came("active", label);
-        self.settle(uid, Place::Active { key, sequence: self.sequence });
+        self.count_incoming("active", label);
+        self.set_state(uid, QueueState::Active { key, sequence: self.sequence });
         true
     }
 
-    /// Asks whether a plugin holds the pod back, first the one that did last; then it is parked.
-    fn gated(&mut self, uid: &str, label: Label) -> bool {
+    /// Runs the PreEnqueue plugins, the last gating plugin first; returns whether the pod is gated.
+    ///
+    /// Upstream: `runPreEnqueuePlugins`
+    fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> bool {
         let Some(entry) = self.pods.get(uid) else { return false };
-        let (profile, last) = (entry.profile, entry.gate);
-        // One time in ten, plugins are timed one by one.
+        let (profile, last) = (entry.profile, entry.gating_plugin);
+        // One run in ten records each plugin's duration.
         let timed = self.metrics.as_ref().filter(|_| self.sequence.is_multiple_of(10));
         let closed = |n: &usize| {
             let plugin = self.profiles[profile].plugin(*n);
@@ -573,56 +676,58 @@ impl SchedulingQueue {
         let others = self.profiles[profile].at(Point::PreEnqueue).map(|(n, _)| n);
         let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(closed);
         if let Some(metrics) = &self.metrics {
-            // Upstream's label is this one also where a plugin holds the pod back.
+            // Upstream sets this label to Success even if a plugin gates the pod.
             let (point, name) = (Point::PreEnqueue.as_str(), self.profiles[profile].name());
             metrics.ran(point, "Success", name, began.elapsed());
         }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
-        entry.gate = gate;
+        entry.gating_plugin = gate;
         let Some(gate) = gate else { return false };
-        // It was never tried, so that when it is, that is not because of the time that passed.
+        // The pod was not tried, so its next attempt does not count as caused by the flush.
         entry.flushed = false;
-        let new = !entry.rejectors.union(entry.pending).contains(gate);
-        entry.rejectors.insert(gate);
+        let new = !entry.unschedulable_plugins.union(entry.pending_plugins).contains(gate);
+        entry.unschedulable_plugins.insert(gate);
         if new {
             self.count_rejectors(profile, [gate].into_iter().collect(), 1);
         }
-        self.park(uid, label);
+        self.add_to_unschedulable_pods(uid, label);
         true
     }
 
-    fn park(&mut self, uid: &str, label: Label) {
+    fn add_to_unschedulable_pods(&mut self, uid: &str, label: EventLabel) {
         let Some(entry) = self.pods.get(uid) else { return };
-        let group = Group {
+        let group = UnschedulableGroup {
             profile: entry.profile,
-            rejectors: entry.rejectors.union(entry.pending),
-            gate: entry.gate,
+            rejectors: entry.unschedulable_plugins.union(entry.pending_plugins),
+            gating_plugin: entry.gating_plugin,
         };
-        if !matches!(entry.place, Place::Parked(_)) {
-            self.came("unschedulable", label);
+        if !matches!(entry.state, QueueState::Unschedulable(_)) {
+            self.count_incoming("unschedulable", label);
         }
-        self.settle(uid, Place::Parked(group));
+        self.set_state(uid, QueueState::Unschedulable(group));
     }
 
-    /// A waiting pod's place in the order may have changed.
+    /// Re-sorts a queued pod whose priority changed.
     fn resort(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let new = self.key(entry);
-        let place = match entry.place {
-            Place::Active { key, sequence } if key != new => Place::Active { key: new, sequence },
-            Place::Backoff { until, key, sequence, failed } if key != new => {
-                Place::Backoff { until, key: new, sequence, failed }
+        let state = match entry.state {
+            QueueState::Active { key, sequence } if key != new => {
+                QueueState::Active { key: new, sequence }
+            }
+            QueueState::Backoff { until, key, sequence, failed } if key != new => {
+                QueueState::Backoff { until, key: new, sequence, failed }
             }
             _ => return,
         };
-        self.settle(uid, place);
+        self.set_state(uid, state);
     }
 
-    fn key(&self, entry: &Entry) -> SortKey {
-        self.profiles[entry.profile].sort_key(&entry.info, entry.queued)
+    fn key(&self, entry: &QueuedPodInfo) -> SortKey {
+        self.profiles[entry.profile].sort_key(&entry.info, entry.timestamp)
     }
 
-    fn came(&mut self, queue: &'static str, label: Label) {
+    fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
         *self.tally.incoming.entry((queue, label)).or_default() += 1;
     }
 
@@ -632,62 +737,62 @@ impl SchedulingQueue {
         }
     }
 
-    /// Moves a pod from where it is to `place`.
-    fn settle(&mut self, uid: &str, place: Place) {
+    /// Moves a pod from its current queue to `state`.
+    fn set_state(&mut self, uid: &str, state: QueueState) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
-        let (uid, before) = (Arc::clone(uid), entry.place);
-        self.leave(&uid, before);
-        match place {
-            Place::Active { key, sequence } => {
+        let (uid, before) = (Arc::clone(uid), entry.state);
+        self.delete_from_queue(&uid, before);
+        match state {
+            QueueState::Active { key, sequence } => {
                 self.active.insert((key, sequence, Arc::clone(&uid)));
             }
-            Place::Backoff { until, key, sequence, failed } => {
+            QueueState::Backoff { until, key, sequence, failed } => {
                 let queue = if failed { &mut self.failed } else { &mut self.backoff };
                 queue.insert((until, key, sequence, Arc::clone(&uid)));
             }
-            Place::Parked(group) => {
-                self.parked.entry(group).or_default().insert(Arc::clone(&uid));
-                *self.parked_count(group) += 1;
+            QueueState::Unschedulable(group) => {
+                self.unschedulable_pods.entry(group).or_default().insert(Arc::clone(&uid));
+                *self.unschedulable_gauge(group) += 1;
             }
-            Place::InFlight => {}
+            QueueState::InFlight => {}
         }
         if let Some(entry) = self.pods.get_mut(&uid) {
-            entry.place = place;
+            entry.state = state;
         }
     }
 
-    fn leave(&mut self, uid: &Arc<str>, place: Place) {
-        match place {
-            Place::Active { key, sequence } => {
+    fn delete_from_queue(&mut self, uid: &Arc<str>, state: QueueState) {
+        match state {
+            QueueState::Active { key, sequence } => {
                 self.active.remove(&(key, sequence, Arc::clone(uid)));
             }
-            Place::Backoff { until, key, sequence, failed } => {
+            QueueState::Backoff { until, key, sequence, failed } => {
                 let queue = if failed { &mut self.failed } else { &mut self.backoff };
                 queue.remove(&(until, key, sequence, Arc::clone(uid)));
             }
-            Place::Parked(group) => {
-                if let Some(uids) = self.parked.get_mut(&group) {
+            QueueState::Unschedulable(group) => {
+                if let Some(uids) = self.unschedulable_pods.get_mut(&group) {
                     uids.remove(uid);
                     if uids.is_empty() {
-                        self.parked.remove(&group);
+                        self.unschedulable_pods.remove(&group);
                     }
                 }
-                *self.parked_count(group) -= 1;
+                *self.unschedulable_gauge(group) -= 1;
             }
-            Place::InFlight => {}
+            QueueState::InFlight => {}
         }
     }
 
-    fn parked_count(&mut self, group: Group) -> &mut usize {
-        if group.gate.is_some() { &mut self.n_gated } else { &mut self.n_unschedulable }
+    fn unschedulable_gauge(&mut self, group: UnschedulableGroup) -> &mut usize {
+        if group.gating_plugin.is_some() { &mut self.n_gated } else { &mut self.n_unschedulable }
     }
 }
 
-fn own_update(uid: &Arc<str>, action: Action, old: &PodInfo, new: &PodInfo) -> Event {
+fn target_pod_event(uid: &Arc<str>, action: Action, old: &PodInfo, new: &PodInfo) -> Event {
     Event::Change {
         resource: Resource::TargetPod,
         action,
         change: Change::OwnUpdate { old: old.clone(), new: new.clone() },
-        only: Some(Arc::clone(uid)),
+        target: Some(Arc::clone(uid)),
     }
 }

@@ -1,15 +1,15 @@
-//! Sets of a profile's plugins, as bits.
+//! Set of a profile's plugins, as a bit mask.
 
-/// Plugins of a profile, by their index.
+/// Set of plugin indexes within a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PluginSet(u128);
 
 impl PluginSet {
-    /// How many plugins a profile can have; the last two places stand for what rejects pods without being a plugin.
+    /// Maximum number of plugins in a profile; the last two bits stand for rejections without a plugin.
     pub(crate) const MAX: usize = 126;
-    /// Extenders, which do not say what could help: anything could.
+    /// Stands for extenders. They register no events, so any event may help.
     pub(crate) const EXTENDERS: usize = 126;
-    /// That there is no node at all: only a new node helps.
+    /// Stands for a cluster without nodes: only a new node helps.
     pub(crate) const NO_NODES: usize = 127;
 
     pub(crate) fn insert(&mut self, plugin: usize) {
@@ -30,7 +30,7 @@ impl PluginSet {
     }
 
     #[must_use]
-    pub(crate) fn both(self, other: Self) -> Self {
+    pub(crate) fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
@@ -63,6 +63,6 @@ mod tests {
         let set: PluginSet = [3, 0, PluginSet::NO_NODES, 3].into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 127]);
         assert!(set.contains(3) && !set.contains(4));
-        assert!(set.both([4].into_iter().collect()).is_empty());
+        assert!(set.intersection([4].into_iter().collect()).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is, by table; what is retried when, by plugins that say so.
+//! Order of pods, by table; requeueing, with plugins that return fixed hints.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Counts, Event, Label, PluginSet, SchedulingQueue, Waits};
+use super::{BackoffPolicy, Counts, Event, EventLabel, PluginSet, SchedulingQueue};
 use crate::{
     fixtures::{at, info, node, series},
     framework::{
@@ -21,7 +21,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Wants to know of new nodes, and says of each what it is told to.
+/// Registers for new nodes and returns a fixed hint.
 struct Nodes(Hint);
 
 impl Plugin for Nodes {
@@ -36,7 +36,7 @@ impl Plugin for Nodes {
     }
 }
 
-/// Wants to know of pods that leave.
+/// Registers for deleted pods.
 struct Pods;
 
 impl Plugin for Pods {
@@ -51,7 +51,7 @@ impl Plugin for Pods {
     }
 }
 
-/// Holds back while it is closed; asked about new nodes.
+/// Gates pods while closed; registers for new nodes.
 #[derive(Default)]
 struct Gate(AtomicBool);
 
@@ -90,13 +90,13 @@ fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
         .with(Arc::new(Nodes(Hint::Skip)), 0)
         .with(Arc::new(Nodes(Hint::Unsure)), 0)
         .with(Arc::clone(&gate) as Arc<dyn Plugin>, 0);
-    let waits = Waits {
+    let backoff_policy = BackoffPolicy {
         initial_backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(10),
-        pops_early: true,
-        max_unschedulable: Duration::from_secs(300),
+        pop_from_backoff_q: true,
+        pod_max_in_unschedulable_pods: Duration::from_secs(300),
     };
-    (SchedulingQueue::new(waits, [profile].into()), gate)
+    (SchedulingQueue::new(backoff_policy, [profile].into()), gate)
 }
 
 fn queue() -> SchedulingQueue {
@@ -120,7 +120,7 @@ fn pop(queue: &mut SchedulingQueue, seconds: i64) -> Option<String> {
 }
 
 fn rejected(queue: &mut SchedulingQueue, uid: &str, by: &[usize], seconds: i64) {
-    queue.returned(uid, set(by), PluginSet::default(), at(seconds));
+    queue.add_unschedulable_pod(uid, set(by), PluginSet::default(), at(seconds));
 }
 
 fn failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
@@ -136,8 +136,8 @@ fn pod_left() -> Event {
     Event::new(Resource::AssignedPod, Action::Delete, change)
 }
 
-/// A queue with one pod that these plugins rejected at second 0.
-fn parked(by: &[usize]) -> SchedulingQueue {
+/// Returns a queue with one pod that these plugins rejected at second 0.
+fn queue_with_rejected_pod(by: &[usize]) -> SchedulingQueue {
     let mut queue = queue();
     queue.add(plain("p"), 0, at(0));
     pop(&mut queue, 0);
@@ -187,11 +187,11 @@ fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
         (&[PluginSet::NO_NODES], pod_left(), false),
         (&[PluginSet::NO_NODES], node_came(), true),
     ] {
-        let mut queue = parked(by);
+        let mut queue = queue_with_rejected_pod(by);
         assert_eq!(pop(&mut queue, 20), None);
-        queue.happened(&event, at(20), |_| false);
+        queue.move_all_to_active_or_backoff_queue(&event, at(20), |_| false);
         assert_eq!(pop(&mut queue, 20), None, "only those that are picked");
-        queue.happened(&event, at(20), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&event, at(20), |_| true);
         assert_eq!(pop(&mut queue, 20).is_some(), tried, "{by:?} {}", event.label());
     }
 }
@@ -207,12 +207,12 @@ fn plugins_are_timed_when_they_give_hints() {
         let uid = pop(&mut queue, 0).unwrap();
         rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
     }
-    queue.happened(&node_came(), at(20), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_came(), at(20), |_| true);
     queue.update(&plain("p"), &[Action::Update], at(20));
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
     let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
     assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);
-    // Of each pod both were asked, and who did not register for nodes was not.
+    // Each pod asked both plugins, and not the one that did not register for nodes.
     let want = [("NodeAdd Error Nodes", 2), ("NodeAdd QueueSkip Nodes", 2)];
     assert_eq!(found, want.map(|(labels, n)| (labels.to_owned(), n)));
 }
@@ -226,8 +226,8 @@ fn who_waits_for_something_skips_the_backoff_when_it_comes() {
         let mut queue = queue();
         queue.add(plain("p"), 0, at(0));
         pop(&mut queue, 0);
-        queue.returned("p", set(&[NODES, UNSURE]), set(pending), at(0));
-        queue.happened(&node_came(), at(0), |_| true);
+        queue.add_unschedulable_pod("p", set(&[NODES, UNSURE]), set(pending), at(0));
+        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
         assert_eq!(queue.counts(), want, "{pending:?}");
     }
 }
@@ -239,12 +239,12 @@ fn what_happens_while_a_pod_is_on_its_way_is_not_lost() {
     {
         let mut queue = queue();
         queue.add(plain("p"), 0, at(0));
-        queue.happened(&node_came(), at(0), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
         pop(&mut queue, 0);
         if done {
             queue.done("p");
         }
-        queue.happened(&node_came(), at(0), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
         rejected(&mut queue, "p", by, 0);
         assert_eq!(pop(&mut queue, 1).is_some(), tried, "{by:?}");
         assert_eq!(queue.in_flight().0.count(), 0);
@@ -259,36 +259,36 @@ fn a_pod_that_backs_off_is_tried_early_when_nothing_else_waits() {
     }
     pop(&mut queue, 0);
     rejected(&mut queue, "p", &[NODES], 0);
-    queue.happened(&node_came(), at(0), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
     assert_eq!(queue.counts(), Counts { active: 1, backoff: 1, ..Counts::default() });
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("q"));
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("p"));
     let came = queue.take_incoming();
-    assert_eq!(came[&("active", Label::PopFromBackoffQ)], 1);
-    assert_eq!(came[&("active", Label::NEW_POD)], 2);
-    assert_eq!(came[&("backoff", Label::Change(Resource::Node, Action::Add))], 1);
+    assert_eq!(came[&("active", EventLabel::PopFromBackoffQ)], 1);
+    assert_eq!(came[&("active", EventLabel::NEW_POD)], 2);
+    assert_eq!(came[&("backoff", EventLabel::Change(Resource::Node, Action::Add))], 1);
 }
 
 #[test]
 fn a_pod_that_backs_off_need_not_be_tried_early() {
     let mut queue = queue();
-    queue.waits.pops_early = false;
+    queue.backoff_policy.pop_from_backoff_q = false;
     queue.add(plain("p"), 0, at(0));
     pop(&mut queue, 0);
     rejected(&mut queue, "p", &[NODES], 0);
-    queue.happened(&node_came(), at(0), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
     assert_eq!((pop(&mut queue, 1), queue.next_due()), (None, Some(at(2))));
     assert_eq!(pop(&mut queue, 2).as_deref(), Some("p"));
 }
 
 #[test]
 fn what_nothing_helps_is_tried_again_after_five_minutes() {
-    let mut queue = parked(&[PODS]);
+    let mut queue = queue_with_rejected_pod(&[PODS]);
     assert_eq!(pop(&mut queue, 299), None);
     let popped = queue.pop(at(331)).unwrap();
     assert!(popped.flushed);
     rejected(&mut queue, "p", &[PODS], 331);
-    queue.happened(&pod_left(), at(340), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&pod_left(), at(340), |_| true);
     assert!(!queue.pop(at(340)).unwrap().flushed);
 }
 
@@ -297,20 +297,20 @@ fn gates_hold_back_until_they_open() {
     let (mut queue, gate) = with_gate();
     gate.0.store(true, Ordering::Relaxed);
     queue.add(plain("p"), 0, at(0));
-    queue.happened(&node_came(), at(1), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_came(), at(1), |_| true);
     assert_eq!((pop(&mut queue, 100), queue.counts().gated), (None, 1));
     assert_eq!(queue.rejected()[&(0, GATE)], 1);
     gate.0.store(false, Ordering::Relaxed);
-    queue.happened(&pod_left(), at(101), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&pod_left(), at(101), |_| true);
     assert_eq!(pop(&mut queue, 101), None, "the gate did not ask for that");
-    queue.happened(&node_came(), at(102), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_came(), at(102), |_| true);
     assert_eq!(pop(&mut queue, 102).as_deref(), Some("p"));
     assert_eq!(queue.rejected()[&(0, GATE)], 0);
 }
 
 #[test]
 fn own_updates_count_if_somebody_registered_for_them() {
-    let mut queue = parked(&[PODS]);
+    let mut queue = queue_with_rejected_pod(&[PODS]);
     let labelled = info("p", &json!({ "metadata": { "labels": { "a": "b" } } }));
     queue.update(&labelled, &[Action::Update], at(20));
     assert_eq!(pop(&mut queue, 20), None);
@@ -320,11 +320,11 @@ fn own_updates_count_if_somebody_registered_for_them() {
 
 #[test]
 fn a_pod_can_be_forced() {
-    let mut queue = parked(&[PODS]);
-    queue.force("p", at(0));
+    let mut queue = queue_with_rejected_pod(&[PODS]);
+    queue.activate("p", at(0));
     assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });
     pop(&mut queue, 0);
-    queue.force("p", at(0));
+    queue.activate("p", at(0));
     rejected(&mut queue, "p", &[PODS], 0);
     assert_eq!(queue.counts(), Counts { backoff: 1, ..Counts::default() });
 }
@@ -340,7 +340,7 @@ fn a_removed_pod_leaves_nothing_behind() {
         while pop(&mut queue, 0).is_some_and(|popped| popped != name) {}
         match name {
             "backoff" => {
-                queue.happened(&node_came(), at(0), |_| true);
+                queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
                 rejected(&mut queue, name, &[NODES], 0);
             }
             "failed" => failed(&mut queue, name, 0),
@@ -357,7 +357,7 @@ fn a_removed_pod_leaves_nothing_behind() {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Happening {
+enum QueueOp {
     Added(u8),
     Popped,
     Rejected(u8),
@@ -366,76 +366,76 @@ enum Happening {
     NodeCame,
     PodLeft,
     Updated(u8),
-    Forced(u8),
+    Activated(u8),
     Removed(u8),
     Gate(bool),
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn queue_op() -> impl Strategy<Value = QueueOp> {
     prop_oneof![
-        3 => (0u8..6).prop_map(Happening::Added),
-        6 => Just(Happening::Popped),
-        4 => (0u8..4).prop_map(Happening::Rejected),
-        2 => Just(Happening::Failed),
-        1 => Just(Happening::Done),
-        2 => Just(Happening::NodeCame),
-        2 => Just(Happening::PodLeft),
-        1 => (0u8..6).prop_map(Happening::Updated),
-        1 => (0u8..6).prop_map(Happening::Forced),
-        1 => (0u8..6).prop_map(Happening::Removed),
-        1 => any::<bool>().prop_map(Happening::Gate),
+        3 => (0u8..6).prop_map(QueueOp::Added),
+        6 => Just(QueueOp::Popped),
+        4 => (0u8..4).prop_map(QueueOp::Rejected),
+        2 => Just(QueueOp::Failed),
+        1 => Just(QueueOp::Done),
+        2 => Just(QueueOp::NodeCame),
+        2 => Just(QueueOp::PodLeft),
+        1 => (0u8..6).prop_map(QueueOp::Updated),
+        1 => (0u8..6).prop_map(QueueOp::Activated),
+        1 => (0u8..6).prop_map(QueueOp::Removed),
+        1 => any::<bool>().prop_map(QueueOp::Gate),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever happens, each pod is in one place, and in the end (gates open) each is tried again.
+    /// Each pod is in exactly one queue after every operation; once gates open, each is tried again.
     #[test]
-    fn no_pod_is_lost(happenings in proptest::collection::vec(happening(), 0..80)) {
+    fn no_pod_is_lost(queue_ops in proptest::collection::vec(queue_op(), 0..80)) {
         let (mut queue, gate) = with_gate();
-        let (mut known, mut flying) = (std::collections::BTreeSet::new(), Vec::new());
-        for (now, happening) in (0..).zip(happenings) {
-            match happening {
-                Happening::Added(n) => {
+        let (mut known, mut in_flight) = (std::collections::BTreeSet::new(), Vec::new());
+        for (now, queue_op) in (0..).zip(queue_ops) {
+            match queue_op {
+                QueueOp::Added(n) => {
                     let name = format!("p{n}");
-                    flying.retain(|flying| *flying != name);
+                    in_flight.retain(|in_flight| *in_flight != name);
                     queue.add(plain(&name), 0, at(now));
                     known.insert(name);
                 }
-                Happening::Popped => flying.extend(pop(&mut queue, now)),
-                Happening::Rejected(n) => {
-                    if let Some(uid) = flying.pop() {
+                QueueOp::Popped => in_flight.extend(pop(&mut queue, now)),
+                QueueOp::Rejected(n) => {
+                    if let Some(uid) = in_flight.pop() {
                         rejected(&mut queue, &uid, &[n as usize], now);
                     }
                 }
-                Happening::Failed => {
-                    if let Some(uid) = flying.pop() {
+                QueueOp::Failed => {
+                    if let Some(uid) = in_flight.pop() {
                         failed(&mut queue, &uid, now);
                     }
                 }
-                Happening::Done => flying.iter().for_each(|uid| queue.done(uid)),
-                Happening::NodeCame => queue.happened(&node_came(), at(now), |_| true),
-                Happening::PodLeft => queue.happened(&pod_left(), at(now), |_| true),
-                Happening::Updated(n) => {
+                QueueOp::Done => in_flight.iter().for_each(|uid| queue.done(uid)),
+                QueueOp::NodeCame => queue.move_all_to_active_or_backoff_queue(&node_came(), at(now), |_| true),
+                QueueOp::PodLeft => queue.move_all_to_active_or_backoff_queue(&pod_left(), at(now), |_| true),
+                QueueOp::Updated(n) => {
                     let new = with_priority(&format!("p{n}"), i32::from(n));
                     queue.update(&new, &[Action::UpdatePodLabel], at(now));
                 }
-                Happening::Forced(n) => queue.force(&format!("p{n}"), at(now)),
-                Happening::Removed(n) => {
+                QueueOp::Activated(n) => queue.activate(&format!("p{n}"), at(now)),
+                QueueOp::Removed(n) => {
                     let name = format!("p{n}");
                     queue.remove(&name);
-                    flying.retain(|flying| *flying != name);
+                    in_flight.retain(|in_flight| *in_flight != name);
                     known.remove(&name);
                 }
-                Happening::Gate(closed) => gate.0.store(closed, Ordering::Relaxed),
+                QueueOp::Gate(closed) => gate.0.store(closed, Ordering::Relaxed),
             }
             let Counts { active, backoff, unschedulable, gated } = queue.counts();
-            prop_assert_eq!(active + backoff + unschedulable + gated + flying.len(), known.len());
+            prop_assert_eq!(active + backoff + unschedulable + gated + in_flight.len(), known.len());
             prop_assert!(queue.rejected().values().all(|count| *count >= 0));
         }
         gate.0.store(false, Ordering::Relaxed);
-        for uid in std::mem::take(&mut flying) {
+        for uid in std::mem::take(&mut in_flight) {
             failed(&mut queue, &uid, 1000);
         }
         let mut tried = std::collections::BTreeSet::new();

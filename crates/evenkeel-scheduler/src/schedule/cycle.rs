@@ -13,14 +13,14 @@ use crate::{
     metrics::Metrics,
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
-    queue::Nominated,
+    queue::Nominator,
 };
 
 /// One attempt to place a pod. Pods can be put on nodes and taken off to see what would be, as long as that is undone.
 pub struct Cycle<'a> {
     pub(super) profile: &'a Profile,
     pub(super) nodes: &'a mut NodeTable,
-    nominated: &'a Nominated,
+    nominator: &'a Nominator,
     /// Nodes on which pods were promised room.
     promised: HashSet<Slot>,
     pub(super) pod: &'a PodInfo,
@@ -47,13 +47,13 @@ impl<'a> Cycle<'a> {
         seed: u64,
         extenders: &'a [Arc<dyn Extender>],
     ) -> Self {
-        let View { profile, nodes, nominated, start } = view;
-        let promised = nominated.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
+        let View { profile, nodes, nominator, start } = view;
+        let promised = nominator.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
         Self {
             promised: promised.collect(),
             profile,
             nodes,
-            nominated,
+            nominator,
             pod,
             start,
             seed,
@@ -95,8 +95,8 @@ impl<'a> Cycle<'a> {
     }
 
     /// Pods that were promised room.
-    pub fn nominated(&self) -> &'a Nominated {
-        self.nominated
+    pub fn nominator(&self) -> &'a Nominator {
+        self.nominator
     }
 
     /// What chance is made of in this attempt.
@@ -155,7 +155,7 @@ impl<'a> Cycle<'a> {
                 && self.nodes.pod(other.uid()).is_none()
         };
         let promised: SmallVec<[PodInfo; 2]> =
-            self.nominated.on(&name).iter().filter(first).cloned().collect();
+            self.nominator.nominated_pods_for_node(&name).iter().filter(first).cloned().collect();
         if promised.is_empty() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ pub(crate) use choice::mix;
 pub use cycle::Cycle;
 pub(crate) use trace::Trace;
 
-pub use crate::queue::Nominated;
+pub use crate::queue::Nominator;
 use crate::{
     framework::{CycleState, Profile, Rejection},
     nodes::{NodeTable, Slot},
@@ -29,7 +29,7 @@ pub struct View<'a> {
     /// The nodes. They are the same afterwards.
     pub nodes: &'a mut NodeTable,
     /// Pods that were promised room.
-    pub nominated: &'a Nominated,
+    pub nominator: &'a Nominator,
     /// Position in the order of nodes at which to begin; it moves on from attempt to attempt.
     pub start: usize,
 }

@@ -12,7 +12,7 @@ use crate::{
     plugins::DefaultPreemption,
     pod::PodInfo,
     program::config::{ExtenderConfig, ManagedResource},
-    schedule::{Cycle, Nominated, View, attempt},
+    schedule::{Cycle, Nominator, View, attempt},
 };
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -40,9 +40,9 @@ fn nodes() -> NodeTable {
 async fn preempted(extenders: &[Arc<Extender>]) -> PostFiltered {
     let extenders: Vec<Arc<dyn framework::Extender>> =
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
-    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
+    let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
     let (mut nodes, pod, mut state) = (nodes(), pod("p", 10, "4"), CycleState::default());
-    let view = View { profile: &profile, nodes: &mut nodes, nominated: &nominated, start: 0 };
+    let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, &pod, 7, &extenders);
     let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
     let unfit = outcome.choice.expect_err("both nodes are full");

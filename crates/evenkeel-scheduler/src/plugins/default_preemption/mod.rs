@@ -87,7 +87,7 @@ impl DefaultPreemption {
         let (message, nominated) = (found(&chosen), Some(Arc::clone(&chosen.node)));
         if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
-            let promised = cycle.nominated().on(&chosen.node).iter();
+            let promised = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
             let lower = promised.filter(|other| other.priority() < pod.priority());
             let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
             executor.start(pod, chosen, lower);

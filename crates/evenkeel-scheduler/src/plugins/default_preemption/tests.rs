@@ -15,7 +15,7 @@ use crate::{
     framework::{CycleState, Profile, Victims},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{Cycle, Nominated, View, attempt},
+    schedule::{Cycle, Nominator, View, attempt},
 };
 
 /// A pod with a priority that asks for so much CPU; `more` is merged over it.
@@ -58,8 +58,8 @@ fn candidates(
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> Result<Vec<Victims>, String> {
     let profile = Profile::with_defaults("default-scheduler");
-    let (nominated, mut state) = (Nominated::default(), CycleState::default());
-    let view = View { profile: &profile, nodes, nominated: &nominated, start: 0 };
+    let (nominator, mut state) = (Nominator::default(), CycleState::default());
+    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
     let unfit = outcome.choice.expect_err("it must not fit anywhere");
@@ -209,12 +209,12 @@ fn the_attempt_names_the_node_and_says_so() {
         "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 1 victims"
     );
     assert_eq!(failure.nominated.as_deref(), Some("a"));
-    assert_eq!(core.queue().nominated().on("a").len(), 1);
+    assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
     // The room that will be made is kept for it.
     core.pod_gone("low", now);
     core.pod_seen(&plain("other", 5, "4").pod, now);
     core.queue_mut().remove("high");
-    core.queue_mut().nominated_mut().set(&plain("high", 5, "1"), "a");
+    core.queue_mut().nominator_mut().add_nominated_pod(&plain("high", 5, "1"), "a");
     let attempted = core.attempt(now).now_or_never().unwrap().unwrap();
     assert!(matches!(attempted.step, crate::core::Step::Failed(failure) if !failure.error));
 }

@@ -22,7 +22,7 @@ use crate::{
         Profile, Reserve as _, Unprepared,
     },
     pod::PodInfo,
-    schedule::{Cycle, Nominated, Unfit, View},
+    schedule::{Cycle, Nominator, Unfit, View},
     scripted::Script,
 };
 
@@ -228,9 +228,9 @@ async fn asked_for_a_way_out(
     state: &CycleState,
     pod: &PodInfo,
 ) -> PostFiltered {
-    let (profile, nominated) = (Profile::with_defaults("default-scheduler"), Nominated::default());
+    let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
     let mut nodes = table(&[]);
-    let view = View { profile: &profile, nodes: &mut nodes, nominated: &nominated, start: 0 };
+    let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let (rejected, only_by, only_named) = (Vec::new(), Vec::new(), Vec::new());
     let unfit = Unfit { n_nodes: 2, overall: None, rejected, only_by, only_named };

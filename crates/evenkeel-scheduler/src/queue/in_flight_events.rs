@@ -1,4 +1,6 @@
-//! What happened while pods were on their way, so that a pod that comes back is asked about it.
+//! Events that arrive while pods are in flight. When an attempt fails, the queue replays them for the pod.
+//!
+//! Upstream: `inFlightPods` and `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`
 
 use hashbrown::HashMap;
 use std::{
@@ -8,19 +10,19 @@ use std::{
 
 use super::Event;
 
-/// Pods that were popped and are not done with, and what happened since the longest of them was.
+/// Pods in flight, and the events since the oldest of them was popped.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
-    /// For each pod, the number of the first event that it has not seen.
+pub(super) struct InFlightEvents {
+    /// By pod uid, the sequence number of the first event after its pop.
     started: HashMap<Arc<str>, u64>,
-    /// How many pods started at each number.
+    /// By sequence number, how many pods were popped at it.
     starts: BTreeMap<u64, usize>,
     events: VecDeque<Event>,
-    /// Number of the first of `events`.
+    /// Sequence number of the first of `events`.
     first: u64,
 }
 
-impl Flights {
+impl InFlightEvents {
     pub(super) fn start(&mut self, uid: Arc<str>) {
         let at = self.first + self.events.len() as u64;
         if let Some(before) = self.started.insert(uid, at) {
@@ -33,21 +35,21 @@ impl Flights {
         self.started.contains_key(uid)
     }
 
-    /// Keeps the event if there is somebody who may have to be asked about it.
+    /// Records the event if any pod is in flight.
     pub(super) fn record(&mut self, event: &Event) {
         if !self.started.is_empty() {
             self.events.push_back(event.clone());
         }
     }
 
-    /// What happened since the pod was popped.
+    /// Returns the events since the pod was popped.
     pub(super) fn since(&self, uid: &str) -> impl Iterator<Item = &Event> {
         let end = self.first + self.events.len() as u64;
         let start = self.started.get(uid).copied().unwrap_or(end);
         self.events.iter().skip((start - self.first) as usize)
     }
 
-    /// The pod came back, or nothing that happens can matter to it any more.
+    /// Stops recording events for the pod: its attempt failed, or it can no longer be rejected.
     pub(super) fn done(&mut self, uid: &str) {
         if let Some(start) = self.started.remove(uid) {
             self.ended(start);
@@ -62,7 +64,7 @@ impl Flights {
         self.started.len()
     }
 
-    /// Forgets what the remaining pods have all seen.
+    /// Drops events that no pod in flight needs any more.
     fn ended(&mut self, start: u64) {
         if let Some(count) = self.starts.get_mut(&start) {
             *count -= 1;
@@ -85,27 +87,30 @@ mod tests {
         Event::Activate(n.to_string().into())
     }
 
-    fn seen(flights: &Flights, uid: &str) -> Vec<String> {
+    fn seen(in_flight_events: &InFlightEvents, uid: &str) -> Vec<String> {
         let name = |event: &Event| match event {
             Event::Activate(n) => n.to_string(),
             Event::Change { .. } => unreachable!("not recorded here"),
         };
-        flights.since(uid).map(name).collect()
+        in_flight_events.since(uid).map(name).collect()
     }
 
     #[test]
     fn each_pod_sees_what_happened_since_it_was_popped() {
-        let mut flights = Flights::default();
-        flights.record(&event(0));
-        flights.start("p".into());
-        flights.record(&event(1));
-        flights.start("q".into());
-        flights.record(&event(2));
-        assert_eq!(seen(&flights, "p"), ["1", "2"]);
-        assert_eq!(seen(&flights, "q"), ["2"]);
-        flights.done("p");
-        assert_eq!((flights.events().count(), seen(&flights, "q")), (1, vec!["2".to_owned()]));
-        flights.done("q");
-        assert_eq!((flights.events().count(), flights.len()), (0, 0));
+        let mut in_flight_events = InFlightEvents::default();
+        in_flight_events.record(&event(0));
+        in_flight_events.start("p".into());
+        in_flight_events.record(&event(1));
+        in_flight_events.start("q".into());
+        in_flight_events.record(&event(2));
+        assert_eq!(seen(&in_flight_events, "p"), ["1", "2"]);
+        assert_eq!(seen(&in_flight_events, "q"), ["2"]);
+        in_flight_events.done("p");
+        assert_eq!(
+            (in_flight_events.events().count(), seen(&in_flight_events, "q")),
+            (1, vec!["2".to_owned()])
+        );
+        in_flight_events.done("q");
+        assert_eq!((in_flight_events.events().count(), in_flight_events.len()), (0, 0));
     }
 }

@@ -1,26 +1,33 @@
-//! Which plugins want to be asked about which changes, so that a change nobody waits for costs nothing.
+//! Index of the events that each plugin registered for, so that other events cost nothing.
+//!
+//! Upstream: `queueingHintMap`
 
 use super::PluginSet;
 use crate::framework::{Action, Profile, Resource};
 
 const WIDTH: usize = Resource::ALL.len() * Action::COUNT;
 
-/// For each profile and change, the plugins that registered for it.
+/// By profile, resource and action, the plugins that registered for the event.
 #[derive(Debug)]
-pub(super) struct Interests(Vec<[PluginSet; WIDTH]>);
+pub(super) struct QueueingHintMap(Vec<[PluginSet; WIDTH]>);
 
-impl Interests {
+impl QueueingHintMap {
     pub(super) fn new(profiles: &[Profile]) -> Self {
         Self(profiles.iter().map(of_profile).collect())
     }
 
-    /// The plugins of a profile that want to know of this.
-    pub(super) fn of(&self, profile: usize, resource: Resource, action: Action) -> PluginSet {
+    /// Returns the plugins of a profile that registered for the event.
+    pub(super) fn plugins_for(
+        &self,
+        profile: usize,
+        resource: Resource,
+        action: Action,
+    ) -> PluginSet {
         self.0[profile][at(resource, action)]
     }
 
-    /// Whether any plugin wants to know of this. Extenders are no plugins: they do not reject pods that are on their way.
-    pub(super) fn any(&self, resource: Resource, action: Action) -> bool {
+    /// Reports whether any plugin registered for the event. Extenders do not count: they never reject a pod in flight.
+    pub(super) fn has_event(&self, resource: Resource, action: Action) -> bool {
         self.0.iter().any(|of| !of[at(resource, action)].is_empty())
     }
 }
@@ -32,11 +39,11 @@ fn at(resource: Resource, action: Action) -> usize {
 fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
     let mut sets = [PluginSet::default(); WIDTH];
     for (n, plugin) in profile.plugins() {
-        let interests = plugin.events();
+        let cluster_events = plugin.events();
         for (at, set) in sets.iter_mut().enumerate() {
             let resource = Resource::ALL[at / Action::COUNT];
             let action = Action::ALL[at % Action::COUNT];
-            if interests.iter().any(|interest| interest.covers(resource, action)) {
+            if cluster_events.iter().any(|event| event.covers(resource, action)) {
                 set.insert(n);
             }
         }

@@ -1,0 +1,87 @@
+//! Backoff of pods after failed attempts: doubles with each failure, and ends at a whole second so that pods that expire in
+//! the same second are tried by priority.
+//!
+//! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`
+
+use evenkeel_api::time::Timestamp;
+use std::time::Duration;
+
+/// Granularity of backoff expirations: pods that expire within one window are ordered by priority.
+///
+/// Upstream: `backoffQOrderingWindowDuration`
+pub(super) const BACKOFF_ORDERING_WINDOW: Duration = Duration::from_secs(1);
+
+/// Durations and switches that decide when a pod may be retried.
+#[derive(Debug, Clone)]
+pub(crate) struct BackoffPolicy {
+    pub(crate) initial_backoff: Duration,
+    pub(crate) max_backoff: Duration,
+    /// Feature gate `SchedulerPopFromBackoffQ`: pop unschedulable pods from the backoff queue while the active queue is empty.
+    pub(crate) pop_from_backoff_q: bool,
+    pub(crate) pod_max_in_unschedulable_pods: Duration,
+}
+
+impl BackoffPolicy {
+    /// Returns the window in which the backoff of a pod queued at `queued` ends; `None` if the pod does not back off.
+    ///
+    /// Upstream: `getBackoffTime`, `calculateBackoffDuration`
+    pub(super) fn backoff_expiration(
+        &self,
+        queued: Timestamp,
+        unschedulable: u32,
+        errors: u32,
+    ) -> Option<Timestamp> {
+        let count = if errors > 0 { errors } else { unschedulable };
+        if count == 0 || self.max_backoff.is_zero() {
+            return None;
+        }
+        let doubled = self.initial_backoff.saturating_mul(1_u32 << (count - 1).min(30));
+        Some(align_to_window(saturating_add(queued, doubled.min(self.max_backoff))))
+    }
+}
+
+/// Reports whether a backoff that ends with the window `until` is still running.
+///
+/// Upstream: `isPodBackingoff`
+pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
+    until >= align_to_window(now)
+}
+
+pub(super) fn saturating_add(time: Timestamp, by: Duration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn align_to_window(time: Timestamp) -> Timestamp {
+    let second = time.as_nanosecond().div_euclid(1_000_000_000);
+    i64::try_from(second)
+        .ok()
+        .and_then(|second| Timestamp::from_second(second).ok())
+        .unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let policy = BackoffPolicy {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            pop_from_backoff_q: true,
+            pod_max_in_unschedulable_pods: Duration::ZERO,
+        };
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        let wait =
+            |unschedulable, errors| policy.backoff_expiration(at(5_300), unschedulable, errors);
+        assert_eq!(wait(0, 0), None);
+        for (count, seconds) in [(1, 6), (2, 7), (3, 9), (4, 13), (5, 15), (99, 15)] {
+            assert_eq!(wait(count, 0), Some(at(seconds * 1000)));
+            assert_eq!(wait(7, count), Some(at(seconds * 1000)), "errors count for themselves");
+        }
+        assert!(is_backing_off(at(6000), at(6999)), "until its second is over");
+        assert!(!is_backing_off(at(6000), at(7000)));
+        let none = BackoffPolicy { max_backoff: Duration::ZERO, ..policy };
+        assert_eq!(none.backoff_expiration(at(0), 5, 0), None);
+    }
+}

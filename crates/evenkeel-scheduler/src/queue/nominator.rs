@@ -1,0 +1,97 @@
+//! Nominated pods: pods for which preemption makes room on a node.
+//!
+//! Upstream: `pkg/scheduler/backend/queue/nominator.go`
+
+use evenkeel_api::views::Pod;
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+use crate::pod::PodInfo;
+
+/// Index of nominated pods by node. May be ahead of `status.nominatedNodeName`.
+#[derive(Debug, Default)]
+pub struct Nominator {
+    on_node: HashMap<Arc<str>, Vec<PodInfo>>,
+    nodes: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Nominator {
+    /// Nominates `node` for the pod in place of an earlier node; an empty `node` clears the nomination.
+    pub fn add_nominated_pod(&mut self, pod: &PodInfo, node: &str) {
+        self.delete_nominated_pod(pod.uid());
+        if node.is_empty() {
+            return;
+        }
+        let node: Arc<str> = node.into();
+        self.nodes.insert(pod.uid().into(), Arc::clone(&node));
+        self.on_node.entry(node).or_default().push(pod.clone());
+    }
+
+    /// Replaces the stored pod. A nomination that the status does not show yet is kept.
+    pub fn update_nominated_pod(&mut self, old: &Pod, new: &PodInfo) {
+        let silent = old.status.nominated_node_name.is_empty()
+            && new.pod.status.nominated_node_name.is_empty();
+        let node = match self.nodes.get(new.uid()) {
+            Some(node) if silent => Arc::clone(node),
+            _ => Arc::from(&*new.pod.status.nominated_node_name),
+        };
+        self.add_nominated_pod(new, &node);
+    }
+
+    /// Clears the pod's nomination.
+    pub fn delete_nominated_pod(&mut self, uid: &str) {
+        let Some(node) = self.nodes.remove(uid) else { return };
+        let Some(pods) = self.on_node.get_mut(&node) else { return };
+        pods.retain(|pod| pod.uid() != uid);
+        if pods.is_empty() {
+            self.on_node.remove(&node);
+        }
+    }
+
+    /// Returns the pods nominated to this node.
+    pub fn nominated_pods_for_node(&self, node: &str) -> &[PodInfo] {
+        self.on_node.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the nodes that have nominated pods.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.on_node.keys()
+    }
+
+    /// Returns the node nominated for a pod.
+    pub fn nominated_node(&self, uid: &str) -> Option<&Arc<str>> {
+        self.nodes.get(uid)
+    }
+
+    /// Reports whether no pod is nominated.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::info;
+    use serde_json::json;
+
+    #[test]
+    fn a_nomination_outlives_updates_that_do_not_know_it_yet() {
+        let fresh = info("p", &json!({}));
+        let told = info("p", &json!({ "status": { "nominatedNodeName": "b" } }));
+        let mut nominator = Nominator::default();
+        nominator.add_nominated_pod(&fresh, "a");
+        nominator.update_nominated_pod(&fresh.pod, &fresh);
+        assert_eq!(nominator.nominated_pods_for_node("a").len(), 1);
+        nominator.update_nominated_pod(&fresh.pod, &told);
+        assert_eq!(
+            (
+                nominator.nominated_pods_for_node("a").len(),
+                nominator.nominated_pods_for_node("b").len()
+            ),
+            (0, 1)
+        );
+        nominator.update_nominated_pod(&told.pod, &fresh);
+        assert!(nominator.is_empty(), "the status says that it was cleared");
+    }
+}
