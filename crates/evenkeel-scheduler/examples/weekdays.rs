@@ -1,5 +1,5 @@
-//! A scheduler with a plugin of one's own, beside all that come with Evenkeel: nodes take no pods on days that they are
-//! closed. A configuration asks for it, and tells it its arguments:
+//! A scheduler with an out-of-tree plugin beside the in-tree ones: nodes take no pods on days on which they are closed. A
+//! KubeSchedulerConfiguration enables the plugin and sets its arguments:
 //!
 //! ```yaml
 //! apiVersion: kubescheduler.config.k8s.io/v1
@@ -17,20 +17,20 @@
 //! ```
 
 use evenkeel_scheduler::{
-    framework::{CycleState, Filter, Filtered, Plugin, Rejection},
+    framework::{CycleState, Filter, Plugin, Status, StatusResult},
     nodes::NodeRef,
     pod::PodInfo,
     program::{self, Registry},
 };
 use std::{process::ExitCode, sync::Arc};
 
-/// Its arguments.
+/// Arguments of the plugin (`pluginConfig`).
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Weekdays {
-    /// The label that says when a node is closed.
+    /// Node label whose value names the day on which the node is closed.
     label: String,
-    /// What day it is.
+    /// Name of the current day.
     today: String,
 }
 
@@ -45,17 +45,17 @@ impl Plugin for Weekdays {
 }
 
 impl Filter for Weekdays {
-    fn filter(&self, _: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, _: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         match node.node().meta.labels.get(&self.label) {
             Some(closed) if *closed == *self.today => {
-                Err(Rejection::unschedulable("node(s) were closed"))
+                Err(Status::unschedulable("node(s) were closed"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// The plugins that come with Evenkeel, and ours.
+/// Registers the in-tree plugins and `Weekdays`.
 fn plugins() -> Registry {
     Registry::builtin().with("Weekdays", |making| Ok(Arc::new(making.parse::<Weekdays>()?)))
 }

@@ -12,7 +12,9 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use crate::{
     core::{Assigned, NotBound},
-    framework::{self, Command, Extender, OnTheWay, Point, PreBind, PreFlight, Profile, Rejection},
+    framework::{
+        self, Command, Extender, OnTheWay, Point, PreBind, PreBindPreFlight, Profile, Status,
+    },
     metrics::Metrics,
     pod::PodInfo,
     telling::Told,
@@ -89,12 +91,12 @@ impl Binder {
         for (_, plugin) in self.profile().at(Point::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             let began = assigned.sampled.then(Instant::now);
-            let answer = plugin.pre_flight(&assigned.popped.info, &assigned.node);
-            let status = if answer == PreFlight::Skip { "Skip" } else { "Success" };
+            let answer = plugin.pre_bind_pre_flight(&assigned.popped.info, &assigned.node);
+            let status = if answer == PreBindPreFlight::Skip { "Skip" } else { "Success" };
             self.plugin_ran(name, PRE_FLIGHT, began, status);
             match answer {
-                PreFlight::Skip => {}
-                PreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
+                PreBindPreFlight::Skip => {}
+                PreBindPreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
             }
         }
         actors
@@ -164,7 +166,7 @@ impl Binder {
             }
             framework::Answer::Rejected(plugin, why) => {
                 let n = self.profile().plugins().find(|(_, known)| known.name() == plugin);
-                let why = Rejection::unschedulable(why);
+                let why = Status::unschedulable(why);
                 ("Unschedulable", Err(NotBound::Rejected(n.map_or(0, |(n, _)| n), why)))
             }
             framework::Answer::Preempted(why) => {

@@ -3,7 +3,7 @@
 
 use crate::{
     SchedulerOptions,
-    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored, Profile, Victims},
+    framework::{Candidate, CycleState, MAX_NODE_SCORE, Point, PreScoreResult, Profile},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     run::Prepared,
@@ -43,8 +43,8 @@ pub struct Eviction {
     pub violations: usize,
 }
 
-impl From<Victims> for Eviction {
-    fn from(Victims { node, pods, violations }: Victims) -> Self {
+impl From<Candidate> for Eviction {
+    fn from(Candidate { node, pods, num_pdb_violations: violations }: Candidate) -> Self {
         let name = |pod: &Arc<Pod>| format!("{}/{}", pod.meta.namespace, pod.meta.name);
         Self { node, pods: pods.iter().map(name).collect(), violations }
     }
@@ -270,9 +270,9 @@ fn scored(
     for (n, plugin) in profile.at(Point::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
-            PreScored::All => continue,
-            PreScored::Skip => {}
-            PreScored::Same(score) => add(n, &vec![score; feasible.len()]),
+            PreScoreResult::All => continue,
+            PreScoreResult::Skip => {}
+            PreScoreResult::Same(score) => add(n, &vec![score; feasible.len()]),
         }
         done.push(n);
     }
@@ -280,7 +280,7 @@ fn scored(
         let Some(plugin) = plugin.as_score() else { continue };
         let mut own = Vec::with_capacity(feasible.len());
         plugin.score_all(state, pod, feasible, &mut own);
-        plugin.normalise(state, feasible, &mut own);
+        plugin.normalize_score(state, feasible, &mut own);
         add(n, &own);
     }
     all

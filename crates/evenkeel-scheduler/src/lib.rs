@@ -1,15 +1,15 @@
-//! The drop-in kube-scheduler: queue, node table, framework, plugins.
+//! Drop-in kube-scheduler: scheduling queue, node table, scheduling framework, plugins.
 //!
-//! An attempt to find a node is [`schedule::schedule`], a pure function of plugins, node table, pod and seed that says of each
-//! node it rejects why. Around it stands a state machine without I/O (`core`: queue and table), and around that one loop
-//! ([`run`]) that takes in what the caches tell, and has bindings on their way while it tries the next pod.
+//! [`schedule::schedule`] makes one attempt to find a node. It is a pure function of profile, nodes, pod and seed, and returns
+//! the status of each rejected node. `core` adds a state machine without I/O around it (queue and nodes). [`run`] is the loop
+//! around `core`: it handles cache events, and runs binding cycles concurrently with attempts.
 //!
-//! Plugins take part in upstream's extension points; see [`framework`] for writing one's own:
+//! Plugins implement upstream's extension points; see [`framework`] for how to write one:
 //!
 //! ```
 //! use evenkeel_scheduler::{
 //!     SchedulerOptions,
-//!     framework::{CycleState, Filter, Filtered, Plugin, Profile, Rejection},
+//!     framework::{CycleState, Filter, StatusResult, Plugin, Profile, Status},
 //!     nodes::NodeRef,
 //!     pod::PodInfo,
 //! };
@@ -27,9 +27,9 @@
 //! }
 //!
 //! impl Filter for Weekdays {
-//!     fn filter(&self, _: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+//!     fn filter(&self, _: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
 //!         match node.node().meta.labels.get("works") {
-//!             Some("weekends") => Err(Rejection::unresolvable("node(s) had a day off")),
+//!             Some("weekends") => Err(Status::unresolvable("node(s) had a day off")),
 //!             _ => Ok(()),
 //!         }
 //!     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Core;
 use crate::{
-    framework::{CycleState, Permitted, Point, Profile, Rejection, Severity, WaitingPod},
+    framework::{Code, CycleState, PermitResult, Point, Profile, Status, WaitingPod},
     pod::PodInfo,
     queue::{PluginSet, Popped},
     schedule::{Cycle, Outcome, Trace, Unfit, View, attempt},
@@ -61,7 +61,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 pub(crate) enum NotBound {
     /// A plugin found, in the end, that it cannot run there.
-    Rejected(usize, Rejection),
+    Rejected(usize, Status),
     /// Something went wrong.
     Failed(String),
 }
@@ -162,17 +162,17 @@ impl Core {
     }
 
     /// A plugin rejected the one node that was left.
-    fn rejected(&mut self, popped: &Popped, n: usize, why: &Rejection, now: Timestamp) -> Failure {
+    fn rejected(&mut self, popped: &Popped, n: usize, why: &Status, now: Timestamp) -> Failure {
         let reasons = why.reasons.join(", ");
         let set: PluginSet = [n].into_iter().collect();
         let none = PluginSet::default();
-        let (rejectors, pending) = match why.severity {
-            Severity::Error => (none, none),
-            Severity::Pending => (set, set),
-            Severity::Unschedulable | Severity::Unresolvable => (set, none),
+        let (rejectors, pending) = match why.code {
+            Code::Error => (none, none),
+            Code::Pending => (set, set),
+            Code::Unschedulable | Code::UnschedulableAndUnresolvable => (set, none),
         };
-        let message = match why.severity {
-            Severity::Error => reasons,
+        let message = match why.code {
+            Code::Error => reasons,
             _ => format!("0/1 nodes are available: 1 {reasons}."),
         };
         self.back(popped, rejectors, pending, message, Some("".into()), now)
@@ -281,7 +281,7 @@ async fn way_out(
         let Some(plugin) = plugin.as_post_filter() else { continue };
         let asked = cycle.trace_mut().begin();
         let answer = plugin.post_filter(cycle, state, unfit).await;
-        let why = (!answer.done).then(|| Rejection::unschedulable(""));
+        let why = (!answer.done).then(|| Status::unschedulable(""));
         cycle.trace_mut().took(Point::PostFilter, n, asked, why.as_ref());
         if answer.done {
             // Whatever others said before is settled by it.
@@ -297,7 +297,7 @@ async fn way_out(
             break;
         }
     }
-    let why = (!found).then(|| Rejection::unschedulable(""));
+    let why = (!found).then(|| Status::unschedulable(""));
     cycle.trace_mut().ran(Point::PostFilter, began, why.as_ref());
     (unfit.told_with(&messages), nominated)
 }
@@ -308,7 +308,7 @@ fn reserve(
     pod: &PodInfo,
     node: &str,
     trace: &mut Trace,
-) -> Result<(), (usize, Rejection)> {
+) -> Result<(), (usize, Status)> {
     for (n, plugin) in profile.at(Point::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
         let began = trace.begin();
@@ -326,33 +326,33 @@ fn permit(
     pod: &PodInfo,
     node: &str,
     trace: &mut Trace,
-) -> Result<Vec<(&'static str, Duration)>, (usize, Rejection)> {
+) -> Result<Vec<(&'static str, Duration)>, (usize, Status)> {
     let mut waits = Vec::new();
     for (n, plugin) in profile.at(Point::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
         let began = trace.begin();
         let permitted = plugin.permit(state, pod, node);
         let why = match &permitted {
-            Permitted::No(why) => Some(why),
-            Permitted::Yes | Permitted::Wait(_) => None,
+            PermitResult::Reject(why) => Some(why),
+            PermitResult::Allow | PermitResult::Wait(_) => None,
         };
         trace.took(Point::Permit, n, began, why);
         match permitted {
-            Permitted::Yes => {}
-            Permitted::No(why) => return Err((n, named(why, "Permit", name))),
-            Permitted::Wait(limit) => waits.push((name, limit.min(LONGEST_WAIT))),
+            PermitResult::Allow => {}
+            PermitResult::Reject(why) => return Err((n, named(why, "Permit", name))),
+            PermitResult::Wait(limit) => waits.push((name, limit.min(LONGEST_WAIT))),
         }
     }
     Ok(waits)
 }
 
 /// Errors say where they come from.
-fn named(why: Rejection, point: &str, plugin: &str) -> Rejection {
-    if why.severity != Severity::Error {
+fn named(why: Status, point: &str, plugin: &str) -> Status {
+    if why.code != Code::Error {
         return why;
     }
     let reasons = why.reasons.join(", ");
-    Rejection::error(format!("running {point} plugin \"{plugin}\": {reasons}"))
+    Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"))
 }
 
 /// Who rejected the pod, and who of them waits for something.
@@ -360,6 +360,6 @@ fn rejectors(unfit: &Unfit) -> (PluginSet, PluginSet) {
     if unfit.n_nodes == 0 {
         return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());
     }
-    let pending = unfit.all().filter(|rejected| rejected.why.severity == Severity::Pending);
+    let pending = unfit.all().filter(|rejected| rejected.why.code == Code::Pending);
     (unfit.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
 }

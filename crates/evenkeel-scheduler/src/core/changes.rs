@@ -3,10 +3,10 @@
 use evenkeel_api::views::{Node, NodeCondition, Pod};
 use smallvec::SmallVec;
 
-use crate::{framework::Action, pod::PodInfo, resources::Resources};
+use crate::{framework::ActionType, pod::PodInfo, resources::Resources};
 
 /// What changed; usually one thing.
-pub(super) type Actions = SmallVec<[Action; 2]>;
+pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
 /// What changed about a node; empty if nothing that could matter.
 pub(super) fn of_node(old: &Node, new: &Node) -> Actions {
@@ -29,47 +29,47 @@ pub(super) fn of_node(old: &Node, new: &Node) -> Actions {
         (
             (old.spec.unschedulable && !new.spec.unschedulable)
                 || old.spec.taints != new.spec.taints,
-            Action::UpdateNodeTaint,
+            ActionType::UpdateNodeTaint,
         ),
-        (old.status.allocatable != new.status.allocatable, Action::UpdateNodeAllocatable),
-        (old.meta.labels != new.meta.labels, Action::UpdateNodeLabel),
-        (reported && statuses(old) != statuses(new), Action::UpdateNodeCondition),
-        (old.meta.annotations != new.meta.annotations, Action::UpdateNodeAnnotation),
+        (old.status.allocatable != new.status.allocatable, ActionType::UpdateNodeAllocatable),
+        (old.meta.labels != new.meta.labels, ActionType::UpdateNodeLabel),
+        (reported && statuses(old) != statuses(new), ActionType::UpdateNodeCondition),
+        (old.meta.annotations != new.meta.annotations, ActionType::UpdateNodeAnnotation),
         (
             old.status.declared_features != new.status.declared_features,
-            Action::UpdateNodeDeclaredFeature,
+            ActionType::UpdateNodeDeclaredFeature,
         ),
     ])
 }
 
-/// What changed about a pod; [`Action::Update`] if nothing of what has a name.
+/// What changed about a pod; [`ActionType::Update`] if nothing of what has a name.
 pub(super) fn of_pod(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
     let (asked, asks) = (&old.asks.requests, &new.asks.requests);
     let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let mut actions = picked([
-        (before.meta.labels != after.meta.labels, Action::UpdatePodLabel),
-        (more_of_something(asked, asks), Action::UpdatePodScaleDown),
-        (more_of_something(asks, asked), Action::UpdatePodScaleUp),
-        (gates(before) && !gates(after), Action::UpdatePodSchedulingGatesEliminated),
+        (before.meta.labels != after.meta.labels, ActionType::UpdatePodLabel),
+        (more_of_something(asked, asks), ActionType::UpdatePodScaleDown),
+        (more_of_something(asks, asked), ActionType::UpdatePodScaleUp),
+        (gates(before) && !gates(after), ActionType::UpdatePodSchedulingGatesEliminated),
         (
             before.spec.tolerations.len() != after.spec.tolerations.len(),
-            Action::UpdatePodToleration,
+            ActionType::UpdatePodToleration,
         ),
         (
             before.status.resource_claim_statuses != after.status.resource_claim_statuses
                 || before.status.extended_resource_claim_status
                     != after.status.extended_resource_claim_status,
-            Action::UpdatePodGeneratedResourceClaim,
+            ActionType::UpdatePodGeneratedResourceClaim,
         ),
     ]);
     if actions.is_empty() {
-        actions.push(Action::Update);
+        actions.push(ActionType::Update);
     }
     actions
 }
 
-fn picked<const N: usize>(changes: [(bool, Action); N]) -> Actions {
+fn picked<const N: usize>(changes: [(bool, ActionType); N]) -> Actions {
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
 }
 
@@ -97,23 +97,27 @@ mod tests {
         for (old, new, want) in [
             (json!({}), json!({}), &[][..]),
             (ready("True", first), ready("True", second), &[]),
-            (ready("True", first), ready("False", second), &[Action::UpdateNodeCondition]),
-            (json!({ "spec": { "unschedulable": true } }), json!({}), &[Action::UpdateNodeTaint]),
+            (ready("True", first), ready("False", second), &[ActionType::UpdateNodeCondition]),
+            (
+                json!({ "spec": { "unschedulable": true } }),
+                json!({}),
+                &[ActionType::UpdateNodeTaint],
+            ),
             (json!({}), json!({ "spec": { "unschedulable": true } }), &[]),
             (
                 json!({ "metadata": { "labels": { "a": "b" } } }),
                 json!({ "metadata": { "annotations": { "a": "b" } } }),
-                &[Action::UpdateNodeLabel, Action::UpdateNodeAnnotation],
+                &[ActionType::UpdateNodeLabel, ActionType::UpdateNodeAnnotation],
             ),
             (
                 json!({}),
                 json!({ "status": { "allocatable": { "cpu": "8" } } }),
-                &[Action::UpdateNodeAllocatable],
+                &[ActionType::UpdateNodeAllocatable],
             ),
             (
                 json!({}),
                 json!({ "status": { "declaredFeatures": ["x"] } }),
-                &[Action::UpdateNodeDeclaredFeature],
+                &[ActionType::UpdateNodeDeclaredFeature],
             ),
         ] {
             assert_eq!(of_node(&node("n", &old), &node("n", &new))[..], *want, "{old} {new}");
@@ -124,29 +128,29 @@ mod tests {
     fn pods_by_what_plugins_register_for() {
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
         for (old, new, want) in [
-            (json!({}), json!({}), &[Action::Update][..]),
-            (asking("2", "1Gi"), asking("1", "1Gi"), &[Action::UpdatePodScaleDown]),
+            (json!({}), json!({}), &[ActionType::Update][..]),
+            (asking("2", "1Gi"), asking("1", "1Gi"), &[ActionType::UpdatePodScaleDown]),
             (
                 asking("2", "1Gi"),
                 asking("1", "2Gi"),
-                &[Action::UpdatePodScaleDown, Action::UpdatePodScaleUp],
+                &[ActionType::UpdatePodScaleDown, ActionType::UpdatePodScaleUp],
             ),
-            (gated.clone(), json!({}), &[Action::UpdatePodSchedulingGatesEliminated]),
-            (json!({}), gated, &[Action::Update]),
+            (gated.clone(), json!({}), &[ActionType::UpdatePodSchedulingGatesEliminated]),
+            (json!({}), gated, &[ActionType::Update]),
             (
                 json!({}),
                 json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }),
-                &[Action::UpdatePodToleration],
+                &[ActionType::UpdatePodToleration],
             ),
             (
                 json!({}),
                 json!({ "metadata": { "labels": { "a": "b" } } }),
-                &[Action::UpdatePodLabel],
+                &[ActionType::UpdatePodLabel],
             ),
             (
                 json!({}),
                 json!({ "status": { "resourceClaimStatuses": [{ "name": "r", "resourceClaimName": "x" }] } }),
-                &[Action::UpdatePodGeneratedResourceClaim],
+                &[ActionType::UpdatePodGeneratedResourceClaim],
             ),
         ] {
             assert_eq!(of_pod(&info("p", &old), &info("p", &new))[..], *want, "{old} {new}");

@@ -18,7 +18,7 @@ use crate::{
     SchedulerOptions,
     fixtures::{asking, at, merge, node, pod},
     framework::{
-        CycleState, Filtered, Permit, Permitted, Plugin, PostBind, Profile, Rejection, Reserve,
+        CycleState, Permit, PermitResult, Plugin, PostBind, Profile, Reserve, Status, StatusResult,
     },
     pod::PodInfo,
 };
@@ -45,7 +45,7 @@ impl Plugin for Books {
 }
 
 impl Reserve for Books {
-    fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> Filtered {
+    fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> StatusResult {
         assert!(self.0.lock().unwrap().insert(pod.uid().to_owned()), "set aside twice");
         Ok(())
     }
@@ -55,10 +55,10 @@ impl Reserve for Books {
 }
 
 impl Permit for Books {
-    fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> Permitted {
+    fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> PermitResult {
         match pod.pod.meta.labels.contains("slow") {
-            true => Permitted::Wait(Duration::from_secs(60)),
-            false => Permitted::Yes,
+            true => PermitResult::Wait(Duration::from_secs(60)),
+            false => PermitResult::Allow,
         }
     }
 }
@@ -303,7 +303,7 @@ impl World {
             }
             How::Refused if assigned.waiting.is_some() => {
                 let books = self.core.profile(0).len() - 1;
-                let why = NotBound::Rejected(books, Rejection::unschedulable("not now"));
+                let why = NotBound::Rejected(books, Status::unschedulable("not now"));
                 drop(self.core.not_bound(assigned, why, now));
             }
             How::Failed | How::Refused => {

@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use crate::{
     SchedulerOptions,
-    framework::{Action, Change, Edit, Extender, ObjectChange, OnTheWay, Profile, Resource},
+    framework::{
+        ActionType, Change, Edit, EventResource, Extender, ObjectChange, OnTheWay, Profile,
+    },
     nodes::NodeTable,
     pod::PodInfo,
     queue::{BackoffPolicy, Counts, Event, SchedulingQueue},
@@ -43,7 +45,7 @@ pub(crate) struct Core {
 }
 
 /// Changes, each of what and how.
-pub(crate) type Seen = SmallVec<[(Resource, Action); 4]>;
+pub(crate) type Seen = SmallVec<[(EventResource, ActionType); 4]>;
 
 impl Core {
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
@@ -128,12 +130,12 @@ impl Core {
         self.nodes.set_node(Arc::clone(node));
         let Some(old) = known else {
             let change = Change::Node(Edit::Added(Arc::clone(node)));
-            return self.happened(Resource::Node, Action::Add, change, now);
+            return self.happened(EventResource::Node, ActionType::Add, change, now);
         };
         for action in changes::of_node(&old, node) {
             let change =
                 Change::Node(Edit::Updated { old: Arc::clone(&old), new: Arc::clone(node) });
-            self.happened(Resource::Node, action, change, now);
+            self.happened(EventResource::Node, action, change, now);
         }
     }
 
@@ -141,7 +143,7 @@ impl Core {
     pub(crate) fn node_gone(&mut self, node: &Arc<Node>, now: Timestamp) {
         self.nodes.remove_node(&node.meta.name);
         let change = Change::Node(Edit::Deleted(Arc::clone(node)));
-        self.happened(Resource::Node, Action::Delete, change, now);
+        self.happened(EventResource::Node, ActionType::Delete, change, now);
     }
 
     /// A namespace came, changed or went; pods may be meant by its labels.
@@ -176,12 +178,12 @@ impl Core {
         self.queue.remove(uid);
         self.withdraw(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
-            self.seen.push((Resource::AssignedPod, Action::Delete));
+            self.seen.push((EventResource::AssignedPod, ActionType::Delete));
             self.left(pod, now, |_| true);
             return;
         }
         let Some(pod) = waiting else { return };
-        self.seen.push((Resource::UnscheduledPod, Action::Delete));
+        self.seen.push((EventResource::UnscheduledPod, ActionType::Delete));
         if nominated {
             self.released(pod, now);
         }
@@ -193,7 +195,7 @@ impl Core {
         self.queue.remove(uid);
         let confirmed = self.assumed.remove(uid);
         if waited || confirmed {
-            self.seen.push((Resource::UnscheduledPod, Action::Delete));
+            self.seen.push((EventResource::UnscheduledPod, ActionType::Delete));
         }
         let known = self.nodes.pod(uid).map(|(known, _)| known.clone());
         let info = match &known {
@@ -206,18 +208,18 @@ impl Core {
         match known.filter(|_| !confirmed) {
             None => {
                 let change = Change::AssignedPod(Edit::Added(info));
-                self.happened(Resource::AssignedPod, Action::Add, change, now);
+                self.happened(EventResource::AssignedPod, ActionType::Add, change, now);
             }
             Some(known) if known.pod.meta.resource_version == pod.meta.resource_version => {}
             Some(known) => {
                 let actions = changes::of_pod(&known, &info);
-                if !actions.contains(&Action::Update) {
-                    self.seen.push((Resource::AssignedPod, Action::Update));
+                if !actions.contains(&ActionType::Update) {
+                    self.seen.push((EventResource::AssignedPod, ActionType::Update));
                 }
                 for action in actions {
                     let (old, new) = (known.clone(), info.clone());
                     let change = Change::AssignedPod(Edit::Updated { old, new });
-                    self.happened(Resource::AssignedPod, action, change, now);
+                    self.happened(EventResource::AssignedPod, action, change, now);
                 }
             }
         }
@@ -230,7 +232,7 @@ impl Core {
         };
         let Some(known) = self.queue.get(uid).cloned() else {
             if !self.assumed.contains(uid) {
-                self.seen.push((Resource::UnscheduledPod, Action::Add));
+                self.seen.push((EventResource::UnscheduledPod, ActionType::Add));
                 self.queue.add(PodInfo::new(Arc::clone(pod)), profile, now);
             }
             return;
@@ -241,9 +243,9 @@ impl Core {
         }
         let info = known.updated(Arc::clone(pod));
         let actions = changes::of_pod(&known, &info);
-        self.seen.push((Resource::UnscheduledPod, Action::Update));
-        let named = actions.iter().filter(|action| **action != Action::Update);
-        self.seen.extend(named.map(|action| (Resource::UnscheduledPod, *action)));
+        self.seen.push((EventResource::UnscheduledPod, ActionType::Update));
+        let named = actions.iter().filter(|action| **action != ActionType::Update);
+        self.seen.extend(named.map(|action| (EventResource::UnscheduledPod, *action)));
         self.queue.update(&info, &actions, now);
         if pod.meta.deleting() && self.withdraw(uid) {
             // It will not be bound; others need not wait until that has become apparent.
@@ -269,7 +271,7 @@ impl Core {
     /// A pod no longer counts on a node.
     fn left(&mut self, pod: PodInfo, now: Timestamp, only: impl Fn(&PodInfo) -> bool) {
         let change = Change::AssignedPod(Edit::Deleted(pod));
-        let event = Event::new(Resource::AssignedPod, Action::Delete, change);
+        let event = Event::new(EventResource::AssignedPod, ActionType::Delete, change);
         self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
     }
 
@@ -279,7 +281,13 @@ impl Core {
         self.left(pod, now, |other| other.priority() <= priority);
     }
 
-    fn happened(&mut self, resource: Resource, action: Action, change: Change, now: Timestamp) {
+    fn happened(
+        &mut self,
+        resource: EventResource,
+        action: ActionType,
+        change: Change,
+        now: Timestamp,
+    ) {
         self.seen.push((resource, action));
         self.queue.move_all_to_active_or_backoff_queue(
             &Event::new(resource, action, change),

@@ -8,8 +8,8 @@ use crate::{
     SchedulerOptions,
     fixtures::{asking, at, merge, node, pod},
     framework::{
-        CycleState, Pending, Plugin, PostFilter, PostFiltered, PreFilter, PreFiltered, Profile,
-        Rejection,
+        CycleState, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter, PreFilterResult,
+        Profile, Status,
     },
     nodes::NodeTable,
     plugins::{DynamicResources, NodeResourcesFit},
@@ -140,7 +140,7 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
 }
 
 /// Says this, and nominates that.
-struct Says(&'static str, PostFiltered);
+struct Says(&'static str, PostFilterResult);
 
 impl Plugin for Says {
     fn name(&self) -> &'static str {
@@ -157,14 +157,14 @@ impl PostFilter for Says {
         _: &'a mut Cycle<'_>,
         _: &'a CycleState,
         _: &'a Unfit,
-    ) -> Pending<'a, PostFiltered> {
+    ) -> PluginFuture<'a, PostFilterResult> {
         Box::pin(std::future::ready(self.1.clone()))
     }
 }
 
 #[test]
 fn who_finds_a_way_out_settles_what_others_said() {
-    let said = |node: Option<&str>, message: &str, done| PostFiltered {
+    let said = |node: Option<&str>, message: &str, done| PostFilterResult {
         nominated: node.map(Into::into),
         message: message.to_owned(),
         done,
@@ -208,8 +208,8 @@ impl PreFilter for Refuses {
         _: &mut CycleState,
         _: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
-        Err(Rejection::unresolvable("it is refused"))
+    ) -> Result<PreFilterResult, Status> {
+        Err(Status::unresolvable("it is refused"))
     }
 }
 
@@ -222,7 +222,8 @@ fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
         (first, "0/1 nodes are available: it is refused. not found"),
         (last, "0/1 nodes are available: it is refused. it ends here"),
     ] {
-        let answer = PostFiltered { message: "it ends here".into(), ..PostFiltered::default() };
+        let answer =
+            PostFilterResult { message: "it ends here".into(), ..PostFilterResult::default() };
         let profile = profile.with(Arc::new(Says("Last", answer)), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Extender;
 use crate::{
-    framework::{self, ExtenderFiltered, LeftVictims, Pending},
+    framework::{self, ExtenderFiltered, MetaVictims, PluginFuture},
     pod::PodInfo,
 };
 
@@ -31,7 +31,7 @@ impl framework::Extender for Extender {
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> Pending<'a, Answer<ExtenderFiltered>> {
+    ) -> PluginFuture<'a, Answer<ExtenderFiltered>> {
         Box::pin(async move {
             let answer = Self::filter(self, &pod.pod, nodes).await?;
             let reasons = |nodes: BTreeMap<String, String>| {
@@ -53,7 +53,7 @@ impl framework::Extender for Extender {
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> Pending<'a, Answer<Vec<(Box<str>, i64)>>> {
+    ) -> PluginFuture<'a, Answer<Vec<(Box<str>, i64)>>> {
         Box::pin(async move {
             let scores = self.score(&pod.pod, nodes).await?;
             Ok(scores.into_iter().map(|(node, score)| (node.into(), score)).collect())
@@ -67,18 +67,19 @@ impl framework::Extender for Extender {
     fn preempt<'a>(
         &'a self,
         pod: &'a PodInfo,
-        offered: &'a [framework::Victims],
-    ) -> Pending<'a, Answer<Vec<LeftVictims>>> {
+        offered: &'a [framework::Candidate],
+    ) -> PluginFuture<'a, Answer<Vec<MetaVictims>>> {
         Box::pin(async move {
             let victims = offered.iter().map(|victims| {
-                let violations = i64::try_from(victims.violations).unwrap_or(i64::MAX);
-                (Arc::clone(&victims.node), (victims.pods.clone(), violations))
+                let num_pdb_violations =
+                    i64::try_from(victims.num_pdb_violations).unwrap_or(i64::MAX);
+                (Arc::clone(&victims.node), (victims.pods.clone(), num_pdb_violations))
             });
             let answer = Self::preempt(self, &pod.pod, &victims.collect()).await?;
-            let left = answer.into_iter().map(|(node, victims)| LeftVictims {
+            let left = answer.into_iter().map(|(node, victims)| MetaVictims {
                 node: node.into(),
                 pods: victims.pods.into_iter().map(Into::into).collect(),
-                violations: usize::try_from(victims.violations).unwrap_or(0),
+                num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
             });
             Ok(left.collect())
         })
@@ -88,7 +89,7 @@ impl framework::Extender for Extender {
         Self::binds(self)
     }
 
-    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> Pending<'a, Answer<()>> {
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> PluginFuture<'a, Answer<()>> {
         Box::pin(async move { Ok(Self::bind(self, &pod.pod, node).await?) })
     }
 }

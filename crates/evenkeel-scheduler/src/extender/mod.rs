@@ -113,7 +113,7 @@ pub struct Victims {
     /// Who.
     pub pods: Vec<String>,
     /// How many disruption budgets that breaks.
-    pub violations: i64,
+    pub num_pdb_violations: i64,
 }
 
 /// One extender.
@@ -281,19 +281,21 @@ impl Extender {
         let (mut named, mut full) = (BTreeMap::new(), BTreeMap::new());
         let whole = self.whole(pod).await?;
         if self.config.node_cache_capable {
-            for (node, (pods, violations)) in victims {
+            for (node, (pods, num_pdb_violations)) in victims {
                 let pods = pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() });
-                named
-                    .insert(&**node, wire::Named { pods: pods.collect(), violations: *violations });
+                named.insert(
+                    &**node,
+                    wire::Named { pods: pods.collect(), num_pdb_violations: *num_pdb_violations },
+                );
             }
         } else {
             let all = victims.values().flat_map(|(pods, _)| pods);
             let reads: Vec<_> = all.map(|pod| self.whole(pod)).collect();
             let read: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
             let mut read = read.into_iter();
-            for (node, (pods, violations)) in victims {
+            for (node, (pods, num_pdb_violations)) in victims {
                 let pods = read.by_ref().take(pods.len()).collect();
-                full.insert(&**node, wire::Whole { pods, violations: *violations });
+                full.insert(&**node, wire::Whole { pods, num_pdb_violations: *num_pdb_violations });
             }
         }
         let capable = self.config.node_cache_capable;
@@ -305,7 +307,7 @@ impl Extender {
         let answer: wire::PreemptionResult = self.ask(&self.config.preempt_verb, body).await?;
         let victims = |read: wire::VictimsRead| Victims {
             pods: read.pods.into_iter().map(|pod| pod.uid).collect(),
-            violations: read.numpdbviolations,
+            num_pdb_violations: read.numpdbviolations,
         };
         let all = answer.nodenametometavictims.into_iter();
         Ok(all.map(|(node, read)| (node, victims(read))).collect())

@@ -102,7 +102,7 @@ pub(super) struct Preemption<'a> {
 pub(super) struct Whole {
     pub(super) pods: Vec<Box<RawValue>>,
     #[serde(rename = "NumPDBViolations")]
-    pub(super) violations: i64,
+    pub(super) num_pdb_violations: i64,
 }
 
 #[derive(Serialize)]
@@ -110,7 +110,7 @@ pub(super) struct Whole {
 pub(super) struct Named {
     pub(super) pods: Vec<Uid>,
     #[serde(rename = "NumPDBViolations")]
-    pub(super) violations: i64,
+    pub(super) num_pdb_violations: i64,
 }
 
 #[derive(Serialize)]

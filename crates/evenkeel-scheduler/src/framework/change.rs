@@ -1,59 +1,59 @@
-//! Changes in the cluster that may let a rejected pod in.
+//! Cluster changes that may make an unschedulable pod schedulable.
 
 use std::{any::Any, sync::Arc};
 
-use super::{Action, Resource};
+use super::{ActionType, EventResource};
 use crate::pod::PodInfo;
 use evenkeel_api::views::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, DeviceTaintRule, Node, PersistentVolume,
     PersistentVolumeClaim, ResourceClaim, ResourceSlice, StorageClass, VolumeAttachment,
 };
 
-/// Something changed. It can be kept: a pod that is on its way when it happens is asked about it when it comes back.
+/// A change of an object, kept by value so that the queue can replay it for pods in flight.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A node came, changed or went.
+    /// A node was added, updated or deleted.
     Node(Edit<Arc<Node>>),
-    /// A pod got a node, changed on it, or left it (by ending, by being deleted, or because it was not bound after all).
+    /// A pod was assigned to a node, updated there, or removed from it (finished, deleted, or not bound after all).
     AssignedPod(Edit<PodInfo>),
-    /// The waiting pod itself changed; its newer version is the one being asked about.
+    /// The unschedulable pod itself was updated; queueing hints get its newer version.
     OwnUpdate {
-        /// As it was.
+        /// The pod before the update.
         old: PodInfo,
-        /// As it is.
+        /// The pod after the update.
         new: PodInfo,
     },
-    /// An object of another kind came, changed or went.
+    /// An object of another kind was added, updated or deleted.
     Object(ObjectChange),
 }
 
-/// Which object beside pods and nodes changed, and how. Those kinds are told of that some plugin asked for
+/// A change of an object that is neither pod nor node. Only kinds that a plugin watches are reported
 /// ([`Handle::watch`](super::Handle::watch)).
 #[derive(Debug, Clone)]
 pub enum ObjectChange {
-    /// A claim to a volume.
+    /// A PersistentVolumeClaim changed.
     Claim(Edit<Arc<PersistentVolumeClaim>>),
-    /// A volume.
+    /// A PersistentVolume changed.
     Volume(Edit<Arc<PersistentVolume>>),
-    /// A class of volumes.
+    /// A StorageClass changed.
     Class(Edit<Arc<StorageClass>>),
-    /// The drivers of a node.
+    /// A CSINode changed.
     CsiNode(Edit<Arc<CsiNode>>),
-    /// A driver of volumes.
+    /// A CSIDriver changed.
     CsiDriver(Edit<Arc<CsiDriver>>),
-    /// How much room a driver has somewhere.
+    /// A CSIStorageCapacity changed.
     CsiStorageCapacity(Edit<Arc<CsiStorageCapacity>>),
-    /// A volume's being attached.
+    /// A VolumeAttachment changed.
     VolumeAttachment(Edit<Arc<VolumeAttachment>>),
-    /// A claim to devices.
+    /// A ResourceClaim changed.
     ResourceClaim(Edit<Arc<ResourceClaim>>),
-    /// Devices that a driver offers.
+    /// A ResourceSlice changed.
     ResourceSlice(Edit<Arc<ResourceSlice>>),
-    /// A class of devices.
+    /// A DeviceClass changed.
     DeviceClass(Edit<Arc<DeviceClass>>),
-    /// A taint on devices; registered for with what offers them.
+    /// A DeviceTaintRule changed; plugins register for ResourceSlice to receive it.
     DeviceTaintRule(Edit<Arc<DeviceTaintRule>>),
-    /// Of a kind that a plugin of one's own watches.
+    /// An object of a kind that an out-of-tree plugin watches changed.
     Other(Edit<Arc<dyn AnyObject>>),
 }
 
@@ -62,24 +62,24 @@ pub trait AnyObject: Any + Send + Sync + std::fmt::Debug {}
 
 impl<T: Any + Send + Sync + std::fmt::Debug> AnyObject for T {}
 
-/// How an object changed.
+/// Addition, update or deletion of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edit<T> {
-    /// It is new.
+    /// The object was added.
     Added(T),
-    /// It changed.
+    /// The object was updated.
     Updated {
-        /// As it was.
+        /// The object before the update.
         old: T,
-        /// As it is.
+        /// The object after the update.
         new: T,
     },
-    /// It is gone; as it was.
+    /// The object was deleted; this is its last known state.
     Deleted(T),
 }
 
 impl<T> Edit<T> {
-    /// As it was, if it was there.
+    /// Returns the object before the change, if it existed.
     pub fn before(&self) -> Option<&T> {
         match self {
             Self::Added(_) => None,
@@ -87,7 +87,7 @@ impl<T> Edit<T> {
         }
     }
 
-    /// As it is, if it is there.
+    /// Returns the object after the change, if it still exists.
     pub fn now(&self) -> Option<&T> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } => Some(new),
@@ -95,55 +95,57 @@ impl<T> Edit<T> {
         }
     }
 
-    /// Whether it is new.
+    /// Reports whether the object was added.
     pub fn is_added(&self) -> bool {
         matches!(self, Self::Added(_))
     }
 
-    /// What plugins register for.
-    pub fn action(&self) -> Action {
+    /// Returns the action type under which plugins register for the change.
+    pub fn action(&self) -> ActionType {
         match self {
-            Self::Added(_) => Action::Add,
-            Self::Updated { .. } => Action::Update,
-            Self::Deleted(_) => Action::Delete,
+            Self::Added(_) => ActionType::Add,
+            Self::Updated { .. } => ActionType::Update,
+            Self::Deleted(_) => ActionType::Delete,
         }
     }
 }
 
 impl ObjectChange {
-    /// Of what, and how; what plugins register for.
-    pub fn event(&self) -> (Resource, Action) {
+    /// Returns the resource and action type under which plugins register for the change.
+    pub fn event(&self) -> (EventResource, ActionType) {
         match self {
-            Self::Claim(edit) => (Resource::PersistentVolumeClaim, edit.action()),
-            Self::Volume(edit) => (Resource::PersistentVolume, edit.action()),
-            Self::Class(edit) => (Resource::StorageClass, edit.action()),
-            Self::CsiNode(edit) => (Resource::CsiNode, edit.action()),
-            Self::CsiDriver(edit) => (Resource::CsiDriver, edit.action()),
-            Self::CsiStorageCapacity(edit) => (Resource::CsiStorageCapacity, edit.action()),
-            Self::VolumeAttachment(edit) => (Resource::VolumeAttachment, edit.action()),
-            Self::ResourceClaim(edit) => (Resource::ResourceClaim, edit.action()),
-            Self::ResourceSlice(edit) => (Resource::ResourceSlice, edit.action()),
-            Self::DeviceClass(edit) => (Resource::DeviceClass, edit.action()),
-            // What devices bear is part of them.
-            Self::DeviceTaintRule(_) => (Resource::ResourceSlice, Action::Update),
-            Self::Other(edit) => (Resource::Other, edit.action()),
+            Self::Claim(edit) => (EventResource::PersistentVolumeClaim, edit.action()),
+            Self::Volume(edit) => (EventResource::PersistentVolume, edit.action()),
+            Self::Class(edit) => (EventResource::StorageClass, edit.action()),
+            Self::CsiNode(edit) => (EventResource::CsiNode, edit.action()),
+            Self::CsiDriver(edit) => (EventResource::CsiDriver, edit.action()),
+            Self::CsiStorageCapacity(edit) => (EventResource::CsiStorageCapacity, edit.action()),
+            Self::VolumeAttachment(edit) => (EventResource::VolumeAttachment, edit.action()),
+            Self::ResourceClaim(edit) => (EventResource::ResourceClaim, edit.action()),
+            Self::ResourceSlice(edit) => (EventResource::ResourceSlice, edit.action()),
+            Self::DeviceClass(edit) => (EventResource::DeviceClass, edit.action()),
+            // Upstream merges these taints into the slices' devices before plugins see them.
+            Self::DeviceTaintRule(_) => (EventResource::ResourceSlice, ActionType::Update),
+            Self::Other(edit) => (EventResource::Other, edit.action()),
         }
     }
 }
 
-/// Whether a change is worth another try.
+/// Answer of a plugin's queueing hint.
+///
+/// Upstream: `QueueingHint`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Hint {
-    /// It may let the pod in.
+pub enum QueueingHint {
+    /// The change may make the pod schedulable.
     Queue,
-    /// It does not.
+    /// The change does not help the pod. Upstream: `QueueSkip`
     Skip,
-    /// That could not be told: the pod is tried again.
-    Unsure,
+    /// The hint failed; the queue treats it as `Queue`.
+    Error,
 }
 
-impl Hint {
-    /// [`Hint::Queue`] if `worth`.
+impl QueueingHint {
+    /// Returns [`QueueingHint::Queue`] if `worth` is true, else `Skip`.
     pub fn when(worth: bool) -> Self {
         if worth { Self::Queue } else { Self::Skip }
     }

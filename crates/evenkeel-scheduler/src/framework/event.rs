@@ -1,43 +1,45 @@
-//! Which changes a plugin wants to be asked about, under upstream's names (`EventsToRegister`).
+//! Cluster events for which plugins register (`EventsToRegister`), under upstream's names.
 
-/// Of what something changed.
+/// The kind of object that changed.
+///
+/// Upstream: `EventResource`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Resource {
-    /// A pod that has a node, or is assumed to have.
+pub enum EventResource {
+    /// A pod that is bound or assumed to a node.
     AssignedPod,
-    /// Another pod that waits.
+    /// An unscheduled pod other than the rejected one.
     UnscheduledPod,
-    /// The waiting pod itself.
+    /// The rejected pod itself.
     TargetPod,
-    /// A node.
+    /// Nodes.
     Node,
-    /// A volume.
+    /// PersistentVolumes.
     PersistentVolume,
-    /// A claim to a volume.
+    /// PersistentVolumeClaims.
     PersistentVolumeClaim,
-    /// The volume drivers of a node.
+    /// CSINodes.
     CsiNode,
-    /// A volume driver.
+    /// CSIDrivers.
     CsiDriver,
-    /// A volume's being attached.
+    /// VolumeAttachments.
     VolumeAttachment,
-    /// How much room a volume driver has somewhere.
+    /// CSIStorageCapacities.
     CsiStorageCapacity,
-    /// A class of volumes.
+    /// StorageClasses.
     StorageClass,
-    /// A claim to devices.
+    /// ResourceClaims.
     ResourceClaim,
-    /// Devices that a driver offers.
+    /// ResourceSlices, and DeviceTaintRules as updates of them.
     ResourceSlice,
-    /// A class of devices.
+    /// DeviceClasses.
     DeviceClass,
-    /// A kind that a plugin of one's own watches.
+    /// Any kind that an out-of-tree plugin watches.
     Other,
 }
 
-impl Resource {
-    /// All of them.
+impl EventResource {
+    /// Every resource, in the order of the discriminants.
     pub const ALL: [Self; 15] = [
         Self::AssignedPod,
         Self::UnscheduledPod,
@@ -56,7 +58,7 @@ impl Resource {
         Self::Other,
     ];
 
-    /// Upstream's name.
+    /// Returns upstream's name, as metric labels show it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AssignedPod => "AssignedPod",
@@ -78,46 +80,48 @@ impl Resource {
     }
 }
 
-/// How it changed.
+/// The way in which an object changed.
+///
+/// Upstream: `ActionType`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Action {
-    /// It is new.
+pub enum ActionType {
+    /// The object was added.
     Add,
-    /// It is gone.
+    /// The object was deleted.
     Delete,
-    /// A node's `status.allocatable`.
+    /// `status.allocatable` of a node changed.
     UpdateNodeAllocatable,
-    /// A node's labels.
+    /// Labels of a node changed.
     UpdateNodeLabel,
-    /// A node's taints, or that it takes pods again.
+    /// Taints of a node changed, or it became schedulable again.
     UpdateNodeTaint,
-    /// The status of a node's conditions.
+    /// The status of a node's conditions changed.
     UpdateNodeCondition,
-    /// A node's annotations.
+    /// Annotations of a node changed.
     UpdateNodeAnnotation,
-    /// A node's `status.declaredFeatures`.
+    /// `status.declaredFeatures` of a node changed.
     UpdateNodeDeclaredFeature,
-    /// A pod's labels.
+    /// Labels of a pod changed.
     UpdatePodLabel,
-    /// A pod asks for less of something.
+    /// Requests of a pod decreased for some resource.
     UpdatePodScaleDown,
-    /// A pod asks for more of something.
+    /// Requests of a pod increased for some resource.
     UpdatePodScaleUp,
-    /// A pod has another toleration.
+    /// Tolerations of a pod changed.
     UpdatePodToleration,
-    /// The last of a pod's gates is gone.
+    /// The last scheduling gate of a pod was removed.
     UpdatePodSchedulingGatesEliminated,
-    /// The claims that were made for a pod.
+    /// `status.resourceClaimStatuses` of a pod changed.
     UpdatePodGeneratedResourceClaim,
-    /// Anything else. Asked for, it stands for every update.
+    /// Any other update. In a registration it stands for every update.
     Update,
 }
 
-impl Action {
+impl ActionType {
     pub(crate) const COUNT: usize = Self::ALL.len();
 
-    /// All of them.
+    /// Every action type, in the order of the discriminants.
     pub const ALL: [Self; 15] = [
         Self::Add,
         Self::Delete,
@@ -136,7 +140,7 @@ impl Action {
         Self::Update,
     ];
 
-    /// Upstream's name.
+    /// Returns upstream's name, as metric labels show it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "Add",
@@ -158,44 +162,46 @@ impl Action {
     }
 }
 
-/// Changes of one resource that a plugin wants to be asked about.
+/// A resource with the action types for which a plugin registers.
+///
+/// Upstream: `ClusterEvent`
 ///
 /// ```
-/// use evenkeel_scheduler::framework::{Action, Interest, Resource};
-/// let nodes = Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeTaint]);
-/// assert!(nodes.covers(Resource::Node, Action::Add));
-/// assert!(!nodes.covers(Resource::Node, Action::UpdateNodeLabel));
-/// assert!(Interest::new(Resource::Node, &[Action::Update]).covers(Resource::Node, Action::UpdateNodeLabel));
+/// use evenkeel_scheduler::framework::{ActionType, ClusterEvent, EventResource};
+/// let nodes = ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeTaint]);
+/// assert!(nodes.covers(EventResource::Node, ActionType::Add));
+/// assert!(!nodes.covers(EventResource::Node, ActionType::UpdateNodeLabel));
+/// assert!(ClusterEvent::new(EventResource::Node, &[ActionType::Update]).covers(EventResource::Node, ActionType::UpdateNodeLabel));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interest {
-    resource: Resource,
+pub struct ClusterEvent {
+    resource: EventResource,
     actions: u32,
 }
 
-impl Interest {
-    /// Interest in some changes of a resource.
-    pub fn new(resource: Resource, actions: &[Action]) -> Self {
+impl ClusterEvent {
+    /// Registers for some action types of a resource.
+    pub fn new(resource: EventResource, actions: &[ActionType]) -> Self {
         let bits = actions.iter().fold(0, |bits, action| {
             bits | match action {
-                Action::Update => !(bit(Action::Add) | bit(Action::Delete)),
+                ActionType::Update => !(bit(ActionType::Add) | bit(ActionType::Delete)),
                 action => bit(*action),
             }
         });
         Self { resource, actions: bits }
     }
 
-    /// Interest in everything, as a plugin has that does not say.
+    /// Registers for every event, as upstream does for plugins without `EventsToRegister`.
     pub fn everything() -> Vec<Self> {
-        Resource::ALL.map(|resource| Self { resource, actions: u32::MAX }).to_vec()
+        EventResource::ALL.map(|resource| Self { resource, actions: u32::MAX }).to_vec()
     }
 
-    /// Whether the change is one of these.
-    pub fn covers(&self, resource: Resource, action: Action) -> bool {
+    /// Reports whether a change is one of the registered ones.
+    pub fn covers(&self, resource: EventResource, action: ActionType) -> bool {
         self.resource == resource && self.actions & bit(action) != 0
     }
 }
 
-fn bit(action: Action) -> u32 {
+fn bit(action: ActionType) -> u32 {
     1 << action as u32
 }

@@ -1,110 +1,117 @@
-//! Programs beside the scheduler that have a say in it (`k8s.io/kube-scheduler/framework`, `Extender`).
+//! Scheduler extenders: out-of-process filters, scores, preemption and binding.
+//!
+//! Upstream: `Extender` in `k8s.io/kube-scheduler/framework`
 
 use std::{error::Error, sync::Arc};
 
-use super::Pending;
+use super::PluginFuture;
 use crate::pod::PodInfo;
 use evenkeel_api::views::Pod;
 
-/// Why an extender did not answer.
+/// Failure of an extender call.
 pub type ExtenderError = Box<dyn Error + Send + Sync>;
 
-/// What an extender adds to nodes' scores, by name.
+/// Scores that an extender adds, by node name.
 pub type ExtenderScores = Vec<(Box<str>, i64)>;
 
-/// Something outside of the scheduler that filters and scores nodes, looks over preemptions, or binds. While it is asked in an
-/// attempt no other pod is tried, as upstream has it.
+/// A scheduler extender. As upstream, an attempt waits for its extenders, and no other pod is scheduled meanwhile.
 pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
-    /// For messages and logs.
+    /// Name for messages and logs.
     fn name(&self) -> &str;
 
-    /// Whether it has to do with the pod: it manages no resource in particular, or one that the pod asks for.
+    /// Reports whether the extender handles the pod: it manages no resource in particular, or one that the pod requests.
     fn is_interested(&self, pod: &PodInfo) -> bool;
 
-    /// Whether pods are scheduled without it when it does not answer.
+    /// Reports whether pods are scheduled without the extender while it fails.
     fn is_ignorable(&self) -> bool {
         false
     }
 
-    /// Whether it filters nodes.
+    /// Reports whether the extender filters nodes.
     fn filters(&self) -> bool {
         false
     }
 
-    /// Which of the nodes are good for the pod.
+    /// Returns the nodes that suit the pod.
     fn filter<'a>(
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> Pending<'a, Result<ExtenderFiltered, ExtenderError>>;
+    ) -> PluginFuture<'a, Result<ExtenderFiltered, ExtenderError>>;
 
-    /// Whether it scores nodes.
+    /// Reports whether the extender scores nodes.
     fn prioritizes(&self) -> bool {
         false
     }
 
-    /// What it adds to the plugins' weighted scores, by name of the node: upstream takes scores from 0 to 10, times ten, times
-    /// the extender's weight.
+    /// Returns the scores to add to the plugins' weighted scores, by node name. An extender's own 0 to 10 is multiplied by 10
+    /// and by its weight.
     fn prioritize<'a>(
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> Pending<'a, Result<ExtenderScores, ExtenderError>>;
+    ) -> PluginFuture<'a, Result<ExtenderScores, ExtenderError>>;
 
-    /// Whether it looks over preemptions.
+    /// Reports whether the extender takes part in preemption.
     fn preempts(&self) -> bool {
         false
     }
 
-    /// The nodes among those offered on which the pod would run with these victims (or others on the same node) gone.
+    /// Returns the candidates that the extender keeps, with the victims that it leaves or adds on each node.
+    ///
+    /// Upstream: `ProcessPreemption`
     fn preempt<'a>(
         &'a self,
         pod: &'a PodInfo,
-        offered: &'a [Victims],
-    ) -> Pending<'a, Result<Vec<LeftVictims>, ExtenderError>>;
+        offered: &'a [Candidate],
+    ) -> PluginFuture<'a, Result<Vec<MetaVictims>, ExtenderError>>;
 
-    /// Whether it binds pods that it is interested in.
+    /// Reports whether the extender binds the pods that it is interested in.
     fn binds(&self) -> bool {
         false
     }
 
-    /// Binds the pod.
+    /// Binds the pod to the node.
     fn bind<'a>(
         &'a self,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<(), ExtenderError>>;
+    ) -> PluginFuture<'a, Result<(), ExtenderError>>;
 }
 
-/// What an extender made of nodes.
+/// Answer of an extender's filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtenderFiltered {
-    /// The good ones.
+    /// Names of the nodes that suit the pod.
     pub feasible: Vec<Box<str>>,
-    /// Those that are not, and why.
+    /// Names of other nodes, each with a reason.
     pub failed: Vec<(Box<str>, String)>,
-    /// Those that are not, and would not be with pods removed, and why. Takes precedence over `failed`.
+    /// Names of nodes that preemption cannot help, each with a reason. Takes precedence over `failed`.
     pub unresolvable: Vec<(Box<str>, String)>,
 }
 
-/// Pods that would have to leave a node.
+/// A node with the victims whose eviction would make the pod fit there.
+///
+/// Upstream: `Candidate`, `Victims`
 #[derive(Debug, Clone, PartialEq)]
-pub struct Victims {
-    /// The node.
+pub struct Candidate {
+    /// Name of the node.
     pub node: Arc<str>,
-    /// The pods, the most important first.
+    /// The victims, most important first.
     pub pods: Vec<Arc<Pod>>,
-    /// How many of them a PodDisruptionBudget does not let go.
-    pub violations: usize,
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
+    pub num_pdb_violations: usize,
 }
 
-/// What an extender leaves of [`Victims`].
+/// A [`Candidate`] as an extender returns it.
+///
+/// Upstream: `MetaVictims`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftVictims {
-    /// The node.
+pub struct MetaVictims {
+    /// Name of the node.
     pub node: Box<str>,
-    /// The pods on it that would have to leave, by uid.
+    /// Uids of the victims.
     pub pods: Vec<Box<str>>,
-    /// How many of them a PodDisruptionBudget does not let go.
-    pub violations: usize,
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
+    pub num_pdb_violations: usize,
 }

@@ -1,7 +1,7 @@
-//! The extension points, under upstream's names (`k8s.io/kube-scheduler/framework`), for plugins of this crate and of its users.
+//! Scheduling framework: the extension points, under upstream's names (`k8s.io/kube-scheduler/framework`).
 //!
-//! A plugin implements [`Plugin`] and, of the traits below, those of the points it takes part in, and says so in the `as_*`
-//! methods. It joins a [`Profile`] with a weight.
+//! A plugin implements [`Plugin`] and a trait for each of its extension points, and returns itself from the matching `as_*`
+//! method. A [`Profile`] holds plugins with their weights.
 
 mod change;
 mod event;
@@ -9,20 +9,20 @@ mod extender;
 mod on_the_way;
 mod profile;
 mod state;
-mod verdict;
+mod status;
 mod watch;
 
-pub use change::{AnyObject, Change, Edit, Hint, ObjectChange};
-pub use event::{Action, Interest, Resource};
+pub use change::{AnyObject, Change, Edit, ObjectChange, QueueingHint};
+pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
-    Extender, ExtenderError, ExtenderFiltered, ExtenderScores, LeftVictims, Victims,
+    Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,
 };
 pub use on_the_way::WaitingPod;
 pub(crate) use on_the_way::{Answer, OnTheWay};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
-pub use verdict::{Filtered, Reason, Rejection, Severity};
+pub use status::{Code, Reason, Status, StatusResult};
 pub use watch::Watched;
 pub(crate) use watch::Watches;
 
@@ -46,199 +46,210 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The best score of a node, after [`Score::normalise`].
+/// Upper bound of a node's score after [`Score::normalize_score`].
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// A future that a plugin returns.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Future returned by a plugin.
+pub type PluginFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What plugins may use beside what they are shown.
+/// Access to the scheduler and the cluster for plugins.
+///
+/// Upstream: `framework.Handle`
 #[derive(Clone)]
 pub struct Handle {
-    /// The name of the profile that the plugin is part of.
+    /// `schedulerName` of the plugin's profile.
     pub profile: Arc<str>,
-    /// What the cluster looks like.
+    /// Caches of the cluster's objects.
     pub caches: Caches,
-    /// The time.
+    /// Clock of the scheduler; virtual in tests.
     pub clock: Clock,
-    /// Writes to the API server.
+    /// Client of the API server.
     pub client: Client,
-    /// Runs what goes on beside the attempts.
+    /// Spawns background tasks that end with the scheduler.
     pub tasks: Tasks,
-    /// Tells users what was done.
+    /// Records events about objects.
     pub recorder: SeriesRecorder,
-    /// Where plugins of one's own put their metrics.
+    /// Registry for the metrics of out-of-tree plugins.
     pub registry: Registry,
     pub(crate) watches: Arc<Watches>,
     pub(crate) way: OnTheWay,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
-    /// How much of one kind is done at the same time.
+    /// Maximum number of concurrent API calls of one kind.
     pub(crate) parallelism: usize,
 }
 
-/// What plugins and bindings ask of the loop.
+/// Requests of plugins and binding cycles to the scheduling loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Try this pod, whatever rejected it.
+    /// Retry the pod with this uid, whatever rejected it.
     Activate(Arc<str>),
-    /// What happens from now on cannot matter to this pod, which is on its way.
+    /// Stop recording in-flight events for the pod with this uid.
     Done(Arc<str>),
 }
 
 impl Handle {
-    /// The objects of a kind. They are all there before the first pod is tried, and each change of one is asked about in
-    /// [`Plugin::hint`].
+    /// Returns the cache of a kind. It is synced before the first attempt, and [`Plugin::queueing_hint`] receives each change.
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
     }
 
-    /// The objects of a kind. They are all there before the first pod is tried; no plugin is asked about their changes.
+    /// Returns the cache of a kind without reporting its changes. It is synced before the first attempt.
     pub fn filled<V: View>(&self) -> Cache<V> {
         self.watches.filled(&self.caches)
     }
 
-    /// What the plugins of all profiles know together, one of each type.
+    /// Returns the state of type `T` that the plugins of all profiles share.
     pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.watches.shared()
     }
 
-    /// The pods that wait for permission to be bound.
+    /// Returns the pods that wait in Permit.
     pub fn waiting_pods(&self) -> Vec<WaitingPod> {
         self.way.all_waiting()
     }
 
-    /// The pod with this uid, if it waits for permission to be bound.
+    /// Returns the pod with this uid if it waits in Permit.
     pub fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
         self.way.waiting(uid)
     }
 
-    /// Calls a pod back that is on its way to a node, for the sake of another; whether that was in time.
+    /// Preempts a pod in Permit or PreBind; returns whether it had not been bound yet.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.way.preempt(uid, plugin)
     }
 
-    /// Has a waiting pod tried again at once.
+    /// Moves an unschedulable pod to the active queue.
     pub fn activate(&self, uid: &str) {
-        // Sending fails once the scheduler has ended; then nobody needs to know.
+        // Sending only fails after the scheduler has ended.
         drop(self.commands.send(Command::Activate(uid.into())));
     }
 }
 
-/// What every plugin is.
+/// Base trait of all plugins.
 pub trait Plugin: Send + Sync + 'static {
-    /// Its name, as configuration, metrics and events have it.
+    /// Name of the plugin in configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Called once, before the scheduler starts. A plugin that looks at more than pods and nodes asks for its caches here.
+    /// Called once before the scheduler starts. A plugin that reads other kinds than pods and nodes requests their caches
+    /// here.
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
 
-    /// The changes that may let a pod in that this plugin rejected; it is asked about no others. Upstream's
-    /// `EventsToRegister`. Whoever does not say is asked about everything.
-    fn events(&self) -> Vec<Interest> {
-        Interest::everything()
+    /// Returns the events that may make a pod schedulable that this plugin rejected. Default: every event.
+    ///
+    /// Upstream: `EventsToRegister`
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        ClusterEvent::everything()
     }
 
-    /// Whether a pod that this plugin rejected is worth another try after `change`. Upstream's queueing hints.
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    /// Reports whether `change` may make a pod schedulable that this plugin rejected.
+    ///
+    /// Upstream: `QueueingHintFn`
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let (_, _) = (pod, change);
-        Hint::Queue
+        QueueingHint::Queue
     }
 
-    /// It says whose turn it is.
+    /// Returns the plugin if it implements [`QueueSort`].
     fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
         None
     }
-    /// It takes part in [`PreEnqueue`].
+    /// Returns the plugin if it implements [`PreEnqueue`].
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None
     }
-    /// It takes part in [`PreFilter`].
+    /// Returns the plugin if it implements [`PreFilter`].
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
         None
     }
-    /// It takes part in [`Filter`].
+    /// Returns the plugin if it implements [`Filter`].
     fn as_filter(&self) -> Option<&dyn Filter> {
         None
     }
-    /// It takes part in [`PostFilter`].
+    /// Returns the plugin if it implements [`PostFilter`].
     fn as_post_filter(&self) -> Option<&dyn PostFilter> {
         None
     }
-    /// It takes part in [`PreScore`].
+    /// Returns the plugin if it implements [`PreScore`].
     fn as_pre_score(&self) -> Option<&dyn PreScore> {
         None
     }
-    /// It takes part in [`Score`].
+    /// Returns the plugin if it implements [`Score`].
     fn as_score(&self) -> Option<&dyn Score> {
         None
     }
-    /// It takes part in [`Reserve`].
+    /// Returns the plugin if it implements [`Reserve`].
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         None
     }
-    /// It takes part in [`Permit`].
+    /// Returns the plugin if it implements [`Permit`].
     fn as_permit(&self) -> Option<&dyn Permit> {
         None
     }
-    /// It takes part in [`PreBind`].
+    /// Returns the plugin if it implements [`PreBind`].
     fn as_pre_bind(&self) -> Option<&dyn PreBind> {
         None
     }
-    /// It takes part in [`Bind`].
+    /// Returns the plugin if it implements [`Bind`].
     fn as_bind(&self) -> Option<&dyn Bind> {
         None
     }
-    /// It takes part in [`PostBind`].
+    /// Returns the plugin if it implements [`PostBind`].
     fn as_post_bind(&self) -> Option<&dyn PostBind> {
         None
     }
 }
 
-/// Where a pod stands in the queue; lower ones are tried first.
+/// Sort key of a pod in the active queue; the lowest is popped first.
 pub type SortKey = [i64; 2];
 
-/// Says whose turn it is. There is one for all profiles: that of the first.
+/// Orders the active queue. All profiles use the plugin of the first profile.
 pub trait QueueSort: Plugin {
-    /// Where the pod stands that came, or came back from its last attempt, at `queued`. Among equals the first to come is first.
+    /// Returns the sort key of a pod that was created or requeued at `queued`. Equal keys keep their order of arrival.
+    ///
+    /// Upstream: `Less`
     fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
 }
 
-/// Before a pod may enter the active queue.
+/// Runs before a pod enters the active queue.
 pub trait PreEnqueue: Plugin {
-    /// A rejected pod is held back until a change for which [`Plugin::hint`] says otherwise.
-    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered;
+    /// Returns an error to gate the pod until an event for which [`Plugin::queueing_hint`] returns Queue.
+    fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult;
 }
 
-/// What a [`PreFilter`] leaves.
+/// Restriction of the nodes by a [`PreFilter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PreFiltered {
-    /// Every node is to be looked at.
+pub enum PreFilterResult {
+    /// Evaluate every node.
     All,
-    /// This plugin has nothing to say about this pod: its filter is left out.
+    /// Skip the plugin's filter for this pod.
     Skip,
-    /// Only these nodes come into question.
+    /// Evaluate only the nodes with these names.
     Only(Vec<Arc<str>>),
 }
 
-/// Once for each attempt, before nodes are looked at.
+/// Runs once for each attempt, before the filters.
 pub trait PreFilter: Plugin {
-    /// Works out what the filter needs, into `state`.
+    /// Stores in `state` the data that the plugin's filter needs.
     fn pre_filter(
         &self,
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection>;
+    ) -> Result<PreFilterResult, Status>;
 
-    /// Brings `state` to what it would be with `other` on `node` as well. Not called when the plugin was skipped.
+    /// Updates `state` as if `other` also ran on `node`. Not called for skipped plugins.
+    ///
+    /// Upstream: `PreFilterExtensions.AddPod`
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
         let (_, _, _, _) = (state, pod, other, node);
     }
 
-    /// Brings `state` to what it would be without `other`, which is on `node`. Not called when the plugin was skipped.
+    /// Updates `state` as if `other` no longer ran on `node`. Not called for skipped plugins.
+    ///
+    /// Upstream: `PreFilterExtensions.RemovePod`
     fn remove_pod(
         &self,
         state: &mut CycleState,
@@ -250,81 +261,80 @@ pub trait PreFilter: Plugin {
     }
 }
 
-/// For each node, until one plugin rejects it.
+/// Runs for each node, until one plugin rejects it.
 pub trait Filter: Plugin {
-    /// Whether the pod can run there.
-    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered;
+    /// Reports whether the pod can run on the node.
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult;
 }
 
-/// What a [`PostFilter`] did.
+/// Result of a [`PostFilter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PostFiltered {
-    /// Node on which room is being made; empty where none can be, so that the pod waits for none any more. `None` leaves
-    /// that as it is.
+pub struct PostFilterResult {
+    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
     pub nominated: Option<Arc<str>>,
-    /// What to add to the message about the failed attempt.
+    /// Text to append to the message of the failed attempt.
     pub message: String,
-    /// No other plugin needs to be asked.
+    /// Skip the remaining PostFilter plugins.
     pub done: bool,
 }
 
-/// What a [`PostFilter`] would do.
+/// Dry-run result of a [`PostFilter`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preview {
-    /// What it would add to the message about the failed attempt.
+    /// Text that the plugin would append to the message of the failed attempt.
     pub message: String,
-    /// Pods that it would have leave a node: it takes any of these.
-    pub victims: Vec<Victims>,
-    /// No other plugin would be asked; none is, either, where there are victims.
+    /// Equally good candidates; the plugin would pick one of them.
+    pub victims: Vec<Candidate>,
+    /// The plugin would skip the remaining PostFilter plugins; candidates do so, too.
     pub done: bool,
 }
 
-/// When no node was left: preemption and the like.
+/// Runs when no node is feasible, to make the pod schedulable (preemption, for example).
 pub trait PostFilter: Plugin {
-    /// Looks for a way out. `state` is as the filters had it, `unfit` says why each node was rejected. What is changed of the
-    /// nodes must be undone. Nothing else is tried meanwhile: what takes long belongs into a task.
+    /// Tries to make the pod schedulable. `state` is the filters' state, `unfit` holds the status of each node. The plugin
+    /// restores the nodes that it changes, and moves slow work to a task: no other pod is scheduled meanwhile.
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
         unfit: &'a Unfit,
-    ) -> Pending<'a, PostFiltered>;
+    ) -> PluginFuture<'a, PostFilterResult>;
 
-    /// What [`PostFilter::post_filter`] would do, for those who only look: nothing, unless the plugin says it.
+    /// Returns the result of [`PostFilter::post_filter`] without side effects. Default: no result.
     fn preview(&self, _: &mut Cycle<'_>, _: &CycleState, _: &Unfit) -> Preview {
         Preview::default()
     }
 }
 
-/// What a [`PreScore`] leaves.
+/// Result of a [`PreScore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PreScored {
-    /// Every node is to be scored.
+pub enum PreScoreResult {
+    /// Score every node.
     All,
-    /// This plugin has nothing to say about this pod: its score is left out.
+    /// Skip the plugin's score for this pod.
     Skip,
-    /// Every node would have this score once normalised, so that none needs to be scored.
+    /// Every node has this normalized score, so no node needs to be scored.
     Same(i64),
 }
 
-/// Once for each attempt with more than one node left.
+/// Runs once for each attempt with more than one feasible node.
 pub trait PreScore: Plugin {
-    /// Works out what the score needs, into `state`; `feasible` are the nodes that are left.
+    /// Stores in `state` the data that the plugin's score needs; `feasible` are the nodes to score.
     fn pre_score(
         &self,
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
         feasible: &[NodeRef<'_>],
-    ) -> PreScored;
+    ) -> PreScoreResult;
 }
 
-/// For each node that is left.
+/// Runs for each feasible node.
 pub trait Score: Plugin {
-    /// How good the node is.
+    /// Returns the node's score.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64;
 
-    /// How good each of `nodes` is, in their order. For plugins that fetch from `state` once for all nodes.
+    /// Returns the scores of `nodes`, in order, for plugins that read `state` once for all nodes.
     fn score_all(
         &self,
         state: &CycleState,
@@ -335,93 +345,97 @@ pub trait Score: Plugin {
         scores.extend(nodes.iter().map(|node| self.score(state, pod, *node)));
     }
 
-    /// Brings the scores of `nodes`, in their order, into `0..=MAX_NODE_SCORE`.
-    fn normalise(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
+    /// Scales the scores of `nodes`, in order, to `0..=MAX_NODE_SCORE`.
+    ///
+    /// Upstream: `NormalizeScore`
+    fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
         let (_, _, _) = (state, nodes, scores);
     }
 }
 
-/// When a node was chosen and the pod assumed there. What fails later is undone in reverse order.
+/// Runs when the pod is assumed on its node. On a later failure, plugins unreserve in reverse order.
 pub trait Reserve: Plugin {
-    /// Sets something aside.
-    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered;
-    /// Gives it back; also called when it was never set aside.
+    /// Reserves resources for the pod on the node.
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult;
+    /// Releases the reservation; also called without a preceding `reserve`.
     fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str);
 }
 
-/// What a [`Permit`] says.
-pub enum Permitted {
-    /// Go on.
-    Yes,
-    /// Wait until the plugin allows it ([`Handle::waiting_pod`]), at most so long (and at most 15 minutes); scheduling of
-    /// others goes on.
+/// Result of a [`Permit`].
+pub enum PermitResult {
+    /// Bind the pod.
+    Allow,
+    /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]) or this timeout ends (at most 15 min). Other
+    /// pods are scheduled meanwhile.
     Wait(Duration),
-    /// Don't.
-    No(Rejection),
+    /// Do not bind the pod; this is why.
+    Reject(Status),
 }
 
-/// The last word before binding.
+/// Runs last in the scheduling cycle and may delay or prevent the binding.
 pub trait Permit: Plugin {
-    /// Whether the pod may be bound now.
-    fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> Permitted;
+    /// Reports whether the pod may be bound.
+    fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> PermitResult;
 }
 
-/// Whether a [`PreBind`] has anything to do.
+/// Answer of [`PreBind::pre_bind_pre_flight`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PreFlight {
-    /// No.
+pub enum PreBindPreFlight {
+    /// The plugin has no work for this pod.
     Skip,
-    /// Yes; `parallel` if it can be done beside what other such plugins do.
+    /// The plugin has work for this pod.
     Act {
-        /// Beside others.
+        /// The work may run concurrently with that of neighbouring plugins.
         parallel: bool,
     },
 }
 
-/// Before binding, beside the scheduling of other pods.
+/// Runs before the pod is bound, concurrently with the scheduling of other pods.
 pub trait PreBind: Plugin {
-    /// Whether there is anything to do for this pod. Must be quick.
-    fn pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight {
+    /// Reports whether the plugin has work for this pod. Must not block.
+    ///
+    /// Upstream: `PreBindPreFlight`
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreBindPreFlight {
         let (_, _) = (pod, node);
-        PreFlight::Act { parallel: false }
+        PreBindPreFlight::Act { parallel: false }
     }
 
-    /// Does what must be done before the pod runs there.
+    /// Does the work that must precede the binding, such as provisioning volumes.
     fn pre_bind<'a>(
         &'a self,
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<(), Unprepared>>;
+    ) -> PluginFuture<'a, Result<(), PreBindError>>;
 }
 
-/// Why a pod could not be prepared for its node.
+/// Failure of a [`PreBind`].
 #[derive(Debug, thiserror::Error)]
-pub enum Unprepared {
-    /// The API server did not answer, or refused.
+pub enum PreBindError {
+    /// The API server failed or refused a request.
     #[error("{0}")]
     Api(#[from] ApiError),
-    /// An object could not be changed.
+    /// A write of an object failed.
     #[error("{0}")]
     Write(#[from] Failure),
-    /// Something else is in the way.
+    /// The plugin refused, with this message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Binds a pod. The first plugin that does not decline is the last asked.
+/// Binds pods to nodes. The first plugin that does not decline decides.
 pub trait Bind: Plugin {
-    /// `Ok(false)` declines.
+    /// Binds the pod; `Ok(false)` declines.
     fn bind<'a>(
         &'a self,
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<bool, ApiError>>;
+    ) -> PluginFuture<'a, Result<bool, ApiError>>;
 }
 
-/// After a pod was bound.
+/// Runs after a pod was bound.
 pub trait PostBind: Plugin {
-    /// Takes notice.
+    /// Informs the plugin about the binding.
     fn post_bind(&self, pod: &PodInfo, node: &str);
 }

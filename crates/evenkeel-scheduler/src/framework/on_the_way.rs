@@ -106,7 +106,7 @@ impl OnTheWay {
     }
 }
 
-/// A pod that plugins made wait ([`Permitted::Wait`](super::Permitted::Wait)).
+/// A pod that plugins made wait ([`PermitResult::Wait`](super::Permitted::Wait)).
 #[derive(Debug, Clone)]
 pub struct WaitingPod(Arc<Waiting>);
 

@@ -1,4 +1,4 @@
-//! A scheduler's name with its plugins and their weights.
+//! Scheduler profile: a scheduler name with its plugins and their weights.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{Handle, Plugin, SortKey};
 use crate::{plugins, pod::PodInfo};
 use evenkeel_api::time::Timestamp;
 
-/// The plugins under one `schedulerName`. Order matters: filters are asked in it.
+/// Plugins of one `schedulerName`. They run in the order in which they were added.
 #[derive(Clone)]
 pub struct Profile {
     name: Box<str>,
@@ -15,7 +15,7 @@ pub struct Profile {
     points: Points,
 }
 
-/// For each extension point, the plugins that take part, as indexes.
+/// Indexes of the plugins at each extension point.
 #[derive(Debug, Clone, Default)]
 struct Points {
     queue_sort: Vec<usize>,
@@ -51,7 +51,7 @@ impl Points {
     }
 }
 
-/// An extension point.
+/// An extension point of the scheduling framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     QueueSort,
@@ -69,7 +69,7 @@ pub(crate) enum Point {
 }
 
 impl Point {
-    /// Upstream's name.
+    /// Returns upstream's name, as metric labels show it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::QueueSort => "QueueSort",
@@ -87,7 +87,7 @@ impl Point {
         }
     }
 
-    /// Whether a plugin takes part in it.
+    /// Reports whether a plugin implements the extension point.
     pub(crate) fn has(self, plugin: &dyn Plugin) -> bool {
         match self {
             Self::QueueSort => plugin.as_queue_sort().is_some(),
@@ -107,7 +107,7 @@ impl Point {
 }
 
 impl Profile {
-    /// Plugins with their weights, and which of them (as indexes) take part in each point, in order.
+    /// Builds a profile from weighted plugins and from the indexes of the plugins at each extension point.
     pub(crate) fn assembled(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
@@ -120,7 +120,7 @@ impl Profile {
         profile
     }
 
-    /// Without plugins.
+    /// Returns a profile without plugins.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -130,14 +130,14 @@ impl Profile {
         }
     }
 
-    /// With the plugins and weights that upstream has by default, as far as they exist here.
+    /// Returns a profile with upstream's default plugins and weights.
     pub fn with_defaults(name: &str) -> Self {
         plugins::defaults()
             .into_iter()
             .fold(Self::new(name), |profile, (plugin, weight)| profile.with(plugin, weight))
     }
 
-    /// Adds a plugin. `weight` multiplies its score; 0 leaves the score out.
+    /// Adds a plugin. Its scores are multiplied by `weight`; with weight 0 they are ignored.
     #[must_use]
     pub fn with(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
         let n = self.plugins.len();
@@ -164,20 +164,19 @@ impl Profile {
         self
     }
 
-    /// How many of a hundred nodes are looked at for a node to be chosen; 0 (the default) for a share that falls with the
-    /// number of nodes.
+    /// Sets `percentageOfNodesToScore`. Default 0: a percentage that decreases with the number of nodes.
     #[must_use]
     pub fn percentage_of_nodes_to_score(mut self, percentage: u32) -> Self {
         self.percentage_of_nodes_to_score = percentage.min(100);
         self
     }
 
-    /// Pods with this `schedulerName` are its own.
+    /// `spec.schedulerName` of the pods that the profile schedules.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives the plugins what they may use.
+    /// Calls [`Plugin::connect`] of every plugin.
     pub(crate) fn connect(&self, handle: &Handle) {
         self.plugins.iter().for_each(|(plugin, _)| plugin.connect(handle));
     }
@@ -186,17 +185,17 @@ impl Profile {
         self.percentage_of_nodes_to_score
     }
 
-    /// How many plugins there are.
+    /// Number of plugins.
     pub(crate) fn len(&self) -> usize {
         self.plugins.len()
     }
 
-    /// All plugins.
+    /// Returns the plugins with their indexes.
     pub(crate) fn plugins(&self) -> impl Iterator<Item = (usize, &dyn Plugin)> {
         self.plugins.iter().map(|(plugin, _)| &**plugin).enumerate()
     }
 
-    /// Where a pod stands in the queue.
+    /// Returns the pod's sort key in the active queue.
     pub(crate) fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
         match self.points.queue_sort.last() {
             Some(n) => {
@@ -207,7 +206,7 @@ impl Profile {
         }
     }
 
-    /// The `n`th plugin.
+    /// Returns the plugin with index `n`.
     pub(crate) fn plugin(&self, n: usize) -> &dyn Plugin {
         &*self.plugins[n].0
     }
@@ -216,7 +215,7 @@ impl Profile {
         self.plugins[n].1
     }
 
-    /// The plugins that take part in a point.
+    /// Returns the plugins of an extension point with their indexes, in order.
     pub(crate) fn at(&self, point: Point) -> impl DoubleEndedIterator<Item = (usize, &dyn Plugin)> {
         let points = &self.points;
         let list = match point {

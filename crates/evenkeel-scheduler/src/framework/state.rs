@@ -1,31 +1,31 @@
-//! What plugins work out for one attempt and hand from point to point.
+//! CycleState: data that plugins share between the extension points of one attempt.
 
 use std::{
     any::{Any, TypeId},
     sync::Arc,
 };
 
-/// One value for each type, for the length of an attempt. Clones share the values until one of them changes its own.
+/// Values by type, for one attempt. Clones share a value until one of them changes it.
 #[derive(Default, Clone)]
 pub struct CycleState {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
 }
 
 impl CycleState {
-    /// Keeps `value`, in place of an earlier one of the type.
+    /// Stores `value` and replaces an earlier value of its type.
     pub fn put<T: Any + Send + Sync>(&mut self, value: T) {
         let id = TypeId::of::<T>();
         self.values.retain(|(own, _)| *own != id);
         self.values.push((id, Arc::new(value)));
     }
 
-    /// The value of this type.
+    /// Returns the value of type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         let id = TypeId::of::<T>();
         self.values.iter().find(|(own, _)| *own == id).and_then(|(_, value)| value.downcast_ref())
     }
 
-    /// The value of this type, to be changed; where a clone of this state has it as well, a copy of it is made first.
+    /// Returns the value of type `T` for changes, copied first if a clone of the state shares it.
     pub fn get_mut<T: Any + Send + Sync + Clone>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
         let (_, value) = self.values.iter_mut().find(|(own, _)| *own == id)?;
@@ -36,7 +36,7 @@ impl CycleState {
         Arc::get_mut(value).and_then(|value| value.downcast_mut())
     }
 
-    /// Drops the value of this type.
+    /// Removes the value of type `T`.
     pub fn remove<T: Any>(&mut self) {
         let id = TypeId::of::<T>();
         self.values.retain(|(own, _)| *own != id);

@@ -1,4 +1,4 @@
-//! Kinds beside pods and nodes: how plugins come by their objects, and are asked about their changes.
+//! Caches of kinds other than pods and nodes, and the reports of their changes to plugins.
 
 use evenkeel_api::{
     View,
@@ -15,11 +15,11 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Edit, ObjectChange, Pending};
+use super::{Edit, ObjectChange, PluginFuture};
 
-/// A kind whose changes plugins are asked about.
+/// A kind whose changes plugins can register for.
 pub trait Watched: View {
-    /// What plugins are asked.
+    /// Wraps a change of an object of this kind.
     fn change(edit: Edit<Arc<Self>>) -> ObjectChange;
 }
 
@@ -72,37 +72,37 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
     }
 }
 
-/// Where changes of watched kinds go, and what must be complete before the first pod is tried.
+/// Caches that plugins requested, the channel for their changes, and state shared between profiles.
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
     watched: Mutex<Asked>,
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
-/// What plugins asked for.
+/// Requests of plugins for caches.
 #[derive(Default)]
 struct Asked {
     kinds: HashSet<TypeId>,
-    syncs: Vec<Pending<'static, ()>>,
-    /// What begins to tell of changes once all plugins are connected; nothing is put off after that.
+    syncs: Vec<PluginFuture<'static, ()>>,
+    /// Subscriptions that start once all plugins are connected.
     later: Vec<Box<dyn FnOnce() + Send>>,
     connected: bool,
 }
 
 impl Watches {
-    /// The changes come out of the receiver.
+    /// Returns the registry and the receiver of the changes.
     pub(crate) fn new() -> (Self, UnboundedReceiver<ObjectChange>) {
         let (sender, receiver) = unbounded_channel();
         (Self { sender, watched: Mutex::default(), shared: Mutex::default() }, receiver)
     }
 
-    /// The cache of a kind whose changes are told, once however often it is asked for.
+    /// Returns the cache of a kind and subscribes to its changes, once for each kind.
     pub(crate) fn watch<V: Watched>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if watched.kinds.insert(TypeId::of::<V>()) {
             let (sender, told) = (self.sender.clone(), cache.clone());
-            // Sending fails once the scheduler has ended; then nobody needs to know.
+            // Sending only fails after the scheduler has ended.
             let tell = move || {
                 told.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
             };
@@ -117,8 +117,8 @@ impl Watches {
         cache
     }
 
-    /// All plugins are connected: changes are told from now on, each after the plugins' own handlers have heard of it, so that
-    /// no pod is tried before they know why.
+    /// Starts the subscriptions. They come after the plugins' own handlers, so that plugins know of a change before a pod is
+    /// retried because of it.
     pub(crate) fn open(&self) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.connected = true;
@@ -127,7 +127,7 @@ impl Watches {
         later.into_iter().for_each(|tell| tell());
     }
 
-    /// The cache of a kind that is filled before the first pod is tried.
+    /// Returns the cache of a kind and waits for its sync before the first attempt.
     pub(crate) fn filled<V: View>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let waits = cache.clone();
@@ -136,15 +136,15 @@ impl Watches {
         cache
     }
 
-    /// What the plugins of all profiles know together, one of each type.
+    /// Returns the state of type `T` that the plugins of all profiles share.
     pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let one = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
         Arc::clone(one).downcast().unwrap_or_default()
     }
 
-    /// What to wait for before the first pod is tried.
-    pub(crate) fn syncs(&self) -> Vec<Pending<'static, ()>> {
+    /// Returns futures that resolve when the requested caches are synced.
+    pub(crate) fn syncs(&self) -> Vec<PluginFuture<'static, ()>> {
         std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).syncs)
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{framework::Hint, queue::EventLabel};
+use crate::{framework::QueueingHint, queue::EventLabel};
 
 /// Clones count together. A change can be asked about for each pod that waits, so that what is observed into is looked up by
 /// number, and named only once.
@@ -24,7 +24,7 @@ pub(crate) struct Asked {
     pub(crate) profile: usize,
     pub(crate) plugin: usize,
     pub(crate) event: EventLabel,
-    pub(crate) hint: Hint,
+    pub(crate) hint: QueueingHint,
 }
 
 impl Hints {
@@ -50,10 +50,10 @@ impl Hints {
     }
 }
 
-fn label(hint: Hint) -> &'static str {
+fn label(hint: QueueingHint) -> &'static str {
     match hint {
-        Hint::Queue => "Queue",
-        Hint::Skip => "QueueSkip",
-        Hint::Unsure => "Error",
+        QueueingHint::Queue => "Queue",
+        QueueingHint::Skip => "QueueSkip",
+        QueueingHint::Error => "Error",
     }
 }

@@ -1,7 +1,7 @@
 //! Names, types, labels and bounds, against the table of upstream's.
 
 use super::{Asked, Awaited, Metrics, NONE, Stage};
-use crate::{framework::Hint, queue::EventLabel};
+use crate::{framework::QueueingHint, queue::EventLabel};
 use prometheus::{
     HistogramVec, Registry,
     proto::{Bucket, LabelPair, Metric, MetricFamily, MetricType},
@@ -51,7 +51,8 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
     ] {
         gauges.with_label_values(&["x", "y"][..n]).set(1);
     }
-    let asked = Asked { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: Hint::Queue };
+    let asked =
+        Asked { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
     metrics.hints.took(asked, "x", Duration::from_secs(1));
     metrics.claims.made(true);
     metrics.claims.awaited("p", "d", true, Awaited::Ready, Duration::from_secs(1));

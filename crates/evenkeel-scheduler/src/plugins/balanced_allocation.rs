@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 pub use super::amounts::ResourceWeight;
 use super::amounts::{Asked, Counted};
 use crate::{
-    framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
+    framework::{
+        ClusterEvent, CycleState, MAX_NODE_SCORE, Plugin, PreScore, PreScoreResult, Score,
+    },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -65,7 +67,7 @@ impl Plugin for BalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         Vec::new()
     }
 
@@ -85,13 +87,13 @@ impl PreScore for BalancedAllocation {
         pod: &PodInfo,
         _: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         let asked = self.counted.asked(pod);
         if asked.iter().all(|asked| *asked == 0) {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         state.put(Asks(asked));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 

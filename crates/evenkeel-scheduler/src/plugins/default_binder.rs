@@ -10,7 +10,7 @@ use evenkeel_runtime::client::{ApiError, Client, Metadata};
 use std::time::Duration;
 
 use crate::{
-    framework::{Bind, Interest, Pending, Plugin},
+    framework::{Bind, ClusterEvent, Plugin, PluginFuture},
     pod::PodInfo,
 };
 
@@ -27,7 +27,7 @@ impl Plugin for DefaultBinder {
         "DefaultBinder"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         Vec::new()
     }
 
@@ -42,7 +42,7 @@ impl Bind for DefaultBinder {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<bool, ApiError>> {
+    ) -> PluginFuture<'a, Result<bool, ApiError>> {
         let meta = &pod.pod.meta;
         let body = serde_json::json!({
             "apiVersion": "v1",

@@ -3,7 +3,9 @@
 use evenkeel_api::views::Pod;
 
 use crate::{
-    framework::{CycleState, Interest, MAX_NODE_SCORE, Plugin, PreScore, PreScored, Score},
+    framework::{
+        ClusterEvent, CycleState, MAX_NODE_SCORE, Plugin, PreScore, PreScoreResult, Score,
+    },
     nodes::{Image, NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -25,7 +27,7 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         Vec::new()
     }
 
@@ -44,7 +46,7 @@ impl PreScore for ImageLocality {
         pod: &PodInfo,
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         let worth = |image: &Image| {
             let share = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
             (image.size() as f64 * share) as i64
@@ -54,10 +56,10 @@ impl PreScore for ImageLocality {
             .map(|image| (image.clone(), worth(image)))
             .collect();
         if known.is_empty() {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         state.put(Known(known));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 

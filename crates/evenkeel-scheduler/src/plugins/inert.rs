@@ -1,6 +1,6 @@
 //! Plugins of upstream's that a configuration may name and that do nothing here.
 
-use crate::framework::{Interest, Plugin};
+use crate::framework::{ClusterEvent, Plugin};
 
 /// The plugins, each with the gate by which upstream has it on by default.
 pub(crate) const INERT: [(&str, &str); 4] = [
@@ -20,7 +20,7 @@ impl Plugin for Inert {
         self.0
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         Vec::new()
     }
 }

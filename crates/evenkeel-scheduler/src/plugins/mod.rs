@@ -85,7 +85,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
 }
 
 /// Brings scores from `0..=max` to `0..=100`, or the other way round when the least is best.
-fn normalise(scores: &mut [i64], reverse: bool) {
+fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
         let share = if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max };

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
+    default_normalize_score,
     node_selector::{Preferred, Required, named_nodes, preferences_of, selector_of},
-    normalise,
 };
 use crate::{
     framework::{
-        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
-        PreFiltered, PreScore, PreScored, Rejection, Resource, Score,
+        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Plugin, PreFilter,
+        PreFilterResult, PreScore, PreScoreResult, QueueingHint, Score, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -68,21 +68,24 @@ impl Plugin for NodeAffinity {
         "NodeAffinity"
     }
 
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(
+            EventResource::Node,
+            &[ActionType::Add, ActionType::UpdateNodeLabel],
+        )]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let added = |node: &Node| {
             let mut terms = self.added().map(|added| added.node_selector_terms.iter());
             terms.as_mut().is_none_or(|terms| terms.any(|term| placement::matches(term, node)))
         };
         let matches = |node: &Node| placement::required(&pod.pod.spec, node);
         match change {
-            Change::Node(edit) => Hint::when(edit.now().is_some_and(|new| {
+            Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
                 added(new) && matches(new) && !edit.before().is_some_and(|old| matches(old))
             })),
-            _ => Hint::Queue,
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -106,36 +109,34 @@ impl PreFilter for NodeAffinity {
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let spec = &pod.pod.spec;
         let added = self.added();
         if selector_of(spec).is_none() && spec.node_selector.is_empty() && added.is_none() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         let added = added.map(|added| Required::of_selector(added, nodes));
         state.put(Asked { added, own: Required::of(spec, nodes) });
         match named_nodes(&pod.pod) {
-            None => Ok(PreFiltered::All),
+            None => Ok(PreFilterResult::All),
             Some(names) if names.is_empty() => {
-                Err(Rejection::unresolvable("pod affinity terms conflict"))
+                Err(Status::unresolvable("pod affinity terms conflict"))
             }
-            Some(names) => Ok(PreFiltered::Only(names.into_iter().map(Arc::from).collect())),
+            Some(names) => Ok(PreFilterResult::Only(names.into_iter().map(Arc::from).collect())),
         }
     }
 }
 
 impl Filter for NodeAffinity {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(asked) = state.get::<Asked>() else { return Ok(()) };
         if asked.added.as_ref().is_some_and(|added| !added.holds(node.slot())) {
-            return Err(Rejection::unresolvable(
+            return Err(Status::unresolvable(
                 "node(s) didn't match scheduler-enforced node affinity",
             ));
         }
         if !asked.own.holds(node.slot()) {
-            return Err(Rejection::unresolvable(
-                "node(s) didn't match Pod's node affinity/selector",
-            ));
+            return Err(Status::unresolvable("node(s) didn't match Pod's node affinity/selector"));
         }
         Ok(())
     }
@@ -148,12 +149,12 @@ impl PreScore for NodeAffinity {
         pod: &PodInfo,
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         if preferences_of(&pod.pod.spec).is_empty() && self.added_preferences().is_empty() {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         state.put(Wished(self.preferences(pod, nodes)));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 
@@ -163,7 +164,7 @@ impl Score for NodeAffinity {
         wished.iter().map(|terms| terms.weight(node.slot())).sum()
     }
 
-    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        normalise(scores, false);
+    fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
+        default_normalize_score(scores, false);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
-        PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Plugin, PreFilter,
+        PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -18,16 +18,16 @@ impl Plugin for NodeName {
         "NodeName"
     }
 
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::Node, &[Action::Add])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(EventResource::Node, &[ActionType::Add])]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let node = match change {
             Change::Node(edit) => edit.now(),
             _ => None,
         };
-        Hint::when(node.is_some_and(|node| node.meta.name == pod.pod.spec.node_name))
+        QueueingHint::when(node.is_some_and(|node| node.meta.name == pod.pod.spec.node_name))
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
@@ -44,22 +44,22 @@ impl PreFilter for NodeName {
         _: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let wanted = &*pod.pod.spec.node_name;
         Ok(if wanted.is_empty() {
-            PreFiltered::Skip
+            PreFilterResult::Skip
         } else {
-            PreFiltered::Only(vec![wanted.into()])
+            PreFilterResult::Only(vec![wanted.into()])
         })
     }
 }
 
 impl Filter for NodeName {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let wanted = &*pod.pod.spec.node_name;
         if wanted.is_empty() || wanted == &**node.name() {
             return Ok(());
         }
-        Err(Rejection::unresolvable("node(s) didn't match the requested node name"))
+        Err(Status::unresolvable("node(s) didn't match the requested node name"))
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
-        PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Plugin,
+        PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::{HostPort, PodInfo},
@@ -18,17 +18,17 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::AssignedPod, &[Action::Delete]),
-            Interest::new(Resource::Node, &[Action::Add]),
+            ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
-        let Change::AssignedPod(Edit::Deleted(gone)) = change else { return Hint::Queue };
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
+        let Change::AssignedPod(Edit::Deleted(gone)) = change else { return QueueingHint::Queue };
         let freed = |port: &HostPort| gone.asks.ports.iter().any(|freed| port.clashes(freed));
-        Hint::when(pod.asks.ports.iter().any(freed))
+        QueueingHint::when(pod.asks.ports.iter().any(freed))
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
@@ -45,16 +45,16 @@ impl PreFilter for NodePorts {
         _: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
-        Ok(if pod.asks.ports.is_empty() { PreFiltered::Skip } else { PreFiltered::All })
+    ) -> Result<PreFilterResult, Status> {
+        Ok(if pod.asks.ports.is_empty() { PreFilterResult::Skip } else { PreFilterResult::All })
     }
 }
 
 impl Filter for NodePorts {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let taken = |port| node.ports().iter().any(|taken| taken.clashes(port));
         if pod.asks.ports.iter().any(taken) {
-            return Err(Rejection::unschedulable(
+            return Err(Status::unschedulable(
                 "node(s) didn't have free ports for the requested pod ports",
             ));
         }

@@ -7,8 +7,8 @@ use evenkeel_api::{
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
-        PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Plugin,
+        PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -23,21 +23,21 @@ impl Plugin for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeTaint]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeTaint]),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodToleration]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Node(Edit::Updated { old, new }) => {
-                Hint::when(!open(pod, old) && open(pod, new))
+                QueueingHint::when(!open(pod, old) && open(pod, new))
             }
-            Change::Node(Edit::Added(node)) => Hint::when(open(pod, node)),
-            Change::OwnUpdate { .. } => Hint::when(tolerated(pod)),
-            _ => Hint::Queue,
+            Change::Node(Edit::Added(node)) => QueueingHint::when(open(pod, node)),
+            Change::OwnUpdate { .. } => QueueingHint::when(tolerated(pod)),
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -55,18 +55,18 @@ impl PreFilter for NodeUnschedulable {
         _: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let idle = nodes.n_unschedulable() == 0 || tolerated(pod);
-        Ok(if idle { PreFiltered::Skip } else { PreFiltered::All })
+        Ok(if idle { PreFilterResult::Skip } else { PreFilterResult::All })
     }
 }
 
 impl Filter for NodeUnschedulable {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         if open(pod, node.node()) {
             return Ok(());
         }
-        Err(Rejection::unresolvable("node(s) were unschedulable"))
+        Err(Status::unresolvable("node(s) were unschedulable"))
     }
 }
 

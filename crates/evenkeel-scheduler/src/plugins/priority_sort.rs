@@ -3,7 +3,7 @@
 use evenkeel_api::time::Timestamp;
 
 use crate::{
-    framework::{Interest, Plugin, QueueSort, SortKey},
+    framework::{ClusterEvent, Plugin, QueueSort, SortKey},
     pod::PodInfo,
 };
 
@@ -16,7 +16,7 @@ impl Plugin for PrioritySort {
         "PrioritySort"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         Vec::new()
     }
 

@@ -2,7 +2,8 @@
 
 use crate::{
     framework::{
-        Action, Change, Filtered, Hint, Interest, Plugin, PreEnqueue, Rejection, Resource,
+        ActionType, Change, ClusterEvent, EventResource, Plugin, PreEnqueue, QueueingHint, Status,
+        StatusResult,
     },
     pod::PodInfo,
 };
@@ -16,12 +17,15 @@ impl Plugin for SchedulingGates {
         "SchedulingGates"
     }
 
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::TargetPod, &[Action::UpdatePodSchedulingGatesEliminated])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(
+            EventResource::TargetPod,
+            &[ActionType::UpdatePodSchedulingGatesEliminated],
+        )]
     }
 
-    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
-        Hint::Queue
+    fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
+        QueueingHint::Queue
     }
 
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
@@ -30,12 +34,12 @@ impl Plugin for SchedulingGates {
 }
 
 impl PreEnqueue for SchedulingGates {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered {
+    fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
         let gates: Vec<&str> =
             pod.pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
         if gates.is_empty() {
             return Ok(());
         }
-        Err(Rejection::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" "))))
+        Err(Status::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" "))))
     }
 }

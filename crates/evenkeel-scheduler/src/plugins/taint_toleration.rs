@@ -8,11 +8,12 @@ use evenkeel_api::{
 };
 use std::sync::Arc;
 
-use super::normalise;
+use super::default_normalize_score;
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Hint, Interest, MAX_NODE_SCORE, Plugin,
-        PreFilter, PreFiltered, PreScore, PreScored, Rejection, Resource, Score,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, MAX_NODE_SCORE,
+        Plugin, PreFilter, PreFilterResult, PreScore, PreScoreResult, QueueingHint, Score, Status,
+        StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -33,22 +34,22 @@ impl Plugin for TaintToleration {
         "TaintToleration"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeTaint]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeTaint]),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodToleration]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let tolerates =
             |node: &Node| forbidding(&pod.pod.spec.tolerations, &node.spec.taints).is_none();
         match change {
-            Change::Node(Edit::Added(node)) => Hint::when(tolerates(node)),
+            Change::Node(Edit::Added(node)) => QueueingHint::when(tolerates(node)),
             Change::Node(Edit::Updated { old, new }) => {
-                Hint::when(!tolerates(old) && tolerates(new))
+                QueueingHint::when(!tolerates(old) && tolerates(new))
             }
-            _ => Hint::Queue,
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -72,29 +73,25 @@ impl PreFilter for TaintToleration {
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let tolerations = &pod.pod.spec.tolerations;
         let allowed = |taints: &Arc<[Taint]>| forbidding(tolerations, taints).is_none();
         let allowed: Vec<bool> = nodes.taint_sets().iter().map(allowed).collect();
         if allowed.iter().all(|allowed| *allowed) {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         state.put(Allowed(allowed));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for TaintToleration {
-    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let allowed = match state.get::<Allowed>() {
             Some(Allowed(allowed)) => allowed[node.taint_set()],
             None => forbidding(&pod.pod.spec.tolerations, node.taints()).is_none(),
         };
-        if allowed {
-            Ok(())
-        } else {
-            Err(Rejection::unresolvable("node(s) had untolerated taint(s)"))
-        }
+        if allowed { Ok(()) } else { Err(Status::unresolvable("node(s) had untolerated taint(s)")) }
     }
 }
 
@@ -105,7 +102,7 @@ impl PreScore for TaintToleration {
         pod: &PodInfo,
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         let soft =
             |toleration: &&Toleration| matches!(&*toleration.effect, "" | "PreferNoSchedule");
         let tolerations: Vec<&Toleration> = pod.pod.spec.tolerations.iter().filter(soft).collect();
@@ -116,10 +113,10 @@ impl PreScore for TaintToleration {
         };
         let counts: Vec<i64> = nodes.taint_sets().iter().map(disliked).collect();
         if counts.iter().all(|count| *count == 0) {
-            return PreScored::Same(MAX_NODE_SCORE);
+            return PreScoreResult::Same(MAX_NODE_SCORE);
         }
         state.put(Disliked(counts));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 
@@ -128,7 +125,7 @@ impl Score for TaintToleration {
         state.get::<Disliked>().map_or(0, |Disliked(counts)| counts[node.taint_set()])
     }
 
-    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        normalise(scores, true);
+    fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
+        default_normalize_score(scores, true);
     }
 }

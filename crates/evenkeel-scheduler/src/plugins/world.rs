@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     fixtures::{info, merge, node},
-    framework::{CycleState, Plugin, PreFiltered, PreScored},
+    framework::{CycleState, Plugin, PreFilterResult, PreScoreResult},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -135,14 +135,14 @@ impl World {
 }
 
 /// Why the plugin rejects each node for the pod; empty where it does not.
-pub(super) fn verdicts(
+pub(super) fn filter_results(
     plugin: &dyn Plugin,
     table: &NodeTable,
     pod: &PodInfo,
 ) -> BTreeMap<String, String> {
     let mut state = CycleState::default();
     let pre = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
-    let skipped = matches!(pre, Some(Ok(PreFiltered::Skip)));
+    let skipped = matches!(pre, Some(Ok(PreFilterResult::Skip)));
     of_each(plugin, &state, pod, table, skipped)
 }
 
@@ -173,16 +173,18 @@ pub(super) fn scores(
     let names = || nodes.iter().map(|node| node.name().to_string());
     let pre = plugin.as_pre_score().map(|plugin| plugin.pre_score(&mut state, pod, table, &nodes));
     match pre {
-        Some(PreScored::Skip) => return None,
-        Some(PreScored::Same(score)) => return Some(names().map(|name| (name, score)).collect()),
-        Some(PreScored::All) | None => {}
+        Some(PreScoreResult::Skip) => return None,
+        Some(PreScoreResult::Same(score)) => {
+            return Some(names().map(|name| (name, score)).collect());
+        }
+        Some(PreScoreResult::All) | None => {}
     }
     let plugin = plugin.as_score()?;
     let mut scores = Vec::new();
     plugin.score_all(&state, pod, &nodes, &mut scores);
     let each = nodes.iter().map(|node| plugin.score(&state, pod, *node));
     assert_eq!(scores, each.collect::<Vec<i64>>(), "all at once and one by one");
-    plugin.normalise(&state, &nodes, &mut scores);
+    plugin.normalize_score(&state, &nodes, &mut scores);
     Some(names().zip(scores).collect())
 }
 

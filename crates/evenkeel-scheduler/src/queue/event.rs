@@ -2,15 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::framework::{Action, Change, Resource};
+use crate::framework::{ActionType, Change, EventResource};
 
 /// An event that may make pods schedulable.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// An object in the cluster changed.
     Change {
-        resource: Resource,
-        action: Action,
+        resource: EventResource,
+        action: ActionType,
         change: Change,
         /// Set if the event concerns only the pod with this uid.
         target: Option<Arc<str>>,
@@ -20,7 +20,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    pub(crate) fn new(resource: Resource, action: Action, change: Change) -> Self {
+    pub(crate) fn new(resource: EventResource, action: ActionType, change: Change) -> Self {
         Self::Change { resource, action, change, target: None }
     }
 
@@ -35,7 +35,7 @@ impl Event {
 /// Why a pod entered a queue: the `event` label of upstream's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum EventLabel {
-    Change(Resource, Action),
+    Change(EventResource, ActionType),
     ForceActivate,
     ScheduleAttemptFailure,
     BackoffComplete,
@@ -44,7 +44,7 @@ pub(crate) enum EventLabel {
 }
 
 impl EventLabel {
-    pub(crate) const NEW_POD: Self = Self::Change(Resource::UnscheduledPod, Action::Add);
+    pub(crate) const NEW_POD: Self = Self::Change(EventResource::UnscheduledPod, ActionType::Add);
 }
 
 impl fmt::Display for EventLabel {

@@ -31,7 +31,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    framework::{Action, Change, Hint, Point, Profile, Resource, SortKey},
+    framework::{ActionType, Change, EventResource, Point, Profile, QueueingHint, SortKey},
     metrics::{Asked, Metrics},
     pod::PodInfo,
 };
@@ -88,7 +88,7 @@ struct QueuedPodInfo {
     consecutive_errors: u32,
     /// Plugins that rejected the pod in its last attempt.
     unschedulable_plugins: PluginSet,
-    /// Plugins that rejected the pod with code `Pending`; when one of them hints Queue, the pod skips its backoff.
+    /// Plugins that rejected the pod with code `PluginFuture`; when one of them hints Queue, the pod skips its backoff.
     pending_plugins: PluginSet,
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.
@@ -206,7 +206,7 @@ impl SchedulingQueue {
     /// Updates a queued pod; `actions` are the fields that changed. An unschedulable pod moves if its own update helps.
     ///
     /// Upstream: `PriorityQueue.Update`
-    pub(crate) fn update(&mut self, info: &PodInfo, actions: &[Action], now: Timestamp) {
+    pub(crate) fn update(&mut self, info: &PodInfo, actions: &[ActionType], now: Timestamp) {
         let Some((uid, entry)) = self.pods.get_key_value(info.uid()) else { return };
         let uid = Arc::clone(uid);
         let old = entry.info.clone();
@@ -550,7 +550,7 @@ impl SchedulingQueue {
         }
         for plugin in rejectors.intersection(registered).iter() {
             if plugin != PluginSet::NO_NODES
-                && self.queueing_hint(entry, plugin, event.label(), change) == Hint::Skip
+                && self.queueing_hint(entry, plugin, event.label(), change) == QueueingHint::Skip
             {
                 continue;
             }
@@ -572,12 +572,12 @@ impl SchedulingQueue {
         plugin: usize,
         event: EventLabel,
         change: &Change,
-    ) -> Hint {
+    ) -> QueueingHint {
         let profile = entry.profile;
         let asked = self.profiles[profile].plugin(plugin);
-        let Some(metrics) = &self.metrics else { return asked.hint(&entry.info, change) };
+        let Some(metrics) = &self.metrics else { return asked.queueing_hint(&entry.info, change) };
         let began = Instant::now();
-        let hint = asked.hint(&entry.info, change);
+        let hint = asked.queueing_hint(&entry.info, change);
         let asked_for = Asked { profile, plugin, event, hint };
         metrics.hints().took(asked_for, asked.name(), began.elapsed());
         hint
@@ -666,7 +666,7 @@ impl SchedulingQueue {
             let timed = timed.map(|metrics| (metrics, Instant::now()));
             let answer = asked.pre_enqueue(&entry.info);
             if let Some((metrics, began)) = timed {
-                let status = answer.as_ref().err().map_or("Success", |why| why.severity.as_str());
+                let status = answer.as_ref().err().map_or("Success", |why| why.code.as_str());
                 let point = Point::PreEnqueue.as_str();
                 metrics.plugin_ran(plugin.name(), point, status, began.elapsed());
             }
@@ -788,9 +788,9 @@ impl SchedulingQueue {
     }
 }
 
-fn target_pod_event(uid: &Arc<str>, action: Action, old: &PodInfo, new: &PodInfo) -> Event {
+fn target_pod_event(uid: &Arc<str>, action: ActionType, old: &PodInfo, new: &PodInfo) -> Event {
     Event::Change {
-        resource: Resource::TargetPod,
+        resource: EventResource::TargetPod,
         action,
         change: Change::OwnUpdate { old: old.clone(), new: new.clone() },
         target: Some(Arc::clone(uid)),

@@ -3,9 +3,9 @@
 //! Upstream: `queueingHintMap`
 
 use super::PluginSet;
-use crate::framework::{Action, Profile, Resource};
+use crate::framework::{ActionType, EventResource, Profile};
 
-const WIDTH: usize = Resource::ALL.len() * Action::COUNT;
+const WIDTH: usize = EventResource::ALL.len() * ActionType::COUNT;
 
 /// By profile, resource and action, the plugins that registered for the event.
 #[derive(Debug)]
@@ -20,34 +20,34 @@ impl QueueingHintMap {
     pub(super) fn plugins_for(
         &self,
         profile: usize,
-        resource: Resource,
-        action: Action,
+        resource: EventResource,
+        action: ActionType,
     ) -> PluginSet {
         self.0[profile][at(resource, action)]
     }
 
     /// Reports whether any plugin registered for the event. Extenders do not count: they never reject a pod in flight.
-    pub(super) fn has_event(&self, resource: Resource, action: Action) -> bool {
+    pub(super) fn has_event(&self, resource: EventResource, action: ActionType) -> bool {
         self.0.iter().any(|of| !of[at(resource, action)].is_empty())
     }
 }
 
-fn at(resource: Resource, action: Action) -> usize {
-    resource as usize * Action::COUNT + action as usize
+fn at(resource: EventResource, action: ActionType) -> usize {
+    resource as usize * ActionType::COUNT + action as usize
 }
 
 fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
     let mut sets = [PluginSet::default(); WIDTH];
     for (n, plugin) in profile.plugins() {
-        let cluster_events = plugin.events();
+        let cluster_events = plugin.events_to_register();
         for (at, set) in sets.iter_mut().enumerate() {
-            let resource = Resource::ALL[at / Action::COUNT];
-            let action = Action::ALL[at % Action::COUNT];
+            let resource = EventResource::ALL[at / ActionType::COUNT];
+            let action = ActionType::ALL[at % ActionType::COUNT];
             if cluster_events.iter().any(|event| event.covers(resource, action)) {
                 set.insert(n);
             }
         }
     }
-    sets[at(Resource::Node, Action::Add)].insert(PluginSet::NO_NODES);
+    sets[at(EventResource::Node, ActionType::Add)].insert(PluginSet::NO_NODES);
     sets
 }

@@ -14,24 +14,24 @@ use super::{BackoffPolicy, Counts, Event, EventLabel, PluginSet, SchedulingQueue
 use crate::{
     fixtures::{at, info, node, series},
     framework::{
-        Action, Change, Edit, Filtered, Hint, Interest, Plugin, PreEnqueue, Profile, Rejection,
-        Resource,
+        ActionType, Change, ClusterEvent, Edit, EventResource, Plugin, PreEnqueue, Profile,
+        QueueingHint, Status, StatusResult,
     },
     metrics::Metrics,
     pod::PodInfo,
 };
 
 /// Registers for new nodes and returns a fixed hint.
-struct Nodes(Hint);
+struct Nodes(QueueingHint);
 
 impl Plugin for Nodes {
     fn name(&self) -> &'static str {
         "Nodes"
     }
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::Node, &[Action::Add])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(EventResource::Node, &[ActionType::Add])]
     }
-    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
+    fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
         self.0
     }
 }
@@ -43,10 +43,10 @@ impl Plugin for Pods {
     fn name(&self) -> &'static str {
         "Pods"
     }
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::AssignedPod, &[Action::Delete]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodLabel]),
+            ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete]),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodLabel]),
         ]
     }
 }
@@ -59,8 +59,8 @@ impl Plugin for Gate {
     fn name(&self) -> &'static str {
         "Gate"
     }
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::Node, &[Action::Add])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(EventResource::Node, &[ActionType::Add])]
     }
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         Some(self)
@@ -68,9 +68,9 @@ impl Plugin for Gate {
 }
 
 impl PreEnqueue for Gate {
-    fn pre_enqueue(&self, _: &PodInfo) -> Filtered {
+    fn pre_enqueue(&self, _: &PodInfo) -> StatusResult {
         match self.0.load(Ordering::Relaxed) {
-            true => Err(Rejection::unresolvable("closed")),
+            true => Err(Status::unresolvable("closed")),
             false => Ok(()),
         }
     }
@@ -85,10 +85,10 @@ const GATE: usize = 4;
 fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let profile = Profile::new("default-scheduler")
-        .with(Arc::new(Nodes(Hint::Queue)), 0)
+        .with(Arc::new(Nodes(QueueingHint::Queue)), 0)
         .with(Arc::new(Pods), 0)
-        .with(Arc::new(Nodes(Hint::Skip)), 0)
-        .with(Arc::new(Nodes(Hint::Unsure)), 0)
+        .with(Arc::new(Nodes(QueueingHint::Skip)), 0)
+        .with(Arc::new(Nodes(QueueingHint::Error)), 0)
         .with(Arc::clone(&gate) as Arc<dyn Plugin>, 0);
     let backoff_policy = BackoffPolicy {
         initial_backoff: Duration::from_secs(1),
@@ -128,12 +128,16 @@ fn failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
 }
 
 fn node_came() -> Event {
-    Event::new(Resource::Node, Action::Add, Change::Node(Edit::Added(node("n", &json!({})))))
+    Event::new(
+        EventResource::Node,
+        ActionType::Add,
+        Change::Node(Edit::Added(node("n", &json!({})))),
+    )
 }
 
 fn pod_left() -> Event {
     let change = Change::AssignedPod(Edit::Deleted(plain("gone")));
-    Event::new(Resource::AssignedPod, Action::Delete, change)
+    Event::new(EventResource::AssignedPod, ActionType::Delete, change)
 }
 
 /// Returns a queue with one pod that these plugins rejected at second 0.
@@ -153,7 +157,7 @@ fn by_priority_then_by_time() {
     {
         queue.add(with_priority(name, priority), 0, at(n as i64));
     }
-    queue.update(&with_priority("new", 1), &[Action::Update], at(5));
+    queue.update(&with_priority("new", 1), &[ActionType::Update], at(5));
     let order: Vec<String> = std::iter::from_fn(|| pop(&mut queue, 10)).collect();
     assert_eq!(order, ["urgent", "new", "old", "idle"]);
 }
@@ -208,7 +212,7 @@ fn plugins_are_timed_when_they_give_hints() {
         rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
     }
     queue.move_all_to_active_or_backoff_queue(&node_came(), at(20), |_| true);
-    queue.update(&plain("p"), &[Action::Update], at(20));
+    queue.update(&plain("p"), &[ActionType::Update], at(20));
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
     let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
     assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);
@@ -266,7 +270,7 @@ fn a_pod_that_backs_off_is_tried_early_when_nothing_else_waits() {
     let came = queue.take_incoming();
     assert_eq!(came[&("active", EventLabel::PopFromBackoffQ)], 1);
     assert_eq!(came[&("active", EventLabel::NEW_POD)], 2);
-    assert_eq!(came[&("backoff", EventLabel::Change(Resource::Node, Action::Add))], 1);
+    assert_eq!(came[&("backoff", EventLabel::Change(EventResource::Node, ActionType::Add))], 1);
 }
 
 #[test]
@@ -312,9 +316,9 @@ fn gates_hold_back_until_they_open() {
 fn own_updates_count_if_somebody_registered_for_them() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     let labelled = info("p", &json!({ "metadata": { "labels": { "a": "b" } } }));
-    queue.update(&labelled, &[Action::Update], at(20));
+    queue.update(&labelled, &[ActionType::Update], at(20));
     assert_eq!(pop(&mut queue, 20), None);
-    queue.update(&labelled, &[Action::UpdatePodScaleDown, Action::UpdatePodLabel], at(20));
+    queue.update(&labelled, &[ActionType::UpdatePodScaleDown, ActionType::UpdatePodLabel], at(20));
     assert_eq!(pop(&mut queue, 20).as_deref(), Some("p"));
 }
 
@@ -419,7 +423,7 @@ proptest! {
                 QueueOp::PodLeft => queue.move_all_to_active_or_backoff_queue(&pod_left(), at(now), |_| true),
                 QueueOp::Updated(n) => {
                     let new = with_priority(&format!("p{n}"), i32::from(n));
-                    queue.update(&new, &[Action::UpdatePodLabel], at(now));
+                    queue.update(&new, &[ActionType::UpdatePodLabel], at(now));
                 }
                 QueueOp::Activated(n) => queue.activate(&format!("p{n}"), at(now)),
                 QueueOp::Removed(n) => {

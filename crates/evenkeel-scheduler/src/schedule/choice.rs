@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::{cycle::Cycle, trace::Trace};
 use crate::{
-    framework::{CycleState, MAX_NODE_SCORE, Point, PreScored},
+    framework::{CycleState, MAX_NODE_SCORE, Point, PreScoreResult},
     nodes::{NodeRef, Slot},
 };
 
@@ -47,12 +47,12 @@ fn scores(
         let timed = trace.times_plugins().then(Trace::now);
         let answer = plugin.pre_score(state, pod, nodes, feasible);
         match answer {
-            PreScored::All => {
+            PreScoreResult::All => {
                 trace.asked(Point::PreScore, n, timed, None);
                 continue;
             }
-            PreScored::Skip => trace.skipped(Point::PreScore, n, timed),
-            PreScored::Same(score) => {
+            PreScoreResult::Skip => trace.skipped(Point::PreScore, n, timed),
+            PreScoreResult::Same(score) => {
                 // It is the score of each of them.
                 trace.scored(n, feasible.len(), timed);
                 same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n);
@@ -69,7 +69,7 @@ fn scores(
         let timed = trace.times_plugins().then(Trace::now);
         own.clear();
         plugin.score_all(state, pod, feasible, &mut own);
-        plugin.normalise(state, feasible, &mut own);
+        plugin.normalize_score(state, feasible, &mut own);
         trace.scored(n, feasible.len(), timed);
         for (sum, score) in total.iter_mut().zip(&own) {
             *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Found, Rejected, Unfit, View, enough_nodes, trace::Trace};
 use crate::{
     framework::{
-        CycleState, Extender, Filter, Filtered, Point, PreFilter, PreFiltered, Profile, Rejection,
-        Severity,
+        Code, CycleState, Extender, Filter, Point, PreFilter, PreFilterResult, Profile, Status,
+        StatusResult,
     },
     metrics::Metrics,
     nodes::{NodeRef, NodeTable, Slot},
@@ -38,7 +38,7 @@ pub struct Cycle<'a> {
 }
 
 /// Why a node was rejected, and by which plugin.
-pub(crate) type Asked = Result<(), (usize, Rejection)>;
+pub(crate) type Asked = Result<(), (usize, Status)>;
 
 impl<'a> Cycle<'a> {
     pub(crate) fn new(
@@ -135,7 +135,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Whether the pod can run on the node: with the pods there that were promised room and come first, and without them.
-    pub fn fits(&mut self, state: &CycleState, slot: Slot) -> Filtered {
+    pub fn fits(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
         self.ask(state, slot).map_err(|(_, why)| why)
     }
 
@@ -178,10 +178,10 @@ impl<'a> Cycle<'a> {
             let answer = plugin.filter(state, self.pod, node);
             self.trace.asked(Point::Filter, *n, began, answer.as_ref().err());
             if let Err(mut why) = answer {
-                if why.severity == Severity::Error {
+                if why.code == Code::Error {
                     let name = self.profile.plugin(*n).name();
                     let reason = why.reasons.join(", ");
-                    why = Rejection::error(format!("running \"{name}\" filter plugin: {reason}"));
+                    why = Status::error(format!("running \"{name}\" filter plugin: {reason}"));
                 }
                 return Err((*n, why));
             }
@@ -205,27 +205,27 @@ impl<'a> Cycle<'a> {
             let began = self.trace.times_plugins().then(Trace::now);
             let answer = plugin.pre_filter(state, self.pod, self.nodes);
             match answer {
-                Ok(PreFiltered::Skip) => self.trace.skipped(Point::PreFilter, n, began),
+                Ok(PreFilterResult::Skip) => self.trace.skipped(Point::PreFilter, n, began),
                 _ => self.trace.asked(Point::PreFilter, n, began, answer.as_ref().err()),
             }
             match answer {
-                Ok(PreFiltered::All) => {}
-                Ok(PreFiltered::Skip) => {
+                Ok(PreFilterResult::All) => {}
+                Ok(PreFilterResult::Skip) => {
                     skipped.push(n);
                     continue;
                 }
-                Ok(PreFiltered::Only(names)) => self.leave_only(n, names)?,
+                Ok(PreFilterResult::Only(names)) => self.leave_only(n, names)?,
                 // Preemption may help: the others are asked all the same, since it needs what they work out.
-                Err(why) if why.severity == Severity::Unschedulable => {
+                Err(why) if why.code == Code::Unschedulable => {
                     hopeful = Some(Rejected { slot: 0, plugin: n, why });
                 }
-                Err(why) if why.severity == Severity::Unresolvable => {
+                Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
                     return Err(Rejected { slot: 0, plugin: n, why });
                 }
                 Err(why) => {
                     let reason = why.reasons.join(", ");
                     let why =
-                        Rejection::error(format!("running PreFilter plugin \"{name}\": {reason}"));
+                        Status::error(format!("running PreFilter plugin \"{name}\": {reason}"));
                     return Err(Rejected { slot: 0, plugin: n, why });
                 }
             }
@@ -252,7 +252,7 @@ impl<'a> Cycle<'a> {
                 format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" "))
             }
         };
-        Err(Rejected { slot: 0, plugin, why: Rejection::unresolvable(reason) })
+        Err(Rejected { slot: 0, plugin, why: Status::unresolvable(reason) })
     }
 
     /// The plugins that left only some nodes, by name.

@@ -2,7 +2,7 @@
 
 use super::{Found, Rejected, choice::Extra, cycle::Cycle};
 use crate::{
-    framework::{Extender, Rejection},
+    framework::{Extender, Status},
     nodes::{NodeRef, Slot},
     queue::PluginSet,
 };
@@ -36,7 +36,7 @@ async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
                 continue;
             }
             Err(error) => {
-                let why = Rejection::error(error.to_string());
+                let why = Status::error(error.to_string());
                 let rejected = Rejected { slot: 0, plugin: PluginSet::EXTENDERS, why };
                 found.feasible.clear();
                 found.rejected.push(rejected);
@@ -46,11 +46,9 @@ async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
         let unresolvable = answer
             .unresolvable
             .into_iter()
-            .map(|(node, reason)| (node, Rejection::unresolvable(reason)));
-        let failed = answer
-            .failed
-            .into_iter()
-            .map(|(node, reason)| (node, Rejection::unschedulable(reason)));
+            .map(|(node, reason)| (node, Status::unresolvable(reason)));
+        let failed =
+            answer.failed.into_iter().map(|(node, reason)| (node, Status::unschedulable(reason)));
         for (name, why) in unresolvable.chain(failed) {
             let Some(slot) = cycle.nodes().get(&name).map(NodeRef::slot) else { continue };
             if !found.rejected.iter().any(|rejected| rejected.slot == slot) {

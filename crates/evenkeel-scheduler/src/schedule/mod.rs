@@ -15,7 +15,7 @@ pub(crate) use trace::Trace;
 
 pub use crate::queue::Nominator;
 use crate::{
-    framework::{CycleState, Profile, Rejection},
+    framework::{CycleState, Profile, Status},
     nodes::{NodeTable, Slot},
     pod::PodInfo,
     queue::PluginSet,
@@ -77,7 +77,7 @@ pub struct Rejected {
     /// By which plugin of the profile.
     pub plugin: usize,
     /// Why.
-    pub why: Rejection,
+    pub why: Status,
 }
 
 /// Nodes that are enough for a choice (`numFeasibleNodesToFind` in `pkg/scheduler/schedule_one.go`): all up to 100; then a share
@@ -157,7 +157,7 @@ pub(crate) async fn attempt(cycle: &mut Cycle<'_>, state: &mut CycleState) -> Ou
 }
 
 fn is_error(rejected: &Rejected) -> bool {
-    rejected.why.severity == crate::framework::Severity::Error
+    rejected.why.code == crate::framework::Code::Error
 }
 
 #[cfg(test)]

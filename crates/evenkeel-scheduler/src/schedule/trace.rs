@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::choice::mix;
 use crate::{
-    framework::{Point, Rejection},
+    framework::{Point, Status},
     nodes::Slot,
 };
 
@@ -57,7 +57,7 @@ impl Trace {
         point: Point,
         plugin: usize,
         began: Option<Instant>,
-        why: Option<&Rejection>,
+        why: Option<&Status>,
     ) {
         if let Some(began) = began {
             self.plugins.push((point, plugin, code(why), began.elapsed()));
@@ -73,7 +73,7 @@ impl Trace {
         point: Point,
         plugin: usize,
         began: Option<Instant>,
-        why: Option<&Rejection>,
+        why: Option<&Status>,
     ) {
         match (point, self.filtered.get_mut(plugin)) {
             (Point::Filter, Some(count)) => *count += 1,
@@ -99,12 +99,12 @@ impl Trace {
         }
     }
 
-    pub(crate) fn ran(&mut self, point: Point, began: Instant, why: Option<&Rejection>) {
+    pub(crate) fn ran(&mut self, point: Point, began: Instant, why: Option<&Status>) {
         self.points.push((point, code(why), began.elapsed()));
     }
 }
 
 /// Upstream's label `status`.
-fn code(why: Option<&Rejection>) -> &'static str {
-    why.map_or("Success", |why| why.severity.as_str())
+fn code(why: Option<&Status>) -> &'static str {
+    why.map_or("Success", |why| why.code.as_str())
 }

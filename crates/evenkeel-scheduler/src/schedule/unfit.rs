@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{Rejected, Unfit};
-use crate::framework::{Reason, Severity};
+use crate::framework::{Code, Reason};
 
 const NO_NODES: &str = "no nodes available to schedule pods";
 
@@ -22,7 +22,7 @@ impl Unfit {
 
     /// What went wrong, where something did: then the pod was not rejected at all.
     pub fn error(&self) -> Option<&str> {
-        let wrong = |rejected: &&Rejected| rejected.why.severity == Severity::Error;
+        let wrong = |rejected: &&Rejected| rejected.why.code == Code::Error;
         let rejected = self.all().find(wrong)?;
         Some(rejected.why.reasons.first().map_or("", |reason| reason))
     }
@@ -45,13 +45,13 @@ impl Unfit {
         self.rejected.iter().chain(&self.overall)
     }
 
-    /// Why this node was rejected; [`Severity::Unresolvable`] for one that was not even looked at.
-    pub(crate) fn severity(&self, slot: crate::nodes::Slot) -> Severity {
+    /// Why this node was rejected; [`Code::UnschedulableAndUnresolvable`] for one that was not even looked at.
+    pub(crate) fn code(&self, slot: crate::nodes::Slot) -> Code {
         match &self.overall {
-            Some(overall) => overall.why.severity,
+            Some(overall) => overall.why.code,
             None => {
                 let own = self.rejected.iter().find(|rejected| rejected.slot == slot);
-                own.map_or(Severity::Unresolvable, |rejected| rejected.why.severity)
+                own.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
             }
         }
     }
@@ -93,13 +93,13 @@ impl fmt::Display for Unfit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framework::Rejection;
+    use crate::framework::Status;
 
     fn unfit(reasons: &[&'static str], n_nodes: usize) -> Unfit {
         let rejected = |(slot, reason): (u32, &&'static str)| Rejected {
             slot,
             plugin: 1,
-            why: Rejection::unschedulable(*reason),
+            why: Status::unschedulable(*reason),
         };
         Unfit {
             n_nodes,
@@ -131,7 +131,7 @@ mod tests {
             "0/5 nodes are available: 1 full, 4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
         );
         assert_eq!(unfit.plugins(), [1, 7]);
-        assert_eq!(unfit.severity(0), Severity::Unschedulable);
-        assert_eq!(unfit.severity(3), Severity::Unresolvable);
+        assert_eq!(unfit.code(0), Code::Unschedulable);
+        assert_eq!(unfit.code(3), Code::UnschedulableAndUnresolvable);
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     fixtures::{asking, info, merge, node, table},
-    framework::{self, CycleState, PostFilter as _, PostFiltered, Profile},
+    framework::{self, CycleState, PostFilter as _, PostFilterResult, Profile},
     nodes::NodeTable,
     plugins::DefaultPreemption,
     pod::PodInfo,
@@ -37,7 +37,7 @@ fn nodes() -> NodeTable {
 }
 
 /// What comes of preemption for a pod that needs a whole node, with these extenders.
-async fn preempted(extenders: &[Arc<Extender>]) -> PostFiltered {
+async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let extenders: Vec<Arc<dyn framework::Extender>> =
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
     let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
@@ -72,7 +72,7 @@ fn preempting(server: &Server) -> ExtenderConfig {
 }
 
 /// Where the pod is to go and how many leave for it, or why none do.
-fn told(done: &PostFiltered) -> String {
+fn told(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
     match (&done.nominated, done.message.strip_prefix(found)) {
         (Some(node), Some(what)) => {
@@ -86,9 +86,9 @@ fn told(done: &PostFiltered) -> String {
     }
 }
 
-fn victims(node: &str, uids: &[&str], violations: i64) -> Value {
+fn victims(node: &str, uids: &[&str], num_pdb_violations: i64) -> Value {
     let pods: Vec<Value> = uids.iter().map(|uid| json!({"UID": uid})).collect();
-    json!({node: {"Pods": pods, "NumPDBViolations": violations}})
+    json!({node: {"Pods": pods, "NumPDBViolations": num_pdb_violations}})
 }
 
 fn left(nodes: &Value) -> Value {

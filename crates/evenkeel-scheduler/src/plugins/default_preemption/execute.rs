@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::NAME;
 use crate::{
-    framework::{Handle, Victims},
+    framework::{Candidate, Handle},
     pod::PodInfo,
 };
 
@@ -91,9 +91,9 @@ impl Executor {
     }
 
     /// Begins to evict. `lower` are pods that were promised the node and come after this one.
-    pub(super) fn start(self: &Arc<Self>, pod: &PodInfo, victims: Victims, lower: Vec<Arc<Pod>>) {
+    pub(super) fn start(self: &Arc<Self>, pod: &PodInfo, victims: Candidate, lower: Vec<Arc<Pod>>) {
         self.handle.metrics.preempted(victims.pods.len());
-        let Victims { node, mut pods, .. } = victims;
+        let Candidate { node, mut pods, .. } = victims;
         pods.retain(|victim| !victim.meta.deleting());
         let Some(last) = pods.pop() else { return };
         let work = Work { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };

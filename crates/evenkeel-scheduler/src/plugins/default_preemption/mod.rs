@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Filtered, Handle, Hint, Interest, LeftVictims, Pending, Plugin,
-        PostFilter, PostFiltered, PreEnqueue, Preview, Rejection, Resource, Victims,
+        ActionType, Candidate, Change, ClusterEvent, CycleState, EventResource, Handle,
+        MetaVictims, Plugin, PluginFuture, PostFilter, PostFilterResult, PreEnqueue, Preview,
+        QueueingHint, Status, StatusResult,
     },
     nodes::NodeRef,
     pod::PodInfo,
@@ -57,7 +58,7 @@ impl DefaultPreemption {
         cycle: &mut Cycle<'_>,
         state: &CycleState,
         unfit: &Unfit,
-    ) -> Result<Vec<Victims>, PostFiltered> {
+    ) -> Result<Vec<Candidate>, PostFilterResult> {
         if let Some(why) = plan::ineligible(cycle, unfit) {
             return Err(said(None, why));
         }
@@ -72,14 +73,14 @@ impl DefaultPreemption {
         cycle: &mut Cycle<'_>,
         state: &CycleState,
         unfit: &Unfit,
-    ) -> PostFiltered {
+    ) -> PostFilterResult {
         let candidates = match self.candidates(cycle, state, unfit) {
             Ok(candidates) => candidates,
             Err(none) => return none,
         };
         let candidates = match extended(cycle, candidates).await {
             Ok(candidates) => candidates,
-            Err(error) => return PostFiltered { done: true, ..said(None, &error) },
+            Err(error) => return PostFilterResult { done: true, ..said(None, &error) },
         };
         let Some(chosen) = plan::choose(candidates) else {
             return said(None, "no candidate node for preemption");
@@ -97,21 +98,24 @@ impl DefaultPreemption {
 }
 
 /// What comes of it; a nominated node that is not empty ends the search.
-fn said(nominated: Option<Arc<str>>, message: &str) -> PostFiltered {
-    PostFiltered {
+fn said(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
+    PostFilterResult {
         done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
         nominated,
         message: format!("preemption: {message}"),
     }
 }
 
-fn found(Victims { node, pods, .. }: &Victims) -> String {
+fn found(Candidate { node, pods, .. }: &Candidate) -> String {
     let n_victims = pods.len();
     format!("found a potential placement for pod on node {node}, preempting {n_victims} victims")
 }
 
 /// What extenders leave of the candidates.
-async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec<Victims>, String> {
+async fn extended(
+    cycle: &Cycle<'_>,
+    mut candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, String> {
     for extender in cycle.extenders() {
         if !extender.preempts() || !extender.is_interested(cycle.pod()) || candidates.is_empty() {
             continue;
@@ -120,7 +124,7 @@ async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec
         let answer = answer.map_err(|error| error.to_string()).and_then(|left| {
             left.iter().map(|left| victims(cycle, extender.name(), left)).collect()
         });
-        let left: Vec<Victims> = match answer {
+        let left: Vec<Candidate> = match answer {
             Ok(left) => left,
             Err(error) if extender.is_ignorable() => {
                 tracing::info!(extender = extender.name(), error, "Extender left out");
@@ -143,7 +147,7 @@ async fn extended(cycle: &Cycle<'_>, mut candidates: Vec<Victims>) -> Result<Vec
 ///
 /// # Errors
 /// Says which node or pod is not there: the extender knows of others than the scheduler.
-fn victims(cycle: &Cycle<'_>, extender: &str, left: &LeftVictims) -> Result<Victims, String> {
+fn victims(cycle: &Cycle<'_>, extender: &str, left: &MetaVictims) -> Result<Candidate, String> {
     let name = &left.node;
     let node = cycle.nodes().get(name);
     let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
@@ -156,7 +160,11 @@ fn victims(cycle: &Cycle<'_>, extender: &str, left: &LeftVictims) -> Result<Vict
         })
     };
     let pods = left.pods.iter().map(|uid| on_node(uid)).collect::<Result<_, _>>()?;
-    Ok(Victims { node: Arc::clone(node.name()), pods, violations: left.violations })
+    Ok(Candidate {
+        node: Arc::clone(node.name()),
+        pods,
+        num_pdb_violations: left.num_pdb_violations,
+    })
 }
 
 impl Plugin for DefaultPreemption {
@@ -168,13 +176,13 @@ impl Plugin for DefaultPreemption {
         self.executor.get_or_init(|| Arc::new(Executor::new(handle)));
     }
 
-    fn events(&self) -> Vec<Interest> {
-        vec![Interest::new(Resource::AssignedPod, &[Action::Delete])]
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        vec![ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete])]
     }
 
     /// Those who also rejected the pod say whether it is worth another try.
-    fn hint(&self, _: &PodInfo, _: &Change) -> Hint {
-        Hint::Skip
+    fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
+        QueueingHint::Skip
     }
 
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
@@ -186,9 +194,9 @@ impl Plugin for DefaultPreemption {
 }
 
 impl PreEnqueue for DefaultPreemption {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered {
+    fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
         if self.executor.get().is_some_and(|executor| executor.is_running(pod.uid())) {
-            return Err(Rejection::unresolvable(
+            return Err(Status::unresolvable(
                 "waiting for the preemption for this pod to be finished",
             ));
         }
@@ -202,7 +210,7 @@ impl PostFilter for DefaultPreemption {
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
         unfit: &'a Unfit,
-    ) -> Pending<'a, PostFiltered> {
+    ) -> PluginFuture<'a, PostFilterResult> {
         if let Some(executor) = self.executor.get() {
             executor.tried();
         }

@@ -11,7 +11,7 @@ use std::{
 
 use super::Args;
 use crate::{
-    framework::{CycleState, Rejection, Severity, Victims},
+    framework::{Candidate, Code, CycleState, Status},
     nodes::{NodeRef, Slot},
     pod::PodInfo,
     schedule::{Cycle, Rejected, Unfit, mix},
@@ -27,7 +27,7 @@ pub(super) fn ineligible(cycle: &Cycle<'_>, unfit: &Unfit) -> Option<&'static st
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cycle.nodes().get(&pod.pod.status.nominated_node_name)?;
-    if unfit.severity(node.slot()) == Severity::Unresolvable {
+    if unfit.code(node.slot()) == Code::UnschedulableAndUnresolvable {
         // What was evicted for it there was in vain.
         return None;
     }
@@ -57,7 +57,7 @@ pub(super) fn candidates(
     unfit: &Unfit,
     budgets: &[Arc<PodDisruptionBudget>],
     args: &Args,
-) -> Result<Vec<Victims>, Box<Unfit>> {
+) -> Result<Vec<Candidate>, Box<Unfit>> {
     let potential = potential(cycle, unfit);
     let enough = enough(potential.len(), args);
     let offset = match potential.len() {
@@ -68,7 +68,7 @@ pub(super) fn candidates(
     for n in 0..potential.len() {
         let slot = potential[(offset + n) % potential.len()];
         match victims_on(cycle, state, slot, budgets) {
-            Ok(victims) if victims.violations == 0 => kept.push(victims),
+            Ok(victims) if victims.num_pdb_violations == 0 => kept.push(victims),
             Ok(victims) => broken.push(victims),
             Err(why) => rejected.push(Rejected { slot, plugin: 0, why }),
         }
@@ -89,7 +89,7 @@ fn enough(n_nodes: usize, args: &Args) -> usize {
 
 /// Nodes where removing pods may help.
 fn potential(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
-    let helps = |why: &Rejection| why.severity == Severity::Unschedulable;
+    let helps = |why: &Status| why.code == Code::Unschedulable;
     match &unfit.overall {
         Some(overall) if helps(&overall.why) => cycle.nodes().iter().map(NodeRef::slot).collect(),
         Some(_) => Vec::new(),
@@ -102,7 +102,7 @@ fn potential(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
 
 fn helpless(n_nodes: usize, mut rejected: Vec<Rejected>) -> Unfit {
     let absent = n_nodes - rejected.len().min(n_nodes);
-    let why = Rejection::unresolvable(NOT_HELPFUL);
+    let why = Status::unresolvable(NOT_HELPFUL);
     rejected.extend((0..absent).map(|_| Rejected { slot: 0, plugin: 0, why: why.clone() }));
     Unfit { n_nodes, overall: None, rejected, only_by: Vec::new(), only_named: Vec::new() }
 }
@@ -114,12 +114,12 @@ fn victims_on(
     state: &CycleState,
     slot: Slot,
     budgets: &[Arc<PodDisruptionBudget>],
-) -> Result<Victims, Rejection> {
+) -> Result<Candidate, Status> {
     let priority = cycle.pod().priority();
     let mut potential: Vec<PodInfo> = cycle.nodes().at(slot).pods().to_vec();
     potential.retain(|other| other.priority() < priority);
     if potential.is_empty() {
-        return Err(Rejection::unresolvable(NO_VICTIMS));
+        return Err(Status::unresolvable(NO_VICTIMS));
     }
     let mut state = state.clone();
     for other in &potential {
@@ -132,12 +132,12 @@ fn victims_on(
     potential.sort_by(by_importance);
     let (breaking, free) = by_budgets(potential, budgets);
     let n_breaking = breaking.len();
-    let (mut victims, mut violations) = (Vec::new(), 0);
+    let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
     for (n, other) in breaking.into_iter().chain(free).enumerate() {
         cycle.add_pod(&mut state, &other, slot);
         if cycle.fits(&state, slot).is_err() {
             cycle.remove_pod(&mut state, &other, slot);
-            violations += usize::from(n < n_breaking);
+            num_pdb_violations += usize::from(n < n_breaking);
             victims.push(other);
         }
     }
@@ -145,12 +145,12 @@ fn victims_on(
     if victims.is_empty() {
         let name = cycle.nodes().at(slot).name();
         let reason = format!("expected at least one victim pod on node \"{name}\"");
-        return Err(Rejection::unresolvable(reason));
+        return Err(Status::unresolvable(reason));
     }
     victims.sort_by(by_importance);
     let node = Arc::clone(cycle.nodes().at(slot).name());
     let pods = victims.into_iter().map(|victim| victim.pod).collect();
-    Ok(Victims { node, pods, violations })
+    Ok(Candidate { node, pods, num_pdb_violations })
 }
 
 /// The most important first: by priority, then by how long it has run. Among equals who was told to leave is the first to go, so
@@ -198,12 +198,12 @@ fn by_budgets(
 }
 
 /// The best of some candidates, the first among equals.
-pub(super) fn choose(candidates: Vec<Victims>) -> Option<Victims> {
+pub(super) fn choose(candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(cost)
 }
 
 /// All candidates that are as good as the best.
-pub(super) fn best(mut candidates: Vec<Victims>) -> Vec<Victims> {
+pub(super) fn best(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let least = candidates.iter().map(cost).min();
     candidates.retain(|victims| Some(cost(victims)) == least);
     candidates
@@ -211,7 +211,7 @@ pub(super) fn best(mut candidates: Vec<Victims>) -> Vec<Victims> {
 
 /// What some victims cost, as upstream compares: budgets broken, the highest priority, the sum of all, how many there are, how
 /// long the highest have run; beyond that, where an eviction was begun and not done, it is gone on with.
-fn cost(victims: &Victims) -> impl Ord + use<> {
+fn cost(victims: &Candidate) -> impl Ord + use<> {
     let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
     let highest = priorities().max().unwrap_or(i32::MIN);
     // All of them at least 0, so that a few with negative priority are not taken for fewer than one.
@@ -220,5 +220,5 @@ fn cost(victims: &Victims) -> impl Ord + use<> {
     let of_highest = victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
     let earliest = of_highest.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
     let untold = victims.pods.iter().filter(|pod| !was_told(pod)).count();
-    (victims.violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
+    (victims.num_pdb_violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
 }

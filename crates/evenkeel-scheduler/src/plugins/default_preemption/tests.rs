@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Args, DefaultPreemption, plan};
 use crate::{
     fixtures::{asking, info, merge, node, table},
-    framework::{CycleState, Profile, Victims},
+    framework::{Candidate, CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
     schedule::{Cycle, Nominator, View, attempt},
@@ -56,7 +56,7 @@ fn candidates(
     nodes: &mut NodeTable,
     pod: &PodInfo,
     budgets: &[Arc<PodDisruptionBudget>],
-) -> Result<Vec<Victims>, String> {
+) -> Result<Vec<Candidate>, String> {
     let profile = Profile::with_defaults("default-scheduler");
     let (nominator, mut state) = (Nominator::default(), CycleState::default());
     let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
@@ -80,10 +80,10 @@ fn check(
     let chosen = candidates(&mut nodes, pod, budgets).map(|all| plan::choose(all).unwrap());
     let chosen = chosen.map(|victims| {
         let names: Vec<String> = victims.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
-        (victims.node.to_string(), names, victims.violations)
+        (victims.node.to_string(), names, victims.num_pdb_violations)
     });
-    let want = want.map(|(node, names, violations)| {
-        (node.to_owned(), names.iter().map(|name| (*name).to_owned()).collect(), violations)
+    let want = want.map(|(node, names, num_pdb_violations)| {
+        (node.to_owned(), names.iter().map(|name| (*name).to_owned()).collect(), num_pdb_violations)
     });
     assert_eq!(chosen, want.map_err(str::to_owned));
 }

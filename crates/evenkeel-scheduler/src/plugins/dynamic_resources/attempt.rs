@@ -22,7 +22,7 @@ use super::{
     result::{self, Allocation},
     selectors::Selectors,
 };
-use crate::framework::{Filtered, Rejection};
+use crate::framework::{Status, StatusResult};
 
 /// What holds for all nodes.
 #[derive(Clone)]
@@ -79,21 +79,21 @@ pub(super) fn check(
     claims: &[Arc<ResourceClaim>],
     class: &Classes<'_>,
     is_pending: &dyn Fn(&str) -> bool,
-) -> Result<(), Rejection> {
+) -> Result<(), Status> {
     for claim in claims.iter().filter(|claim| claim.status.allocation.is_none()) {
         if is_pending(&claim.meta.uid) {
             let why = format!(
                 "resource claim {} is in the process of being allocated",
                 claim_name(claim)
             );
-            return Err(Rejection::unresolvable(why));
+            return Err(Status::unresolvable(why));
         }
         for request in &claim.spec.devices.requests {
             match request.exactly.as_deref() {
                 Some(exactly) => check_class(&request.name, &exactly.device_class_name, class)?,
                 None if request.first_available.is_empty() => {
                     let (claim, name) = (claim_name(claim), &request.name);
-                    return Err(Rejection::unresolvable(format!(
+                    return Err(Status::unresolvable(format!(
                         "resource claim {claim}, request {name}: unknown request type"
                     )));
                 }
@@ -108,12 +108,12 @@ pub(super) fn check(
     Ok(())
 }
 
-fn check_class(request: &str, name: &str, class: &Classes<'_>) -> Filtered {
+fn check_class(request: &str, name: &str, class: &Classes<'_>) -> StatusResult {
     if name.is_empty() {
-        return Err(Rejection::error(format!("request {request}: unsupported request type")));
+        return Err(Status::error(format!("request {request}: unsupported request type")));
     }
     if class(name).is_none() {
-        return Err(Rejection::unresolvable(format!(
+        return Err(Status::unresolvable(format!(
             "request {request}: device class {name} does not exist"
         )));
     }
@@ -148,7 +148,7 @@ impl Attempt {
         now: Timestamp,
         over: &dyn Fn() -> bool,
         selectors: &Selectors,
-    ) -> Filtered {
+    ) -> StatusResult {
         let variant = self.variant(node, selectors)?;
         if variant.is_none() && self.0.claims.is_empty() {
             return Ok(());
@@ -166,7 +166,7 @@ impl Attempt {
         let mut found = self.found();
         if !unavailable.is_empty() {
             found.unavailable.extend(unavailable);
-            return Err(Rejection::unresolvable("resourceclaim not available on the node"));
+            return Err(Status::unresolvable("resourceclaim not available on the node"));
         }
         let special = variant.map(|variant| Arc::clone(&variant.special));
         found.by_node.insert((&*node.meta.name).into(), OnNode { allocations, special });
@@ -174,15 +174,11 @@ impl Attempt {
     }
 
     /// What must be made for extended resources on the node.
-    fn variant(
-        &self,
-        node: &Node,
-        selectors: &Selectors,
-    ) -> Result<Option<Arc<Variant>>, Rejection> {
+    fn variant(&self, node: &Node, selectors: &Selectors) -> Result<Option<Arc<Variant>>, Status> {
         let wish = match &self.0.extended {
             Extended::None => return Ok(None),
             Extended::Stale(_) => {
-                return Err(Rejection::unresolvable("cannot schedule extended resource claim"));
+                return Err(Status::unresolvable("cannot schedule extended resource claim"));
             }
             Extended::Wish(wish) => wish,
         };
@@ -209,27 +205,25 @@ impl Attempt {
         node: &Node,
         wanted: &Result<Vec<Arc<Wanted>>, String>,
         over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Allocation>, Rejection> {
-        let wanted = wanted.as_ref().map_err(|why| Rejection::error(why.clone()))?;
+    ) -> Result<Vec<Allocation>, Status> {
+        let wanted = wanted.as_ref().map_err(|why| Status::error(why.clone()))?;
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let name = &node.meta.name;
         let found = allocate::allocate(&self.0.inventory, &self.0.in_use, node, wanted, over)
             .map_err(|failure| match failure {
-                Failure::None => Rejection::unresolvable("cannot allocate all claims"),
-                Failure::Invalid => {
-                    Rejection::unresolvable("invalid resource pools were encountered")
-                }
-                Failure::Fatal(why) => Rejection::error(why),
+                Failure::None => Status::unresolvable("cannot allocate all claims"),
+                Failure::Invalid => Status::unresolvable("invalid resource pools were encountered"),
+                Failure::Fatal(why) => Status::error(why),
                 Failure::TimedOut => {
-                    Rejection::error(format!("node {name}: timed out trying to allocate devices"))
+                    Status::error(format!("node {name}: timed out trying to allocate devices"))
                 }
             })?;
         let each = wanted.iter().zip(&found);
         each.map(|(wanted, allocated)| result::result(name, wanted, allocated))
             .collect::<Result<_, _>>()
-            .map_err(Rejection::error)
+            .map_err(Status::error)
     }
 
     /// How much of what the claims prefer the node gives.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{claims, result::Allocation};
-use crate::framework::Unprepared;
+use crate::framework::PreBindError;
 
 /// Keeps a claim while its devices are in use.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -28,18 +28,18 @@ pub(super) async fn reserve(
     claim: Arc<ResourceClaim>,
     allocation: Option<&Allocation>,
     now: Timestamp,
-) -> Result<Arc<ResourceClaim>, Unprepared> {
+) -> Result<Arc<ResourceClaim>, PreBindError> {
     let mut claim = claim;
     for attempt in 1.. {
         match attempt_to_reserve(client, pod, &claim, allocation, now).await {
-            Err(Unprepared::Api(error)) if error.is_conflict() && attempt < TRIES => {
+            Err(PreBindError::Api(error)) if error.is_conflict() && attempt < TRIES => {
                 let meta = &claim.meta;
                 claim = Arc::new(client.get(&meta.namespace, &meta.name).await?);
             }
             other => return other.map(Arc::new),
         }
     }
-    Err(Unprepared::Refused("claim not reserved".to_owned()))
+    Err(PreBindError::Refused("claim not reserved".to_owned()))
 }
 
 async fn attempt_to_reserve(
@@ -48,9 +48,9 @@ async fn attempt_to_reserve(
     claim: &ResourceClaim,
     allocation: Option<&Allocation>,
     now: Timestamp,
-) -> Result<ResourceClaim, Unprepared> {
+) -> Result<ResourceClaim, PreBindError> {
     let name = || format!("{}/{}", claim.meta.namespace, claim.meta.name);
-    let refuse = |why: &str| Err(Unprepared::Refused(format!("claim {} {why}", name())));
+    let refuse = |why: &str| Err(PreBindError::Refused(format!("claim {} {why}", name())));
     if claim.meta.deleting() {
         return refuse("got deleted in the meantime");
     }

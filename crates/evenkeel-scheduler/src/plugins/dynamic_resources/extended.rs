@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 use crate::{
-    framework::Rejection, plugins::resource_classes::may_be_devices, pod::PodInfo,
+    framework::Status, plugins::resource_classes::may_be_devices, pod::PodInfo,
     resources::Resources,
 };
 
@@ -70,11 +70,11 @@ impl Wish {
     ///
     /// # Errors
     /// When it can give something in neither way.
-    pub(super) fn on(&self, node: &Node) -> Result<Which, Rejection> {
+    pub(super) fn on(&self, node: &Node) -> Result<Which, Status> {
         let each = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {
                 None | Some(0) if class.is_some() => Ok(true),
-                None => Err(Rejection::unresolvable("cannot fit resource")),
+                None => Err(Status::unresolvable("cannot fit resource")),
                 Some(_) => Ok(false),
             }
         });

@@ -40,9 +40,10 @@ use tokio::sync::Notify;
 use super::resource_classes::ResourceClasses;
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Pending, Plugin, PostBind, PostFilter, PostFiltered, PreBind, PreEnqueue, PreFilter,
-        PreFiltered, Preview, Rejection, Reserve, Resource, Score,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ObjectChange, Plugin, PluginFuture, PostBind, PostFilter, PostFilterResult, PreBind,
+        PreEnqueue, PreFilter, PreFilterResult, Preview, QueueingHint, Reserve, Score, Status,
+        StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -201,20 +202,20 @@ impl DynamicResources {
     }
 
     /// Whether a change of a claim may help the pod.
-    fn after_claim(&self, pod: &Pod, edit: &Edit<Arc<ResourceClaim>>) -> Hint {
+    fn after_claim(&self, pod: &Pod, edit: &Edit<Arc<ResourceClaim>>) -> QueueingHint {
         let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
         let Some(now) = edit.now() else {
             let is_stale = |claim: &ResourceClaim| {
                 extended::is_special(claim) && claim.meta.controlled_by(&pod.meta.uid)
             };
-            return Hint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
+            return QueueingHint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
         };
-        let Ok(claims) = self.claims(pod) else { return Hint::Skip };
+        let Ok(claims) = self.claims(pod) else { return QueueingHint::Skip };
         if had && now.status.allocation.is_none() {
-            return Hint::Queue;
+            return QueueingHint::Queue;
         }
         let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
-        Hint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
+        QueueingHint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
     }
 }
 
@@ -232,24 +233,30 @@ impl Plugin for DynamicResources {
         });
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(
-                Resource::Node,
-                &[Action::Add, Action::UpdateNodeLabel, Action::UpdateNodeAllocatable],
+            ClusterEvent::new(
+                EventResource::Node,
+                &[ActionType::Add, ActionType::UpdateNodeLabel, ActionType::UpdateNodeAllocatable],
             ),
-            Interest::new(Resource::ResourceClaim, &[Action::Add, Action::Update, Action::Delete]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodGeneratedResourceClaim]),
-            Interest::new(Resource::DeviceClass, &[Action::Add, Action::Update]),
-            Interest::new(Resource::ResourceSlice, &[Action::Add, Action::Update]),
+            ClusterEvent::new(
+                EventResource::ResourceClaim,
+                &[ActionType::Add, ActionType::Update, ActionType::Delete],
+            ),
+            ClusterEvent::new(
+                EventResource::TargetPod,
+                &[ActionType::UpdatePodGeneratedResourceClaim],
+            ),
+            ClusterEvent::new(EventResource::DeviceClass, &[ActionType::Add, ActionType::Update]),
+            ClusterEvent::new(EventResource::ResourceSlice, &[ActionType::Add, ActionType::Update]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Object(ObjectChange::ResourceClaim(edit)) => self.after_claim(&pod.pod, edit),
-            Change::OwnUpdate { new, .. } => Hint::when(self.claims(&new.pod).is_ok()),
-            _ => Hint::Queue,
+            Change::OwnUpdate { new, .. } => QueueingHint::when(self.claims(&new.pod).is_ok()),
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -287,8 +294,8 @@ struct Asked;
 const NOT_ASKED: &str = "not found";
 
 impl PreEnqueue for DynamicResources {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Filtered {
-        self.claims(&pod.pod).map(drop).map_err(Rejection::unresolvable)
+    fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
+        self.claims(&pod.pod).map(drop).map_err(Status::unresolvable)
     }
 }
 
@@ -298,13 +305,13 @@ impl PreFilter for DynamicResources {
         state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         state.put(Asked);
-        let claims = self.claims(&pod.pod).map_err(Rejection::unresolvable)?;
-        let Some(seen) = self.seen.get() else { return Ok(PreFiltered::Skip) };
+        let claims = self.claims(&pod.pod).map_err(Status::unresolvable)?;
+        let Some(seen) = self.seen.get() else { return Ok(PreFilterResult::Skip) };
         let extended = self.extended(seen, pod);
         if claims.is_empty() && matches!(extended, Extended::None) {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         let class = |name: &str| seen.classes.get("", name);
         let in_use = {
@@ -314,12 +321,12 @@ impl PreFilter for DynamicResources {
         };
         let inventory = self.inventory(seen);
         state.put(Attempt::new(claims, &class, &self.selectors, inventory, in_use, extended));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for DynamicResources {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
             return Ok(());
         };
@@ -338,14 +345,14 @@ impl PostFilter for DynamicResources {
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
         _: &'a Unfit,
-    ) -> Pending<'a, PostFiltered> {
+    ) -> PluginFuture<'a, PostFilterResult> {
         let pod = cycle.pod();
         Box::pin(async move {
             if state.get::<Asked>().is_none() {
-                return PostFiltered { message: NOT_ASKED.into(), done: true, nominated: None };
+                return PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None };
             }
             let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
-                return PostFiltered::default();
+                return PostFilterResult::default();
             };
             let client = &seen.handle.client;
             // Devices that are of use on some node only stand in the way of others.
@@ -354,13 +361,13 @@ impl PostFilter for DynamicResources {
             } else if let Some(claim) = attempt.stale() {
                 (special::delete(client, claim).await, "deletion")
             } else {
-                return PostFiltered::default();
+                return PostFilterResult::default();
             };
             let message = match done {
                 Ok(()) => format!("{what} of ResourceClaim completed"),
                 Err(error) => error.to_string(),
             };
-            PostFiltered { message, ..PostFiltered::default() }
+            PostFilterResult { message, ..PostFilterResult::default() }
         })
     }
 
@@ -377,7 +384,7 @@ impl Score for DynamicResources {
         state.get::<Attempt>().map_or(0, |attempt| attempt.score(node.name()))
     }
 
-    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        super::normalise(scores, false);
+    fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
+        super::default_normalize_score(scores, false);
     }
 }

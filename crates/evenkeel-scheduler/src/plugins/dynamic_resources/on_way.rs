@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     framework::{
-        CycleState, Filtered, Pending, PostBind, PreBind, PreFlight, Rejection, Reserve, Unprepared,
+        CycleState, PluginFuture, PostBind, PreBind, PreBindError, PreBindPreFlight, Reserve,
+        Status, StatusResult,
     },
     pod::PodInfo,
 };
@@ -50,13 +51,13 @@ impl OnWay {
 }
 
 impl Reserve for DynamicResources {
-    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered {
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
         let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
             return Ok(());
         };
         let decided = attempt
             .decided(node)
-            .ok_or_else(|| Rejection::error("claim allocation not found for node"))?;
+            .ok_or_else(|| Status::error("claim allocation not found for node"))?;
         let mut tracker = locked(&seen.tracker);
         for (uid, allocation) in decided.gives() {
             tracker.decide(uid, Arc::clone(&allocation.seen));
@@ -113,11 +114,11 @@ fn give_up(seen: &Seen, made: Arc<ResourceClaim>) {
 }
 
 impl PreBind for DynamicResources {
-    fn pre_flight(&self, pod: &PodInfo, _: &str) -> PreFlight {
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
         if locked(&self.on_way).contains_key(pod.uid()) {
-            PreFlight::Act { parallel: true }
+            PreBindPreFlight::Act { parallel: true }
         } else {
-            PreFlight::Skip
+            PreBindPreFlight::Skip
         }
     }
 
@@ -126,7 +127,7 @@ impl PreBind for DynamicResources {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> Pending<'a, Result<(), Unprepared>> {
+    ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
             let decided = locked(&self.on_way).get(pod.uid()).cloned();
             let (Some(decided), Some(seen)) = (decided, self.seen.get()) else {
@@ -170,7 +171,7 @@ impl DynamicResources {
         client: &Client,
         pod: &PodInfo,
         making: Making,
-    ) -> Result<Arc<ResourceClaim>, Unprepared> {
+    ) -> Result<Arc<ResourceClaim>, PreBindError> {
         let Making { special, allocation, .. } = making;
         let made = special::make(client, &special.claim).await;
         seen.handle.metrics.claims().made(made.is_ok());

@@ -16,7 +16,7 @@ use super::{
     claims::{self, Readiness},
     locked,
 };
-use crate::{framework::Unprepared, metrics::Awaited, pod::PodInfo};
+use crate::{framework::PreBindError, metrics::Awaited, pod::PodInfo};
 
 /// Why a pod is not bound.
 struct Unready {
@@ -37,7 +37,7 @@ impl DynamicResources {
         seen: &Seen,
         pod: &PodInfo,
         node: &str,
-    ) -> Result<(), Unprepared> {
+    ) -> Result<(), PreBindError> {
         let regarding = Target::of(Pod::kind(), &pod.pod.meta);
         let message = format!("waiting for binding conditions for device on node {node}");
         let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
@@ -47,7 +47,7 @@ impl DynamicResources {
         let how = outcome.as_ref().map_or_else(|unready| unready.how, |()| Awaited::Ready);
         let took = seen.handle.clock.now().duration_since(began).unsigned_abs();
         self.count(seen, pod.uid(), how, took);
-        outcome.map_err(|unready| Unprepared::Refused(unready.why))
+        outcome.map_err(|unready| PreBindError::Refused(unready.why))
     }
 
     async fn until_ready(&self, seen: &Seen, uid: &str, began: Timestamp) -> Result<(), Unready> {

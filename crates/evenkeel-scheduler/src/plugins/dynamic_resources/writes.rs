@@ -17,9 +17,9 @@ use super::{
 use crate::{
     fixtures::{at, handle, info, merge, node, series, table},
     framework::{
-        Change, CycleState, Edit, Filter as _, Hint, ObjectChange, Plugin as _, PostBind as _,
-        PostFilter as _, PostFiltered, PreBind as _, PreFilter as _, PreFiltered, PreFlight,
-        Profile, Reserve as _, Unprepared,
+        Change, CycleState, Edit, Filter as _, ObjectChange, Plugin as _, PostBind as _,
+        PostFilter as _, PostFilterResult, PreBind as _, PreBindError, PreBindPreFlight,
+        PreFilter as _, PreFilterResult, Profile, QueueingHint, Reserve as _,
     },
     pod::PodInfo,
     schedule::{Cycle, Nominator, Unfit, View},
@@ -105,7 +105,7 @@ async fn reserve(
     allocation: Option<&Allocation>,
 ) -> Result<Arc<ResourceClaim>, String> {
     let outcome = bind::reserve(client, &pod().pod, claim, allocation, at(0)).await;
-    outcome.map_err(|why: Unprepared| why.to_string())
+    outcome.map_err(|why: PreBindError| why.to_string())
 }
 
 /// The first status of a claim: its devices since when, and the pod.
@@ -210,7 +210,7 @@ async fn a_claim_is_released_without_knowing_its_version() {
     assert!(script.asked().is_empty());
 }
 
-async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFiltered {
+async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFilterResult {
     let plugin = DynamicResources::default();
     plugin.connect(&handle(script.client(&clock()), &clock()));
     let (pod, nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
@@ -227,7 +227,7 @@ async fn asked_for_a_way_out(
     plugin: &DynamicResources,
     state: &CycleState,
     pod: &PodInfo,
-) -> PostFiltered {
+) -> PostFilterResult {
     let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
     let mut nodes = table(&[]);
     let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
@@ -248,13 +248,13 @@ async fn devices_that_are_of_no_use_are_given_back() {
         let script = Script::new([(200, written("2", &json!({})))]);
         let done = post_filter(&script, claim("1", &on_m(users))).await;
         let message = "deallocation of ResourceClaim completed".to_owned();
-        assert_eq!(done, PostFiltered { message, ..PostFiltered::default() });
+        assert_eq!(done, PostFilterResult { message, ..PostFilterResult::default() });
         assert_eq!(script.asked(), [(STATUS.to_owned(), body.clone())]);
     }
     for users in [json!([user("other")]), json!([user("web"), user("other")])] {
         let script = Script::default();
         let done = post_filter(&script, claim("1", &on_m(users))).await;
-        assert_eq!(done, PostFiltered::default(), "somebody else needs them");
+        assert_eq!(done, PostFilterResult::default(), "somebody else needs them");
         assert!(script.asked().is_empty());
     }
     let script = Script::new([conflict()]);
@@ -284,14 +284,14 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     let script = Script::new([(200, written("2", &json!({}))), (200, written("3", &bound))]);
     let (plugin, client) = on_its_way(&script);
     assert!(has_device(&plugin));
-    assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Act { parallel: true });
+    assert_eq!(plugin.pre_bind_pre_flight(&pod(), "n"), PreBindPreFlight::Act { parallel: true });
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
     assert_eq!(script.asked().len(), 2);
     assert!(
         !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c") && has_device(&plugin)
     );
     plugin.post_bind(&pod(), "n");
-    assert_eq!(plugin.pre_flight(&pod(), "n"), PreFlight::Skip);
+    assert_eq!(plugin.pre_bind_pre_flight(&pod(), "n"), PreBindPreFlight::Skip);
 
     let refused =
         (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}));
@@ -333,7 +333,7 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     plugin.seen.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
     let mut state = CycleState::default();
     let pre = plugin.pre_filter(&mut state, pod, &table(&[])).unwrap();
-    assert_eq!(pre, PreFiltered::All);
+    assert_eq!(pre, PreFilterResult::All);
     (plugin, client, state)
 }
 
@@ -429,11 +429,11 @@ async fn a_node_that_offers_the_resource_needs_no_claim() {
     let (plugin, _, mut state) = with_class(&script, &pod);
     told_of_nodes(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "own").unwrap();
-    assert_eq!(plugin.pre_flight(&pod, "own"), PreFlight::Skip);
+    assert_eq!(plugin.pre_bind_pre_flight(&pod, "own"), PreBindPreFlight::Skip);
     assert!(!has_device(&plugin));
     let none = info("p", &json!({}));
     let skipped = plugin.pre_filter(&mut CycleState::default(), &none, &table(&[]));
-    assert_eq!(skipped, Ok(PreFiltered::Skip));
+    assert_eq!(skipped, Ok(PreFilterResult::Skip));
 }
 
 #[tokio::test]
@@ -493,11 +493,11 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
         Change::Object(ObjectChange::ResourceClaim(Edit::Deleted(Arc::clone(claim))))
     };
     for (pod, claim, want) in [
-        (&pod, &unallocated, Hint::Queue),
-        (&info("other", &json!({})), &unallocated, Hint::Skip),
-        (&info("other", &json!({})), &stale, Hint::Queue),
+        (&pod, &unallocated, QueueingHint::Queue),
+        (&info("other", &json!({})), &unallocated, QueueingHint::Skip),
+        (&info("other", &json!({})), &stale, QueueingHint::Queue),
     ] {
-        assert_eq!(plugin.hint(pod, &gone(claim)), want);
+        assert_eq!(plugin.queueing_hint(pod, &gone(claim)), want);
     }
     super::locked(&plugin.seen.get().unwrap().specials).gone(&stale);
     assert!(matches!(plugin.extended(plugin.seen.get().unwrap(), &pod), Extended::Wish(_)));

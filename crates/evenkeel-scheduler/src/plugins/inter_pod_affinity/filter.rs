@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{InterPodAffinity, by_label};
 use crate::{
-    framework::{CycleState, Filter, Filtered, PreFilter, PreFiltered, Rejection},
+    framework::{CycleState, Filter, PreFilter, PreFilterResult, Status, StatusResult},
     nodes::{NodeRef, NodeTable, RuleKind, Scope, ScopeId, Slot, terms},
     plugins::per_domain::PerDomain,
     pod::PodInfo,
@@ -31,16 +31,16 @@ impl PreFilter for InterPodAffinity {
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let neighbours = Neighbours::of(pod, nodes);
         let idle = neighbours.near.is_empty()
             && neighbours.away.is_empty()
             && neighbours.refused.iter().all(|refused| refused.figures().iter().all(|n| *n == 0));
         if idle {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         state.put(neighbours);
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
@@ -132,18 +132,18 @@ impl Neighbours {
 }
 
 impl Filter for InterPodAffinity {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(neighbours) = state.get::<Neighbours>() else { return Ok(()) };
         let slot = node.slot();
         let some = |one: &PerDomain| one.at(slot).is_some_and(|count| count > 0);
         if !neighbours.near(slot) {
-            return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
+            return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));
         }
         if neighbours.away.iter().any(some) {
-            return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
+            return Err(Status::unschedulable("node(s) didn't match pod anti-affinity rules"));
         }
         if neighbours.refused.iter().any(some) {
-            return Err(Rejection::unschedulable(
+            return Err(Status::unschedulable(
                 "node(s) didn't satisfy existing pods anti-affinity rules",
             ));
         }

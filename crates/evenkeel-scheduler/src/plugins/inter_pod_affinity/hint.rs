@@ -4,27 +4,27 @@ use evenkeel_api::views::{Node, Pod};
 use std::sync::Arc;
 
 use crate::{
-    framework::{Change, Hint},
+    framework::{Change, QueueingHint},
     nodes::{RuleKind, Scope, terms},
     pod::PodInfo,
 };
 
-pub(super) fn hint(pod: &Pod, change: &Change) -> Hint {
+pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     match change {
-        Change::Node(edit) => edit
-            .now()
-            .map_or(Hint::Skip, |new| node_changed(pod, edit.before().map(|old| &**old), new)),
+        Change::Node(edit) => edit.now().map_or(QueueingHint::Skip, |new| {
+            node_changed(pod, edit.before().map(|old| &**old), new)
+        }),
         Change::AssignedPod(edit) => {
             let pod_of = |info: Option<&'_ PodInfo>| info.map(|info| Arc::clone(&info.pod));
             let (old, new) = (pod_of(edit.before()), pod_of(edit.now()));
             pod_changed(pod, old.as_deref(), new.as_deref())
         }
-        _ => Hint::Queue,
+        _ => QueueingHint::Queue,
     }
 }
 
 /// A pod on a node came, changed or went. As upstream, namespaces count by name only.
-fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> Hint {
+fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let near = |other: &Pod| {
         let mut own = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
         own.peek().is_some() && own.all(|(_, term)| Scope::of_term(term, pod).names(other))
@@ -33,7 +33,7 @@ fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> Hint {
         let mut own = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
         own.any(|(_, term)| Scope::of_term(term, from).names(other))
     };
-    Hint::when(match (old, new) {
+    QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) => (!near(old) && near(new)) || (away(pod, old) && !away(pod, new)),
         (None, Some(new)) => near(new),
         (Some(old), None) => away(pod, old) || away(old, pod),
@@ -42,7 +42,7 @@ fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> Hint {
 }
 
 /// A node came, or its labels changed.
-fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> Hint {
+fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
     let moved = |kind: RuleKind, key: &str| {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);
         match (old.map(value), value(new)) {
@@ -54,5 +54,5 @@ fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> Hint {
         }
     };
     let mut hard = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));
-    Hint::when(hard.any(|(kind, term)| moved(kind, &term.topology_key)))
+    QueueingHint::when(hard.any(|(kind, term)| moved(kind, &term.topology_key)))
 }

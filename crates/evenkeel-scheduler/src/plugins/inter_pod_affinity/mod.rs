@@ -12,7 +12,8 @@ mod tests;
 
 use crate::{
     framework::{
-        Action, Change, Filter, Hint, Interest, Plugin, PreFilter, PreScore, Resource, Score,
+        ActionType, Change, ClusterEvent, EventResource, Filter, Plugin, PreFilter, PreScore,
+        QueueingHint, Score,
     },
     nodes::NodeTable,
     plugins::per_domain::PerDomain,
@@ -52,16 +53,16 @@ impl Plugin for InterPodAffinity {
         "InterPodAffinity"
     }
 
-    fn events(&self) -> Vec<Interest> {
-        let of_pods = &[Action::Add, Action::UpdatePodLabel, Action::Delete];
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        let of_pods = &[ActionType::Add, ActionType::UpdatePodLabel, ActionType::Delete];
         vec![
-            Interest::new(Resource::AssignedPod, of_pods),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodLabel]),
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel]),
+            ClusterEvent::new(EventResource::AssignedPod, of_pods),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodLabel]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeLabel]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         hint::hint(&pod.pod, change)
     }
 

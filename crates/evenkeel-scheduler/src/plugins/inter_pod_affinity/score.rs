@@ -2,7 +2,7 @@
 
 use super::{InterPodAffinity, by_label};
 use crate::{
-    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScored, Score},
+    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{NodeRef, NodeTable, RuleKind, terms},
     plugins::per_domain::PerDomain,
     pod::PodInfo,
@@ -18,10 +18,10 @@ impl PreScore for InterPodAffinity {
         pod: &PodInfo,
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         let prefers = || terms(&pod.pod).any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
         if self.args.ignore_preferred_terms_of_existing_pods && !prefers() {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         let mut census = nodes.census();
         let class = census.class(&pod.pod);
@@ -45,10 +45,10 @@ impl PreScore for InterPodAffinity {
             counted += by_label(&mut liked, &rule.key, nodes).add(holders, weight.into());
         }
         if counted == 0 {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         state.put(Liked(liked));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 
@@ -68,7 +68,7 @@ impl Score for InterPodAffinity {
         scores.extend(nodes.iter().map(|node| liked.sum(*node)));
     }
 
-    fn normalise(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
+    fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         let least = scores.iter().copied().min().unwrap_or(0);
         let range = scores.iter().copied().max().unwrap_or(0) - least;
         for score in scores {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use super::{Args, InterPodAffinity, hint};
 use crate::{
     fixtures::{info, node, pod, table},
-    framework::{Change, CycleState, Edit, Hint, PreFilter},
+    framework::{Change, CycleState, Edit, PreFilter, QueueingHint},
     nodes::{RuleKind, terms},
-    plugins::world::{HOST, World, ZONE, of_each, pod_of, scores, steps, verdicts},
+    plugins::world::{HOST, World, ZONE, filter_results, of_each, pod_of, scores, steps},
     pod::PodInfo,
 };
 
@@ -163,7 +163,7 @@ proptest! {
         let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore };
         let plugin = InterPodAffinity::new(args.clone());
         let pod = info("new", &kind(n));
-        prop_assert_eq!(verdicts(&plugin, &world.table, &pod), expected(&world, &pod.pod));
+        prop_assert_eq!(filter_results(&plugin, &world.table, &pod), expected(&world, &pod.pod));
         if !world.nodes.is_empty() {
             prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod, &args));
         }
@@ -178,14 +178,14 @@ proptest! {
         let on = format!("n{on}");
         let mut state = CycleState::default();
         let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
-        let Some(node) = world.table.get(&on).filter(|_| before == crate::framework::PreFiltered::All) else { return Ok(()) };
+        let Some(node) = world.table.get(&on).filter(|_| before == crate::framework::PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
         let with = of_each(&plugin, &state, &pod, &world.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
         let without = of_each(&plugin, &state, &pod, &world.table, false);
-        prop_assert_eq!(without, verdicts(&plugin, &world.table, &pod));
+        prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
         world.table.place(other, &on);
-        prop_assert_eq!(with, verdicts(&plugin, &world.table, &pod));
+        prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));
     }
 }
 
@@ -201,7 +201,7 @@ fn the_first_of_its_kind_may_go_anywhere_with_the_label() {
     };
     let place = |nodes: &_, app| {
         let plugin = InterPodAffinity::default();
-        verdicts(&plugin, nodes, &info("p", &web(app))).into_values().collect::<Vec<_>>()
+        filter_results(&plugin, nodes, &info("p", &web(app))).into_values().collect::<Vec<_>>()
     };
     let refused = "node(s) didn't match pod affinity rules";
     assert_eq!(place(&nodes, "web"), ["", refused]);
@@ -218,15 +218,15 @@ fn hints_as_upstream() {
     let (near, away) =
         (pod("p", &of("podAffinity", "web")), pod("p", &of("podAntiAffinity", "web")));
     let updated = |old: &str, new: &str| Edit::Updated { old: labelled(old), new: labelled(new) };
-    let pods: [(&Pod, Edit<PodInfo>, Hint); 8] = [
-        (&near, Edit::Added(labelled("web")), Hint::Queue),
-        (&near, Edit::Added(labelled("db")), Hint::Skip),
-        (&near, updated("db", "web"), Hint::Queue),
-        (&near, Edit::Deleted(labelled("web")), Hint::Skip),
-        (&away, Edit::Deleted(labelled("web")), Hint::Queue),
-        (&away, Edit::Added(labelled("web")), Hint::Skip),
-        (&away, updated("web", "db"), Hint::Queue),
-        (&away, updated("db", "web"), Hint::Skip),
+    let pods: [(&Pod, Edit<PodInfo>, QueueingHint); 8] = [
+        (&near, Edit::Added(labelled("web")), QueueingHint::Queue),
+        (&near, Edit::Added(labelled("db")), QueueingHint::Skip),
+        (&near, updated("db", "web"), QueueingHint::Queue),
+        (&near, Edit::Deleted(labelled("web")), QueueingHint::Skip),
+        (&away, Edit::Deleted(labelled("web")), QueueingHint::Queue),
+        (&away, Edit::Added(labelled("web")), QueueingHint::Skip),
+        (&away, updated("web", "db"), QueueingHint::Queue),
+        (&away, updated("db", "web"), QueueingHint::Skip),
     ];
     for (n, (pod, edit, want)) in pods.into_iter().enumerate() {
         assert_eq!(hint::hint(pod, &Change::AssignedPod(edit)), want, "{n}");
@@ -237,15 +237,15 @@ fn hints_as_upstream() {
     };
     let moved = |old, new| Edit::Updated { old: zone(old), new: zone(new) };
     let nodes = [
-        (&near, Edit::Added(zone(Some("z"))), Hint::Queue),
-        (&near, Edit::Added(zone(None)), Hint::Skip),
-        (&near, moved(None, Some("z")), Hint::Queue),
-        (&near, moved(Some("z"), None), Hint::Skip),
-        (&near, moved(Some("y"), Some("z")), Hint::Queue),
-        (&away, Edit::Added(zone(None)), Hint::Queue),
-        (&away, moved(Some("z"), None), Hint::Queue),
-        (&away, moved(None, Some("z")), Hint::Skip),
-        (&away, moved(Some("z"), Some("z")), Hint::Skip),
+        (&near, Edit::Added(zone(Some("z"))), QueueingHint::Queue),
+        (&near, Edit::Added(zone(None)), QueueingHint::Skip),
+        (&near, moved(None, Some("z")), QueueingHint::Queue),
+        (&near, moved(Some("z"), None), QueueingHint::Skip),
+        (&near, moved(Some("y"), Some("z")), QueueingHint::Queue),
+        (&away, Edit::Added(zone(None)), QueueingHint::Queue),
+        (&away, moved(Some("z"), None), QueueingHint::Queue),
+        (&away, moved(None, Some("z")), QueueingHint::Skip),
+        (&away, moved(Some("z"), Some("z")), QueueingHint::Skip),
     ];
     for (n, (pod, edit, want)) in nodes.into_iter().enumerate() {
         assert_eq!(hint::hint(pod, &Change::Node(edit)), want, "{n}");

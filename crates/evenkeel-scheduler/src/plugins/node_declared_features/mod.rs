@@ -9,8 +9,8 @@ use evenkeel_api::views::{Container, Pod};
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Filter, Filtered, Hint, Interest, Plugin, PreFilter,
-        PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Plugin, PreFilter,
+        PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -56,18 +56,23 @@ impl Plugin for NodeDeclaredFeatures {
         "NodeDeclaredFeatures"
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeDeclaredFeature]),
-            Interest::new(Resource::TargetPod, &[Action::Update]),
+            ClusterEvent::new(
+                EventResource::Node,
+                &[ActionType::Add, ActionType::UpdateNodeDeclaredFeature],
+            ),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::Update]),
         ]
     }
 
     /// Most of what changes about a pod that waits is what the scheduler itself says of it.
-    fn hint(&self, _: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::OwnUpdate { old, new } => Hint::when(needed(&old.pod) != needed(&new.pod)),
-            _ => Hint::Queue,
+            Change::OwnUpdate { old, new } => {
+                QueueingHint::when(needed(&old.pod) != needed(&new.pod))
+            }
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -85,23 +90,23 @@ impl PreFilter for NodeDeclaredFeatures {
         state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let needed = needed(&pod.pod);
         if needed.is_empty() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         state.put(Needed(needed));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for NodeDeclaredFeatures {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(Needed(needed)) = state.get::<Needed>() else { return Ok(()) };
         let declared = &node.node().status.declared_features;
         if needed.iter().all(|name| declared.iter().any(|own| **own == **name)) {
             return Ok(());
         }
-        Err(Rejection::unresolvable(UNMATCHED))
+        Err(Status::unresolvable(UNMATCHED))
     }
 }

@@ -5,7 +5,9 @@ use serde_json::json;
 use super::{NodeDeclaredFeatures, needed};
 use crate::{
     fixtures::{info, node, pod, table},
-    framework::{Change, CycleState, Edit, Filter, Hint, Plugin, PreFilter, PreFiltered},
+    framework::{
+        Change, CycleState, Edit, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
+    },
 };
 
 #[test]
@@ -48,13 +50,13 @@ fn nodes_must_declare_all_that_is_needed() {
     ]);
     let pod = info("p", &json!({"spec": {"hostNetwork": true, "hostUsers": false}}));
     let mut state = CycleState::default();
-    assert_eq!(NodeDeclaredFeatures.pre_filter(&mut state, &pod, &nodes), Ok(PreFiltered::All));
+    assert_eq!(NodeDeclaredFeatures.pre_filter(&mut state, &pod, &nodes), Ok(PreFilterResult::All));
     assert!(NodeDeclaredFeatures.filter(&state, &pod, nodes.get("a").unwrap()).is_ok());
     let why = NodeDeclaredFeatures.filter(&state, &pod, nodes.get("b").unwrap()).unwrap_err();
     assert_eq!(why.reasons.join(", "), "node(s) didn't match Pod's required features");
     let plain = info("q", &json!({}));
     let skipped = NodeDeclaredFeatures.pre_filter(&mut CycleState::default(), &plain, &nodes);
-    assert_eq!(skipped, Ok(PreFiltered::Skip));
+    assert_eq!(skipped, Ok(PreFilterResult::Skip));
 }
 
 #[test]
@@ -69,10 +71,14 @@ fn a_pod_is_tried_again_when_it_needs_something_else() {
     );
     let came = Change::Node(Edit::Added(node("a", &json!({}))));
     for (change, want) in [
-        (own(needy.clone(), told), Hint::Skip),
-        (own(needy.clone(), json!({})), Hint::Queue),
-        (came, Hint::Queue),
+        (own(needy.clone(), told), QueueingHint::Skip),
+        (own(needy.clone(), json!({})), QueueingHint::Queue),
+        (came, QueueingHint::Queue),
     ] {
-        assert_eq!(NodeDeclaredFeatures.hint(&info("p", &needy), &change), want, "{change:?}");
+        assert_eq!(
+            NodeDeclaredFeatures.queueing_hint(&info("p", &needy), &change),
+            want,
+            "{change:?}"
+        );
     }
 }

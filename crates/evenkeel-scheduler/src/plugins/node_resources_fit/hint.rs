@@ -4,7 +4,7 @@ use evenkeel_api::views::{DeviceClass, Node};
 use std::sync::Arc;
 
 use crate::{
-    framework::{Change, Edit, Hint, ObjectChange},
+    framework::{Change, Edit, ObjectChange, QueueingHint},
     plugins::resource_classes::implicit,
     pod::PodInfo,
     resources::Resources,
@@ -13,19 +13,21 @@ use crate::{
 /// Whether a resource is given as devices where it is not offered.
 type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
 
-pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> Hint {
+pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> QueueingHint {
     let asks = &pod.asks.requests;
     match change {
-        Change::Node(edit) => Hint::when(edit.now().is_some_and(|new| {
+        Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
             let (has, had) = (Room::of(new), edit.before().map(|old| Room::of(old)));
             has.takes(asks, is_devices)
                 && had.is_none_or(|had| has.gives_more(&had, asks, is_devices))
         })),
         Change::AssignedPod(Edit::Updated { old, new }) => {
-            Hint::when(gives_more(&old.asks.requests, &new.asks.requests, asks))
+            QueueingHint::when(gives_more(&old.asks.requests, &new.asks.requests, asks))
         }
-        Change::Object(ObjectChange::DeviceClass(edit)) => Hint::when(names_more(edit, asks)),
-        _ => Hint::Queue,
+        Change::Object(ObjectChange::DeviceClass(edit)) => {
+            QueueingHint::when(names_more(edit, asks))
+        }
+        _ => QueueingHint::Queue,
     }
 }
 

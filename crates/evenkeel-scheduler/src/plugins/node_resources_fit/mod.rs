@@ -15,8 +15,8 @@ pub use super::amounts::ResourceWeight;
 use super::{amounts::Counted, resource_classes::ResourceClasses, shape::Shape};
 use crate::{
     framework::{
-        Action, Change, CycleState, Filter, Filtered, Handle, Hint, Interest, Plugin, PreScore,
-        Reason, Rejection, Resource, Score, Severity,
+        ActionType, Change, ClusterEvent, Code, CycleState, EventResource, Filter, Handle, Plugin,
+        PreScore, QueueingHint, Reason, Score, Status, StatusResult,
     },
     nodes::NodeRef,
     pod::PodInfo,
@@ -114,19 +114,28 @@ impl Plugin for NodeResourcesFit {
         }
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         let mut events = vec![
-            Interest::new(Resource::AssignedPod, &[Action::Delete, Action::UpdatePodScaleDown]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodScaleDown]),
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeAllocatable]),
+            ClusterEvent::new(
+                EventResource::AssignedPod,
+                &[ActionType::Delete, ActionType::UpdatePodScaleDown],
+            ),
+            ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodScaleDown]),
+            ClusterEvent::new(
+                EventResource::Node,
+                &[ActionType::Add, ActionType::UpdateNodeAllocatable],
+            ),
         ];
         if self.devices.is_some() {
-            events.push(Interest::new(Resource::DeviceClass, &[Action::Add, Action::Update]));
+            events.push(ClusterEvent::new(
+                EventResource::DeviceClass,
+                &[ActionType::Add, ActionType::Update],
+            ));
         }
         events
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         hint::hint(pod, change, &|name| self.is_devices(name))
     }
 
@@ -142,7 +151,7 @@ impl Plugin for NodeResourcesFit {
 }
 
 impl Filter for NodeResourcesFit {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let asks = &pod.asks.requests;
         let mut short = Short::default();
         if node.pods().len() + 1 > node.pods_allowed() {
@@ -160,7 +169,7 @@ impl Filter for NodeResourcesFit {
                 short.reasons.push(Reason::Owned(format!("Insufficient {name}")));
             }
         }
-        short.verdict()
+        short.into_status()
     }
 }
 
@@ -180,12 +189,15 @@ impl Short {
         }
     }
 
-    fn verdict(self) -> Filtered {
+    fn into_status(self) -> StatusResult {
         if self.reasons.is_empty() {
             return Ok(());
         }
-        let severity =
-            if self.unresolvable { Severity::Unresolvable } else { Severity::Unschedulable };
-        Err(Rejection { reasons: self.reasons, severity })
+        let code = if self.unresolvable {
+            Code::UnschedulableAndUnresolvable
+        } else {
+            Code::Unschedulable
+        };
+        Err(Status { reasons: self.reasons, code })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{NodeResourcesFit, Strategy};
 use crate::{
-    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScored, Score},
+    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{NodeRef, NodeTable},
     plugins::{amounts::Asked, shape::Shape},
     pod::PodInfo,
@@ -18,9 +18,9 @@ impl PreScore for NodeResourcesFit {
         pod: &PodInfo,
         _: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         state.put(Asks(self.counted.asked_with_floor(pod)));
-        PreScored::All
+        PreScoreResult::All
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::{Args, NodeResourcesFit, ResourceWeight, Strategy};
 use crate::{
     fixtures::{asking, info, merge, node, table},
-    framework::{Change, Edit, Hint, ObjectChange, Plugin},
+    framework::{Change, Edit, ObjectChange, Plugin, QueueingHint},
     nodes::NodeTable,
     plugins::{
         shape::Shape,
-        world::{scores, verdicts},
+        world::{filter_results, scores},
     },
 };
 
@@ -86,7 +86,7 @@ fn what_is_set_for_the_whole_pod_counts_for_room_and_not_for_the_score() {
     let mut pod = asking("1", "2Gi");
     merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
     let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
-    let refused: Vec<String> = verdicts(&plugin, &nodes(), &pod).into_values().collect();
+    let refused: Vec<String> = filter_results(&plugin, &nodes(), &pod).into_values().collect();
     assert_eq!(refused, ["Insufficient cpu", ""]);
     let scores = scores(&plugin, &nodes(), &pod).unwrap();
     assert_eq!(scores.into_values().collect::<Vec<_>>(), [37, 75]);
@@ -102,7 +102,7 @@ fn ignored_resources_are_not_looked_at() {
             ignored_resource_groups: boxed(groups),
             ..Args::default()
         });
-        assert_eq!(verdicts(&plugin, &nodes(), &pod)["a"], want, "{resources:?} {groups:?}");
+        assert_eq!(filter_results(&plugin, &nodes(), &pod)["a"], want, "{resources:?} {groups:?}");
     };
     check(&[], &[], "Insufficient example.com/gpu");
     check(&["example.com/gpu"], &[], "");
@@ -129,7 +129,7 @@ fn what_a_node_does_not_offer_may_be_devices() {
     nodes.place(info("first", &gpu(asking("1", "1Gi"), "1")), "2");
     let pod = info("p", &gpu(asking("1", "1Gi"), "2"));
     let short = "Insufficient example.com/gpu";
-    let refused = || verdicts(&plugin, &nodes, &pod).into_values().collect::<Vec<_>>();
+    let refused = || filter_results(&plugin, &nodes, &pod).into_values().collect::<Vec<_>>();
     assert_eq!(refused(), [short, short, short]);
     devices.set(class("gpus", "example.com/nic"));
     assert_eq!(refused(), [short, short, short], "they are another's");
@@ -137,12 +137,12 @@ fn what_a_node_does_not_offer_may_be_devices() {
     assert_eq!(refused(), ["", short, ""], "a node that offers them does so by itself");
     let implicit = json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
         "deviceclass.resource.kubernetes.io/gpus": "1" } } }] } });
-    assert!(verdicts(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
+    assert!(filter_results(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
     // Where this is off, nothing is.
     let off = NodeResourcesFit::new(Args { extended_resources: false, ..Args::default() });
     assert!(off.devices.is_none());
-    assert_eq!(verdicts(&off, &nodes, &pod)["none"], short);
-    assert_eq!((off.events().len(), plugin.events().len()), (3, 4));
+    assert_eq!(filter_results(&off, &nodes, &pod)["none"], short);
+    assert_eq!((off.events_to_register().len(), plugin.events_to_register().len()), (3, 4));
 }
 
 #[test]
@@ -157,30 +157,30 @@ fn hints_for_devices_as_upstream() {
     let changed = |old, new| Edit::Updated { old, new };
     let (none, gpus) = (class("a", ""), class("a", "example.com/gpu"));
     for (n, (pod, edit, want)) in [
-        (&waiting, Edit::Added(Arc::clone(&gpus)), Hint::Queue),
-        (&waiting, Edit::Added(class("a", "example.com/nic")), Hint::Skip),
-        (&waiting, Edit::Added(Arc::clone(&none)), Hint::Skip),
-        (&waiting, changed(Arc::clone(&none), Arc::clone(&gpus)), Hint::Queue),
-        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&gpus)), Hint::Skip),
-        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&none)), Hint::Skip),
-        (&implicit, Edit::Added(Arc::clone(&none)), Hint::Queue),
-        (&implicit, changed(none, Arc::clone(&gpus)), Hint::Skip),
-        (&implicit, Edit::Added(class("b", "")), Hint::Skip),
+        (&waiting, Edit::Added(Arc::clone(&gpus)), QueueingHint::Queue),
+        (&waiting, Edit::Added(class("a", "example.com/nic")), QueueingHint::Skip),
+        (&waiting, Edit::Added(Arc::clone(&none)), QueueingHint::Skip),
+        (&waiting, changed(Arc::clone(&none), Arc::clone(&gpus)), QueueingHint::Queue),
+        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&gpus)), QueueingHint::Skip),
+        (&waiting, changed(Arc::clone(&gpus), Arc::clone(&none)), QueueingHint::Skip),
+        (&implicit, Edit::Added(Arc::clone(&none)), QueueingHint::Queue),
+        (&implicit, changed(none, Arc::clone(&gpus)), QueueingHint::Skip),
+        (&implicit, Edit::Added(class("b", "")), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
     {
         let change = Change::Object(ObjectChange::DeviceClass(edit));
-        assert_eq!(plugin.hint(pod, &change), want, "{n}");
+        assert_eq!(plugin.queueing_hint(pod, &change), want, "{n}");
     }
     // A node without them can have the pod once they are devices.
     let plain = || Change::Node(Edit::Added(node("a", &json!({}))));
-    assert_eq!(plugin.hint(&waiting, &plain()), Hint::Skip);
+    assert_eq!(plugin.queueing_hint(&waiting, &plain()), QueueingHint::Skip);
     plugin.devices.as_ref().unwrap().set(gpus);
-    assert_eq!(plugin.hint(&waiting, &plain()), Hint::Queue);
+    assert_eq!(plugin.queueing_hint(&waiting, &plain()), QueueingHint::Queue);
     let (old, new) = (node("a", &json!({})), node("a", &json!({})));
     let same = Change::Node(Edit::Updated { old, new });
-    assert_eq!(plugin.hint(&waiting, &same), Hint::Queue);
+    assert_eq!(plugin.queueing_hint(&waiting, &same), QueueingHint::Queue);
 }
 
 #[test]
@@ -195,18 +195,18 @@ fn hints_as_upstream() {
     };
     let grown = |old, new| Edit::Updated { old, new };
     for (n, (edit, want)) in [
-        (Edit::Added(sized("2", "1", "1Gi")), Hint::Queue),
-        (Edit::Added(sized("1", "1", "1Gi")), Hint::Skip),
-        (Edit::Added(sized("2", "0", "1Gi")), Hint::Skip),
-        (grown(sized("1", "1", "1Gi"), sized("2", "1", "1Gi")), Hint::Queue),
-        (grown(sized("3", "1", "1Gi"), sized("2", "1", "1Gi")), Hint::Skip),
-        (grown(sized("2", "1", "1Gi"), sized("2", "2", "1Gi")), Hint::Queue),
-        (grown(sized("2", "1", "1Gi"), sized("2", "1", "2Gi")), Hint::Queue),
+        (Edit::Added(sized("2", "1", "1Gi")), QueueingHint::Queue),
+        (Edit::Added(sized("1", "1", "1Gi")), QueueingHint::Skip),
+        (Edit::Added(sized("2", "0", "1Gi")), QueueingHint::Skip),
+        (grown(sized("1", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Queue),
+        (grown(sized("3", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Skip),
+        (grown(sized("2", "1", "1Gi"), sized("2", "2", "1Gi")), QueueingHint::Queue),
+        (grown(sized("2", "1", "1Gi"), sized("2", "1", "2Gi")), QueueingHint::Queue),
     ]
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.hint(&waiting, &Change::Node(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&waiting, &Change::Node(edit)), want, "{n}");
     }
     let shrunk =
         |old: &Value, new: &Value| Edit::Updated { old: info("o", old), new: info("o", new) };
@@ -215,13 +215,13 @@ fn hints_as_upstream() {
         &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } }),
     );
     for (n, (edit, want)) in [
-        (Edit::Deleted(info("o", &asking("1m", "1"))), Hint::Queue),
-        (shrunk(&asking("2", "1Gi"), &asking("1", "1Gi")), Hint::Queue),
-        (shrunk(&asking("2", "2Gi"), &asking("2", "1Gi")), Hint::Skip),
+        (Edit::Deleted(info("o", &asking("1m", "1"))), QueueingHint::Queue),
+        (shrunk(&asking("2", "1Gi"), &asking("1", "1Gi")), QueueingHint::Queue),
+        (shrunk(&asking("2", "2Gi"), &asking("2", "1Gi")), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.hint(&only_cpu, &Change::AssignedPod(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&only_cpu, &Change::AssignedPod(edit)), want, "{n}");
     }
 }

@@ -7,7 +7,7 @@ use evenkeel_api::{
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    framework::Rejection,
+    framework::Status,
     plugins::volumes::{CLAIM, Lookup, not_found},
 };
 
@@ -47,7 +47,7 @@ impl Counted {
 }
 
 /// The volumes of a pod that has no node yet; each once.
-pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Rejection> {
+pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Status> {
     let mut found: Vec<Counted> = Vec::new();
     for volume in &pod.spec.volumes {
         let one = match claim_of(seen, pod, volume)? {
@@ -55,7 +55,7 @@ pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Rejec
             Of::Missing(name) => {
                 let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM, &name));
                 let why = format!("looking up PVC {namespace}/{name}: {why}");
-                return Err(Rejection::unresolvable(why));
+                return Err(Status::unresolvable(why));
             }
             Of::Inline => inline(volume)?,
         };
@@ -69,7 +69,7 @@ pub(super) fn there<'a>(
     seen: &dyn Lookup,
     pods: impl Iterator<Item = &'a Pod>,
     node: Option<&CsiNode>,
-) -> Result<HashSet<Counted>, Rejection> {
+) -> Result<HashSet<Counted>, Status> {
     let mut found = HashSet::new();
     for pod in pods {
         for volume in &pod.spec.volumes {
@@ -105,7 +105,7 @@ enum Of {
     Inline,
 }
 
-fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Rejection> {
+fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status> {
     let ephemeral = volume.source.persistent_volume_claim.is_none();
     let name = match &volume.source.persistent_volume_claim {
         Some(source) => source.claim_name.to_string(),
@@ -113,17 +113,17 @@ fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Rejecti
         None => return Ok(Of::Inline),
     };
     if name.is_empty() {
-        return Err(Rejection::error("PersistentVolumeClaim had no name"));
+        return Err(Status::error("PersistentVolumeClaim had no name"));
     }
     let Some(claim) = seen.claim(&pod.meta.namespace, &name) else { return Ok(Of::Missing(name)) };
     if ephemeral {
-        storage::made_for_pod(&claim, pod).map_err(Rejection::error)?;
+        storage::made_for_pod(&claim, pod).map_err(Status::error)?;
     }
     Ok(Of::Claim(claim))
 }
 
 /// A volume that the pod names itself, if a driver does the work of what was built in for it.
-fn inline(volume: &Volume) -> Result<Option<Counted>, Rejection> {
+fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
     let plugin = migrated::plugin_of_inline(&volume.source).filter(|name| migrated::is_over(name));
     let Some((plugin, driver)) = plugin.and_then(|name| Some((name, storage::driver_of(name)?)))
     else {
@@ -131,7 +131,7 @@ fn inline(volume: &Volume) -> Result<Option<Counted>, Rejection> {
     };
     let Some(handle) = migrated::handle_of_inline(&volume.source) else {
         let name = &volume.name;
-        return Err(Rejection::error(format!(
+        return Err(Status::error(format!(
             "converting volume({name}) from inline to csi: {plugin} does not name it so"
         )));
     };

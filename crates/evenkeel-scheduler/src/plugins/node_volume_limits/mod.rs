@@ -16,8 +16,8 @@ use evenkeel_api::{
 use super::volumes::{Cached, Lookup, named_claims};
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Plugin, PreFilter, PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for NodeVolumeLimits {
 }
 
 /// A pod's volumes, or why none of the nodes can do.
-struct Wanted(Result<Vec<Counted>, Rejection>);
+struct Wanted(Result<Vec<Counted>, Status>);
 
 impl Plugin for NodeVolumeLimits {
     fn name(&self) -> &'static str {
@@ -63,27 +63,27 @@ impl Plugin for NodeVolumeLimits {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::CsiNode, &[Action::Add, Action::Update]),
-            Interest::new(Resource::AssignedPod, &[Action::Delete]),
-            Interest::new(Resource::PersistentVolumeClaim, &[Action::Add]),
-            Interest::new(Resource::VolumeAttachment, &[Action::Delete]),
+            ClusterEvent::new(EventResource::CsiNode, &[ActionType::Add, ActionType::Update]),
+            ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete]),
+            ClusterEvent::new(EventResource::PersistentVolumeClaim, &[ActionType::Add]),
+            ClusterEvent::new(EventResource::VolumeAttachment, &[ActionType::Delete]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
             Change::AssignedPod(Edit::Deleted(gone)) => {
-                Hint::when(gone.pod.spec.volumes.iter().any(may_count))
+                QueueingHint::when(gone.pod.spec.volumes.iter().any(may_count))
             }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
-                Edit::Added(_) => Hint::Queue,
-                Edit::Updated { old, new } => Hint::when(takes_more(old, new)),
-                Edit::Deleted(_) => Hint::Skip,
+                Edit::Added(_) => QueueingHint::Queue,
+                Edit::Updated { old, new } => QueueingHint::when(takes_more(old, new)),
+                Edit::Deleted(_) => QueueingHint::Skip,
             },
-            Change::Object(ObjectChange::Claim(Edit::Added(claim))) => Hint::when(
+            Change::Object(ObjectChange::Claim(Edit::Added(claim))) => QueueingHint::when(
                 claim.meta.namespace == pod.meta.namespace
                     && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
             ),
@@ -93,12 +93,12 @@ impl Plugin for NodeVolumeLimits {
                     storage::driver_of(plugin)
                 });
                 let mut drivers = inline;
-                Hint::when(
+                QueueingHint::when(
                     named_claims(pod).next().is_some()
                         || drivers.any(|driver| *gone.spec.attacher == *driver),
                 )
             }
-            _ => Hint::Skip,
+            _ => QueueingHint::Skip,
         }
     }
 
@@ -142,17 +142,17 @@ impl PreFilter for NodeVolumeLimits {
         state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let Some(seen) = self.seen.get().filter(|_| at_most(&pod.pod) > 0) else {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         };
         state.put(Wanted(count::wanted(&**seen, &pod.pod)));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let (Some(Wanted(wanted)), Some(seen)) = (state.get::<Wanted>(), self.seen.get()) else {
             return Ok(());
         };
@@ -163,7 +163,7 @@ impl Filter for NodeVolumeLimits {
         for one in new.iter().filter(|_| self.asks_for_drivers) {
             if must_be_there(&**seen, &one.driver) && !is_there(csi_node, &one.driver) {
                 let driver = &one.driver;
-                return Err(Rejection::unschedulable(format!(
+                return Err(Status::unschedulable(format!(
                     "{driver} CSI driver is not installed on the node"
                 )));
             }
@@ -193,7 +193,7 @@ impl Filter for NodeVolumeLimits {
             let takes = limited(&one.driver)
                 .map_or(usize::MAX, |takes| usize::try_from(takes).unwrap_or(0));
             if have + more > takes {
-                return Err(Rejection::unschedulable(TOO_MANY));
+                return Err(Status::unschedulable(TOO_MANY));
             }
         }
         Ok(())

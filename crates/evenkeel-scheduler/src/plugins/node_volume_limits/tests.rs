@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{NodeVolumeLimits, takes_more};
 use crate::{
     fixtures::{info, node, pod, table},
-    framework::{CycleState, Filter, PreFilter, PreFiltered},
+    framework::{CycleState, Filter, PreFilter, PreFilterResult},
     plugins::volumes::given::{Given, bound, object, using},
     pod::PodInfo,
 };
@@ -55,7 +55,7 @@ fn outcome_of(plugin: &NodeVolumeLimits, given: Given, there: &[PodInfo], pod: &
     let mut state = CycleState::default();
     match plugin.pre_filter(&mut state, pod, &nodes) {
         Err(why) => why.reasons.join(", "),
-        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
             Err(why) => why.reasons.join(", "),

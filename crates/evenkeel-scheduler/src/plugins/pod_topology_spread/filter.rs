@@ -7,7 +7,7 @@ use super::{
     constraint::{Eligible, Wanted},
 };
 use crate::{
-    framework::{CycleState, Filter, Filtered, PreFilter, PreFiltered, Rejection},
+    framework::{CycleState, Filter, PreFilter, PreFilterResult, Status, StatusResult},
     nodes::{LabelColumn, NodeRef, NodeTable, Scope},
     plugins::per_domain::PerDomain,
     pod::PodInfo,
@@ -39,10 +39,10 @@ impl PreFilter for PodTopologySpread {
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let wanted = self.wanted(&pod.pod, WhenUnsatisfiable::DoNotSchedule);
         if wanted.is_empty() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         let keys: Vec<_> = wanted.iter().map(|wanted| nodes.label(&wanted.topology_key)).collect();
         let constraints = wanted
@@ -50,7 +50,7 @@ impl PreFilter for PodTopologySpread {
             .zip(&keys)
             .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &keys));
         state.put(Hard(constraints.collect()));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
@@ -141,17 +141,17 @@ impl Constraint {
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(Hard(constraints)) = state.get::<Hard>() else { return Ok(()) };
         for one in constraints {
             let Some(count) = one.pods.at(node.slot()) else {
-                return Err(Rejection::unresolvable(
+                return Err(Status::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
             let count = if count == NO_DOMAIN { 0 } else { count };
             if count + one.own - one.fewest > i64::from(one.wanted.max_skew) {
-                return Err(Rejection::unschedulable(
+                return Err(Status::unschedulable(
                     "node(s) didn't match pod topology spread constraints",
                 ));
             }

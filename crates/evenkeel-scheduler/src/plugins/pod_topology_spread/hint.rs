@@ -3,9 +3,9 @@
 use evenkeel_api::views::{Node, Pod};
 
 use super::constraint::Wanted;
-use crate::framework::{Change, Hint};
+use crate::framework::{Change, QueueingHint};
 
-pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> Hint {
+pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => {
             node_changed(wanted, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
@@ -19,31 +19,31 @@ pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> Hint {
             let tolerates_more = old.spec.tolerations != new.spec.tolerations
                 && wanted.iter().any(|wanted| wanted.honors_taints);
             if tolerates_more {
-                Hint::Queue
+                QueueingHint::Queue
             } else {
                 pod_changed(pod, wanted, Some(old), Some(new))
             }
         }
-        Change::Object(_) => Hint::Queue,
+        Change::Object(_) => QueueingHint::Queue,
     }
 }
 
 /// A pod on a node came, changed or went.
-fn pod_changed(pod: &Pod, wanted: &[Wanted], old: Option<&Pod>, new: Option<&Pod>) -> Hint {
+fn pod_changed(pod: &Pod, wanted: &[Wanted], old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     if old.iter().chain(&new).any(|other| other.meta.namespace != pod.meta.namespace) {
-        return Hint::Skip;
+        return QueueingHint::Skip;
     }
     let matches = |wanted: &Wanted, of: Option<&Pod>| {
         of.is_some_and(|of| wanted.selector.matches(&of.meta.labels))
     };
-    Hint::when(wanted.iter().any(|wanted| matches(wanted, old) != matches(wanted, new)))
+    QueueingHint::when(wanted.iter().any(|wanted| matches(wanted, old) != matches(wanted, new)))
 }
 
 /// A node came, changed or went.
-fn node_changed(wanted: &[Wanted], old: Option<&Node>, new: Option<&Node>) -> Hint {
+fn node_changed(wanted: &[Wanted], old: Option<&Node>, new: Option<&Node>) -> QueueingHint {
     let has_all =
         |node: &Node| wanted.iter().all(|wanted| node.meta.labels.contains(&wanted.topology_key));
-    Hint::when(match (old, new) {
+    QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all(old) == has_all(new) => {
             let moved = |wanted: &Wanted| {
                 let key = &wanted.topology_key;

@@ -22,8 +22,8 @@ use evenkeel_api::views::Pod;
 
 use crate::{
     framework::{
-        Action, Change, Filter, Handle, Hint, Interest, Plugin, PreFilter, PreScore, Resource,
-        Score,
+        ActionType, Change, ClusterEvent, EventResource, Filter, Handle, Plugin, PreFilter,
+        PreScore, QueueingHint, Score,
     },
     pod::PodInfo,
 };
@@ -77,16 +77,22 @@ impl Plugin for PodTopologySpread {
         }
     }
 
-    fn events(&self) -> Vec<Interest> {
-        use Action::{Add, Delete, UpdateNodeLabel, UpdateNodeTaint, UpdatePodLabel};
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        use ActionType::{Add, Delete, UpdateNodeLabel, UpdateNodeTaint, UpdatePodLabel};
         vec![
-            Interest::new(Resource::AssignedPod, &[Add, UpdatePodLabel, Delete]),
-            Interest::new(Resource::TargetPod, &[Action::UpdatePodToleration, UpdatePodLabel]),
-            Interest::new(Resource::Node, &[Add, Delete, UpdateNodeLabel, UpdateNodeTaint]),
+            ClusterEvent::new(EventResource::AssignedPod, &[Add, UpdatePodLabel, Delete]),
+            ClusterEvent::new(
+                EventResource::TargetPod,
+                &[ActionType::UpdatePodToleration, UpdatePodLabel],
+            ),
+            ClusterEvent::new(
+                EventResource::Node,
+                &[Add, Delete, UpdateNodeLabel, UpdateNodeTaint],
+            ),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         hint::hint(&pod.pod, &self.wanted(&pod.pod, WhenUnsatisfiable::DoNotSchedule), change)
     }
 

@@ -7,7 +7,7 @@ use super::{
     constraint::{Eligible, Wanted},
 };
 use crate::{
-    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScored, Score},
+    framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{LabelColumn, NodeRef, NodeTable, Scope, Slot},
     pod::PodInfo,
 };
@@ -49,10 +49,10 @@ impl PreScore for PodTopologySpread {
         pod: &PodInfo,
         nodes: &NodeTable,
         feasible: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         let wanted = self.wanted(&pod.pod, WhenUnsatisfiable::ScheduleAnyway);
         if wanted.is_empty() {
-            return PreScored::Skip;
+            return PreScoreResult::Skip;
         }
         // With the system's defaults a node without a zone still takes part in the spreading over hosts.
         let needs_all = !pod.pod.spec.topology_spread_constraints.is_empty()
@@ -70,7 +70,7 @@ impl PreScore for PodTopologySpread {
             .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &asked, all))
             .collect();
         state.put(Soft { constraints, needs_all });
-        PreScored::All
+        PreScoreResult::All
     }
 }
 
@@ -189,7 +189,7 @@ impl Score for PodTopologySpread {
         scores.extend(nodes.iter().map(|node| soft.of_node(node.slot())));
     }
 
-    fn normalise(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
+    fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
         let Some(soft) = state.get::<Soft>() else { return };
         let counted = nodes.iter().map(|node| !soft.ignores(node.slot()));
         let counted: Vec<bool> = counted.collect();

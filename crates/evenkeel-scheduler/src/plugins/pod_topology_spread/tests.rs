@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use super::{Args, DefaultConstraint, DefaultingType, PodTopologySpread, WhenUnsatisfiable};
 use crate::{
     fixtures::{info, merge, node, table},
-    framework::{Change, CycleState, Edit, Hint, Plugin, PreFilter, PreFiltered},
-    plugins::world::{HOST, World, ZONE, of_each, pod_of, scores, steps, verdicts},
+    framework::{Change, CycleState, Edit, Plugin, PreFilter, PreFilterResult, QueueingHint},
+    plugins::world::{HOST, World, ZONE, filter_results, of_each, pod_of, scores, steps},
 };
 
 fn constraint(n: u8, action: &str) -> Value {
@@ -179,7 +179,7 @@ proptest! {
         let world = World::after(&steps, kind);
         let plugin = PodTopologySpread::default();
         let pod = info("new", &kind(n));
-        prop_assert_eq!(verdicts(&plugin, &world.table, &pod), expected(&world, &pod.pod));
+        prop_assert_eq!(filter_results(&plugin, &world.table, &pod), expected(&world, &pod.pod));
         if !world.nodes.is_empty() {
             prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod));
         }
@@ -199,14 +199,14 @@ proptest! {
         let on = format!("n{on}");
         let mut state = CycleState::default();
         let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
-        let Some(node) = world.table.get(&on).filter(|_| before == PreFiltered::All) else { return Ok(()) };
+        let Some(node) = world.table.get(&on).filter(|_| before == PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
         let with = of_each(&plugin, &state, &pod, &world.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
         let without = of_each(&plugin, &state, &pod, &world.table, false);
-        prop_assert_eq!(without, verdicts(&plugin, &world.table, &pod));
+        prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
         world.table.place(other, &on);
-        prop_assert_eq!(with, verdicts(&plugin, &world.table, &pod));
+        prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));
     }
 }
 
@@ -220,8 +220,8 @@ fn a_pod_goes_where_there_are_fewest() {
         "labelSelector": { "matchLabels": { "app": "web" } } }] } });
     let plugin = PodTopologySpread::default();
     let check = |nodes: &_, want: [&str; 3]| {
-        let verdicts = verdicts(&plugin, nodes, &info("p", &web));
-        assert_eq!(verdicts.into_values().collect::<Vec<_>>(), want);
+        let filter_results = filter_results(&plugin, nodes, &info("p", &web));
+        assert_eq!(filter_results.into_values().collect::<Vec<_>>(), want);
     };
     let unlabelled =
         "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -247,8 +247,8 @@ fn default_constraints_need_somebody_to_say_what_the_pods_kind_is() {
         ..Args::default()
     };
     for plugin in [PodTopologySpread::default(), PodTopologySpread::new(args)] {
-        let verdicts = verdicts(&plugin, &nodes, &info("p", &json!({})));
-        assert_eq!(verdicts.into_values().collect::<Vec<_>>(), [""]);
+        let filter_results = filter_results(&plugin, &nodes, &info("p", &json!({})));
+        assert_eq!(filter_results.into_values().collect::<Vec<_>>(), [""]);
     }
 }
 
@@ -265,8 +265,8 @@ fn keys_whose_labels_must_match_can_be_passed_over() {
     nodes.place(pod("first", "1"), "a");
     for (match_label_keys, fits) in [(true, ["", ""]), (false, ["no", ""])] {
         let args = Args { match_label_keys, ..Args::default() };
-        let verdicts = verdicts(&PodTopologySpread::new(args), &nodes, &pod("p", "2"));
-        let found = verdicts.values().map(|why| if why.is_empty() { "" } else { "no" });
+        let filter_results = filter_results(&PodTopologySpread::new(args), &nodes, &pod("p", "2"));
+        let found = filter_results.values().map(|why| if why.is_empty() { "" } else { "no" });
         assert_eq!(found.collect::<Vec<_>>(), fits, "{match_label_keys}");
     }
 }
@@ -285,17 +285,17 @@ fn hints_as_upstream() {
     let abroad =
         info("o", &json!({ "metadata": { "namespace": "bank", "labels": { "app": "web" } } }));
     for (n, (edit, want)) in [
-        (Edit::Added(labelled("web")), Hint::Queue),
-        (Edit::Added(labelled("db")), Hint::Skip),
-        (Edit::Added(abroad), Hint::Skip),
-        (Edit::Deleted(labelled("web")), Hint::Queue),
-        (Edit::Updated { old: labelled("web"), new: labelled("db") }, Hint::Queue),
-        (Edit::Updated { old: labelled("x"), new: labelled("db") }, Hint::Skip),
+        (Edit::Added(labelled("web")), QueueingHint::Queue),
+        (Edit::Added(labelled("db")), QueueingHint::Skip),
+        (Edit::Added(abroad), QueueingHint::Skip),
+        (Edit::Deleted(labelled("web")), QueueingHint::Queue),
+        (Edit::Updated { old: labelled("web"), new: labelled("db") }, QueueingHint::Queue),
+        (Edit::Updated { old: labelled("x"), new: labelled("db") }, QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.hint(&waiting, &Change::AssignedPod(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&waiting, &Change::AssignedPod(edit)), want, "{n}");
     }
     let zone = |zone: Option<&str>, taints: Value| {
         let labels = zone.map_or(json!({}), |zone| json!({ ZONE: zone }));
@@ -309,29 +309,33 @@ fn hints_as_upstream() {
         new: new.clone(),
     };
     for (n, (edit, want)) in [
-        (Edit::Added(z.clone()), Hint::Queue),
-        (Edit::Added(none.clone()), Hint::Skip),
-        (Edit::Deleted(z.clone()), Hint::Queue),
-        (Edit::Deleted(none.clone()), Hint::Skip),
-        (updated(&none, &z), Hint::Queue),
-        (updated(&z, &none), Hint::Queue),
-        (updated(&y, &z), Hint::Queue),
-        (updated(&z, &z), Hint::Skip),
-        (updated(&zone(Some("z"), taint()), &z), Hint::Queue),
-        (updated(&zone(None, taint()), &none), Hint::Skip),
+        (Edit::Added(z.clone()), QueueingHint::Queue),
+        (Edit::Added(none.clone()), QueueingHint::Skip),
+        (Edit::Deleted(z.clone()), QueueingHint::Queue),
+        (Edit::Deleted(none.clone()), QueueingHint::Skip),
+        (updated(&none, &z), QueueingHint::Queue),
+        (updated(&z, &none), QueueingHint::Queue),
+        (updated(&y, &z), QueueingHint::Queue),
+        (updated(&z, &z), QueueingHint::Skip),
+        (updated(&zone(Some("z"), taint()), &z), QueueingHint::Queue),
+        (updated(&zone(None, taint()), &none), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.hint(&waiting, &Change::Node(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&waiting, &Change::Node(edit)), want, "{n}");
     }
     let tolerant = |policy: &str| {
         let mut with = constraint(&json!({ "nodeTaintsPolicy": policy }));
         merge(&mut with, &json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }));
         (info("p", &constraint(&json!({ "nodeTaintsPolicy": policy }))), info("p", &with))
     };
-    for (policy, want) in [("Honor", Hint::Queue), ("Ignore", Hint::Skip)] {
+    for (policy, want) in [("Honor", QueueingHint::Queue), ("Ignore", QueueingHint::Skip)] {
         let (old, new) = tolerant(policy);
-        assert_eq!(plugin.hint(&new.clone(), &Change::OwnUpdate { old, new }), want, "{policy}");
+        assert_eq!(
+            plugin.queueing_hint(&new.clone(), &Change::OwnUpdate { old, new }),
+            want,
+            "{policy}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Decided, Seen,
     find::{self, Provision},
 };
-use crate::framework::Unprepared;
+use crate::framework::PreBindError;
 use crate::plugins::volumes::{Lookup, not_found};
 use evenkeel_api::{
     Text, View, storage,
@@ -31,7 +31,7 @@ pub(super) async fn bind(
     pod: &Pod,
     decided: &Decided,
     patience: Duration,
-) -> Result<(), Unprepared> {
+) -> Result<(), PreBindError> {
     let (volumes, claims) = write(client, decided).await?;
     let check = || check(seen, pod, decided, &volumes, &claims);
     let wait = async {
@@ -40,7 +40,7 @@ pub(super) async fn bind(
             let changed = seen.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if check().map_err(|why| Unprepared::Refused(format!("binding volumes: {why}")))? {
+            if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
                 return Ok(());
             }
             changed.await;
@@ -49,7 +49,7 @@ pub(super) async fn bind(
     tokio::select! {
         done = wait => done,
         () = seen.clock.sleep(patience) => {
-            Err(Unprepared::Refused("binding volumes: context deadline exceeded".to_owned()))
+            Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
         }
     }
 }
@@ -58,7 +58,7 @@ pub(super) async fn bind(
 async fn write(
     client: &Client,
     decided: &Decided,
-) -> Result<(Vec<Written>, Vec<Written>), Unprepared> {
+) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
     let (mut volumes, mut claims) = (Vec::new(), Vec::new());
     for (volume, claim) in &decided.found.bindings {
         let version = put(client, &**volume, &promise(volume, claim)).await?;
@@ -82,7 +82,7 @@ fn written<V: View>(object: &V, version: u64) -> Written {
     Written { namespace: meta.namespace.clone(), name: meta.name.clone(), version }
 }
 
-async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, Unprepared> {
+async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
     let meta = object.meta();
     let target = Target::of(V::kind(), meta);
     let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());

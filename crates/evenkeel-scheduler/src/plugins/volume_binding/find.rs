@@ -1,6 +1,6 @@
 //! What a node would give a pod of volumes. Pure.
 
-use crate::{framework::Rejection, plugins::volumes::Lookup};
+use crate::{framework::Status, plugins::volumes::Lookup};
 use evenkeel_api::{
     migrated,
     quantity::Quantity,
@@ -69,9 +69,9 @@ pub(super) fn usable(
     name: &str,
     ephemeral: bool,
     claim: Option<Arc<PersistentVolumeClaim>>,
-) -> Result<Arc<PersistentVolumeClaim>, Rejection> {
+) -> Result<Arc<PersistentVolumeClaim>, Status> {
     let Some(claim) = claim else {
-        return Err(Rejection::unresolvable(if ephemeral {
+        return Err(Status::unresolvable(if ephemeral {
             format!(
                 "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
             )
@@ -81,23 +81,23 @@ pub(super) fn usable(
     };
     if &*claim.status.phase == "Lost" {
         let volume = &claim.spec.volume_name;
-        return Err(Rejection::unresolvable(format!(
+        return Err(Status::unresolvable(format!(
             "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
         )));
     }
     if claim.meta.deleting() {
-        return Err(Rejection::unresolvable(format!(
+        return Err(Status::unresolvable(format!(
             "persistentvolumeclaim \"{name}\" is being deleted"
         )));
     }
     if ephemeral {
-        storage::made_for_pod(&claim, pod).map_err(Rejection::unresolvable)?;
+        storage::made_for_pod(&claim, pod).map_err(Status::unresolvable)?;
     }
     Ok(claim)
 }
 
 /// What the node would give.
-pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<Found, Rejection> {
+pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<Found, Status> {
     let bound = bound(seen, claims, node);
     let found = delayed(seen, claims, node)?;
     // In upstream's order.
@@ -111,7 +111,7 @@ pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result
     match (reasons.next(), found) {
         (None, Ok(found)) => Ok(found),
         (first, _) => {
-            let mut rejection = Rejection::unresolvable(first.unwrap_or_default());
+            let mut rejection = Status::unresolvable(first.unwrap_or_default());
             rejection.reasons.extend(reasons.map(Into::into));
             Err(rejection)
         }
@@ -140,7 +140,7 @@ fn delayed(
     seen: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
-) -> Result<Result<Found, &'static str>, Rejection> {
+) -> Result<Result<Found, &'static str>, Status> {
     let mut found = Found::default();
     let mut unmade = Vec::new();
     let mut choosing: Vec<&Delayed> = Vec::new();
@@ -175,10 +175,10 @@ fn provision(
     seen: &dyn Lookup,
     one: &Delayed,
     node: &Node,
-) -> Result<Result<Provision, &'static str>, Rejection> {
+) -> Result<Result<Provision, &'static str>, Status> {
     let Some(class) = one.class.as_deref() else {
         let name = storage::class_of_claim(&one.claim);
-        return Err(Rejection::error(format!("failed to find storage class \"{name}\"")));
+        return Err(Status::error(format!("failed to find storage class \"{name}\"")));
     };
     let nobody = matches!(&*class.provisioner, "" | storage::NO_PROVISIONER);
     if nobody || !storage::can_be_made_at(class, node) {

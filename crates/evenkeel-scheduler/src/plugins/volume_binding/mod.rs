@@ -33,9 +33,10 @@ use super::{
 
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Pending, Plugin, PreBind, PreFilter, PreFiltered, PreFlight, PreScore, PreScored,
-        Rejection, Reserve, Resource, Score, Severity, Unprepared,
+        ActionType, Change, ClusterEvent, Code, CycleState, Edit, EventResource, Filter, Handle,
+        ObjectChange, Plugin, PluginFuture, PreBind, PreBindError, PreBindPreFlight, PreFilter,
+        PreFilterResult, PreScore, PreScoreResult, QueueingHint, Reserve, Score, Status,
+        StatusResult,
     },
     metrics::{Metrics, Stage},
     nodes::{NodeRef, NodeTable},
@@ -121,23 +122,23 @@ impl Plugin for VolumeBinding {
         self.seen.get_or_init(|| Seen::new(handle));
     }
 
-    fn events(&self) -> Vec<Interest> {
-        let changes = &[Action::Add, Action::Update];
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        let changes = &[ActionType::Add, ActionType::Update];
         vec![
-            Interest::new(Resource::StorageClass, changes),
-            Interest::new(Resource::PersistentVolumeClaim, changes),
-            Interest::new(Resource::PersistentVolume, changes),
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel]),
-            Interest::new(Resource::CsiNode, changes),
-            Interest::new(Resource::CsiDriver, &[Action::Update]),
-            Interest::new(Resource::CsiStorageCapacity, changes),
+            ClusterEvent::new(EventResource::StorageClass, changes),
+            ClusterEvent::new(EventResource::PersistentVolumeClaim, changes),
+            ClusterEvent::new(EventResource::PersistentVolume, changes),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeLabel]),
+            ClusterEvent::new(EventResource::CsiNode, changes),
+            ClusterEvent::new(EventResource::CsiDriver, &[ActionType::Update]),
+            ClusterEvent::new(EventResource::CsiStorageCapacity, changes),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Object(change) => of_object(&pod.pod, change),
-            _ => Hint::Queue,
+            _ => QueueingHint::Queue,
         }
     }
 
@@ -162,24 +163,24 @@ impl Plugin for VolumeBinding {
 }
 
 /// Whether a change of an object may help a pod that had no volumes.
-fn of_object(pod: &Pod, change: &ObjectChange) -> Hint {
+fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     match change {
-        ObjectChange::Claim(edit) => Hint::when(edit.now().is_some_and(|claim| {
+        ObjectChange::Claim(edit) => QueueingHint::when(edit.now().is_some_and(|claim| {
             claim.meta.namespace == pod.meta.namespace
                 && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
         })),
-        ObjectChange::Volume(edit) => Hint::when(edit.now().is_some()),
+        ObjectChange::Volume(edit) => QueueingHint::when(edit.now().is_some()),
         ObjectChange::Class(edit) => match edit {
-            Edit::Added(_) => Hint::Queue,
+            Edit::Added(_) => QueueingHint::Queue,
             Edit::Updated { old, new } => {
-                Hint::when(old.allowed_topologies != new.allowed_topologies)
+                QueueingHint::when(old.allowed_topologies != new.allowed_topologies)
             }
-            Edit::Deleted(_) => Hint::Skip,
+            Edit::Deleted(_) => QueueingHint::Skip,
         },
         ObjectChange::CsiNode(edit) => match edit {
-            Edit::Added(_) => Hint::Queue,
-            Edit::Updated { old, new } => Hint::when(plugins(old) != plugins(new)),
-            Edit::Deleted(_) => Hint::Skip,
+            Edit::Added(_) => QueueingHint::Queue,
+            Edit::Updated { old, new } => QueueingHint::when(plugins(old) != plugins(new)),
+            Edit::Deleted(_) => QueueingHint::Skip,
         },
         ObjectChange::CsiDriver(Edit::Updated { old, new }) => {
             let names = |volume: &Volume| {
@@ -187,19 +188,19 @@ fn of_object(pod: &Pod, change: &ObjectChange) -> Hint {
             };
             let counts = |capacity: Option<bool>| capacity == Some(true);
             let freed = counts(old.spec.storage_capacity) && !counts(new.spec.storage_capacity);
-            Hint::when(freed && pod.spec.volumes.iter().any(names))
+            QueueingHint::when(freed && pod.spec.volumes.iter().any(names))
         }
         ObjectChange::CsiStorageCapacity(edit) => match edit {
-            Edit::Added(_) => Hint::Queue,
+            Edit::Added(_) => QueueingHint::Queue,
             Edit::Updated { old, new } => {
                 let (before, now) = (limit(old), limit(new));
-                Hint::when(
+                QueueingHint::when(
                     now.is_some_and(|now| before.is_none_or(|before| now.value() > before.value())),
                 )
             }
-            Edit::Deleted(_) => Hint::Skip,
+            Edit::Deleted(_) => QueueingHint::Skip,
         },
-        _ => Hint::Skip,
+        _ => QueueingHint::Skip,
     }
 }
 
@@ -219,7 +220,7 @@ impl VolumeBinding {
     }
 
     /// The pod's claims, and what may become their volumes.
-    fn claims(&self, seen: &Seen, pod: &Pod) -> Result<PodClaims, Rejection> {
+    fn claims(&self, seen: &Seen, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
         for used in storage::claims_of(pod) {
             let name = used.claim_name(pod);
@@ -235,7 +236,7 @@ impl VolumeBinding {
                 claims.delayed.push(self.delayed(seen, claim, class));
             } else {
                 let why = "pod has unbound immediate PersistentVolumeClaims";
-                return Err(Rejection::unresolvable(why));
+                return Err(Status::unresolvable(why));
             }
         }
         Ok(claims)
@@ -273,24 +274,24 @@ impl PreFilter for VolumeBinding {
         state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         if storage::claims_of(&pod.pod).next().is_none() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         let Some(seen) = self.seen.get() else {
-            return Err(Rejection::error("volumes are not known yet"));
+            return Err(Status::error("volumes are not known yet"));
         };
         state.put(self.claims(seen, &pod.pod)?);
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for VolumeBinding {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         match (state.get::<PodClaims>(), self.seen.get()) {
             (Some(claims), Some(seen)) => {
                 let found = find::find(&seen.stored, claims, node.node());
-                if found.as_ref().is_err_and(|why| why.severity == Severity::Error) {
+                if found.as_ref().is_err_and(|why| why.code == Code::Error) {
                     seen.metrics.claims().volumes_failed(Stage::Predicate);
                 }
                 found.map(drop)
@@ -307,10 +308,10 @@ impl PreScore for VolumeBinding {
         _: &PodInfo,
         _: &NodeTable,
         _: &[NodeRef<'_>],
-    ) -> PreScored {
+    ) -> PreScoreResult {
         // Where nothing is left to be bound every node is as good.
         let waits = state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
-        if self.args.shape.is_some() && waits { PreScored::All } else { PreScored::Skip }
+        if self.args.shape.is_some() && waits { PreScoreResult::All } else { PreScoreResult::Skip }
     }
 }
 
@@ -326,12 +327,12 @@ impl Score for VolumeBinding {
 }
 
 impl Reserve for VolumeBinding {
-    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> Filtered {
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
         let (Some(claims), Some(seen)) = (state.get::<PodClaims>(), self.seen.get()) else {
             return Ok(());
         };
         let Some(there) = seen.nodes.get("", node) else {
-            return Err(Rejection::error(format!("node \"{node}\" not found")));
+            return Err(Status::error(format!("node \"{node}\" not found")));
         };
         let found = find::find(&seen.stored, claims, &there)
             .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Assume))?;
@@ -348,10 +349,10 @@ impl Reserve for VolumeBinding {
 }
 
 impl PreBind for VolumeBinding {
-    fn pre_flight(&self, pod: &PodInfo, _: &str) -> PreFlight {
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
         match self.decided().contains_key(pod.uid()) {
-            true => PreFlight::Act { parallel: true },
-            false => PreFlight::Skip,
+            true => PreBindPreFlight::Act { parallel: true },
+            false => PreBindPreFlight::Skip,
         }
     }
 
@@ -360,7 +361,7 @@ impl PreBind for VolumeBinding {
         client: &'a Client,
         pod: &'a PodInfo,
         _: &'a str,
-    ) -> Pending<'a, Result<(), Unprepared>> {
+    ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
             let decided = self.decided().get(pod.uid()).cloned();
             let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return Ok(()) };

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     fixtures::{at, handle, info, merge, node, pod, series, table},
-    framework::{CycleState, Filter as _, Plugin as _, PreBind as _, Rejection},
+    framework::{CycleState, Filter as _, Plugin as _, PreBind as _, Status},
     plugins::{
         shape::Shape,
         volumes::given::{self, Given},
@@ -58,7 +58,7 @@ fn delayed(
     Delayed { claim, class: Some(class), node: None, candidates: volumes.to_vec() }
 }
 
-fn find(claims: &PodClaims, node: &Node) -> Result<Found, Rejection> {
+fn find(claims: &PodClaims, node: &Node) -> Result<Found, Status> {
     super::find::find(&Given::default(), claims, node)
 }
 

@@ -12,8 +12,8 @@ use evenkeel_api::views::{Pod, VolumeSource};
 use super::volumes::{CLAIM, Cached, Lookup, named_claims, not_found};
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Plugin, PreFilter, PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -64,31 +64,31 @@ impl Plugin for VolumeRestrictions {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn events(&self) -> Vec<Interest> {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
         vec![
-            Interest::new(Resource::AssignedPod, &[Action::Delete]),
-            Interest::new(Resource::Node, &[Action::Add]),
-            Interest::new(Resource::PersistentVolumeClaim, &[Action::Add]),
+            ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add]),
+            ClusterEvent::new(EventResource::PersistentVolumeClaim, &[ActionType::Add]),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(gone)) => Hint::when(
+            Change::AssignedPod(Edit::Deleted(gone)) => QueueingHint::when(
                 gone.pod.meta.namespace == pod.meta.namespace
                     && (clashes(pod, &gone.pod)
                         || named_claims(pod)
                             .any(|name| named_claims(&gone.pod).any(|other| name == other))),
             ),
-            Change::Node(Edit::Added(_)) => Hint::Queue,
+            Change::Node(Edit::Added(_)) => QueueingHint::Queue,
             Change::Object(ObjectChange::Claim(edit)) if edit.is_added() => {
-                Hint::when(edit.now().is_some_and(|claim| {
+                QueueingHint::when(edit.now().is_some_and(|claim| {
                     claim.meta.namespace == pod.meta.namespace
                         && named_claims(pod).any(|name| *name == *claim.meta.name)
                 }))
             }
-            _ => Hint::Skip,
+            _ => QueueingHint::Skip,
         }
     }
 
@@ -106,10 +106,10 @@ impl PreFilter for VolumeRestrictions {
         state: &mut CycleState,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let pod = &pod.pod;
         if pod.spec.volumes.is_empty() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         let mut found = Restricted {
             disks: pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)),
@@ -117,7 +117,7 @@ impl PreFilter for VolumeRestrictions {
         };
         for name in named_claims(pod) {
             let claim = self.seen.get().and_then(|seen| seen.claim(&pod.meta.namespace, name));
-            let claim = claim.ok_or_else(|| Rejection::unresolvable(not_found(CLAIM, name)))?;
+            let claim = claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
             let alone = claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
             if alone && !found.alone.iter().any(|one| **one == *name) {
                 // Only one pod can use it: how many there are does not matter.
@@ -127,10 +127,10 @@ impl PreFilter for VolumeRestrictions {
             }
         }
         if !found.disks && found.in_use == 0 {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         state.put(found);
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 
     fn add_pod(&self, state: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
@@ -147,13 +147,13 @@ impl PreFilter for VolumeRestrictions {
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(found) = state.get::<Restricted>() else { return Ok(()) };
         if found.disks && node.pods().iter().any(|other| clashes(&pod.pod, &other.pod)) {
-            return Err(Rejection::unschedulable(DISK_IN_USE));
+            return Err(Status::unschedulable(DISK_IN_USE));
         }
         if found.in_use > 0 {
-            return Err(Rejection::unschedulable(CLAIM_IN_USE));
+            return Err(Status::unschedulable(CLAIM_IN_USE));
         }
         Ok(())
     }

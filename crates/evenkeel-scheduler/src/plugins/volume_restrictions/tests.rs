@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::{Restricted, VolumeRestrictions, clashes};
 use crate::{
     fixtures::{info, merge, node, pod, table},
-    framework::{Change, CycleState, Edit, Filter, Hint, Plugin, PreFilter, PreFiltered},
+    framework::{
+        Change, CycleState, Edit, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
+    },
     nodes::NodeTable,
     plugins::volumes::given::{Given, object, using},
     pod::PodInfo,
@@ -67,7 +69,7 @@ fn outcome(nodes: &NodeTable, pod: &PodInfo) -> String {
     let (plugin, mut state) = (plugin(), CycleState::default());
     match plugin.pre_filter(&mut state, pod, nodes) {
         Err(why) => why.reasons.join(", "),
-        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
             Err(why) => why.reasons.join(", "),
@@ -116,14 +118,17 @@ fn pods_that_come_and_go_are_counted() {
 fn who_left_with_the_claim_or_the_disk_helps() {
     let waiting = info("p", &using(&["alone"]));
     for (gone, want) in [
-        (using(&["alone"]), Hint::Queue),
-        (using(&["shared"]), Hint::Skip),
+        (using(&["alone"]), QueueingHint::Queue),
+        (using(&["shared"]), QueueingHint::Skip),
         (
             json!({"metadata": {"namespace": "other"}, "spec": using(&["alone"])["spec"]}),
-            Hint::Skip,
+            QueueingHint::Skip,
         ),
     ] {
         let gone = info("q", &gone);
-        assert_eq!(plugin().hint(&waiting, &Change::AssignedPod(Edit::Deleted(gone))), want);
+        assert_eq!(
+            plugin().queueing_hint(&waiting, &Change::AssignedPod(Edit::Deleted(gone))),
+            want
+        );
     }
 }

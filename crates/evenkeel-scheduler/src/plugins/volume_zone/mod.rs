@@ -15,8 +15,8 @@ use evenkeel_api::{
 use super::volumes::{CLAIM, CLASS, Cached, Lookup, VOLUME, named_claims, not_found};
 use crate::{
     framework::{
-        Action, Change, CycleState, Edit, Filter, Filtered, Handle, Hint, Interest, ObjectChange,
-        Plugin, PreFilter, PreFiltered, Rejection, Resource,
+        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -67,36 +67,36 @@ impl Plugin for VolumeZone {
         self.seen.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
-    fn events(&self) -> Vec<Interest> {
-        let changes = &[Action::Add, Action::Update];
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        let changes = &[ActionType::Add, ActionType::Update];
         vec![
-            Interest::new(Resource::StorageClass, &[Action::Add]),
-            Interest::new(Resource::Node, &[Action::Add, Action::UpdateNodeLabel]),
-            Interest::new(Resource::PersistentVolumeClaim, changes),
-            Interest::new(Resource::PersistentVolume, changes),
+            ClusterEvent::new(EventResource::StorageClass, &[ActionType::Add]),
+            ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeLabel]),
+            ClusterEvent::new(EventResource::PersistentVolumeClaim, changes),
+            ClusterEvent::new(EventResource::PersistentVolume, changes),
         ]
     }
 
-    fn hint(&self, pod: &PodInfo, change: &Change) -> Hint {
+    fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Object(ObjectChange::Class(edit)) => {
                 let waits = edit.now().is_some_and(|class| storage::waits_for_consumer(class));
-                Hint::when(edit.is_added() && waits)
+                QueueingHint::when(edit.is_added() && waits)
             }
-            Change::Node(Edit::Added(_)) => Hint::Queue,
-            Change::Node(Edit::Updated { .. }) => Hint::Queue,
+            Change::Node(Edit::Added(_)) => QueueingHint::Queue,
+            Change::Node(Edit::Updated { .. }) => QueueingHint::Queue,
             Change::Object(ObjectChange::Claim(edit)) => {
-                Hint::when(edit.now().is_some_and(|claim| {
+                QueueingHint::when(edit.now().is_some_and(|claim| {
                     claim.meta.namespace == pod.pod.meta.namespace
                         && named_claims(&pod.pod).any(|name| *name == *claim.meta.name)
                 }))
             }
             Change::Object(ObjectChange::Volume(edit)) => match edit {
-                Edit::Added(_) => Hint::Queue,
-                Edit::Updated { old, new } => Hint::when(places(old) != places(new)),
-                Edit::Deleted(_) => Hint::Skip,
+                Edit::Added(_) => QueueingHint::Queue,
+                Edit::Updated { old, new } => QueueingHint::when(places(old) != places(new)),
+                Edit::Deleted(_) => QueueingHint::Skip,
             },
-            _ => Hint::Skip,
+            _ => QueueingHint::Skip,
         }
     }
 
@@ -114,25 +114,25 @@ impl PreFilter for VolumeZone {
         state: &mut CycleState,
         pod: &PodInfo,
         _: &NodeTable,
-    ) -> Result<PreFiltered, Rejection> {
+    ) -> Result<PreFilterResult, Status> {
         let pod = &pod.pod;
         let mut found = Vec::new();
         for name in named_claims(pod) {
             let Some(seen) = self.seen.get() else { continue };
-            if let Some(volume) = volume_of(&**seen, pod, name).map_err(Rejection::unresolvable)? {
+            if let Some(volume) = volume_of(&**seen, pod, name).map_err(Status::unresolvable)? {
                 found.extend(places(&volume));
             }
         }
         if found.is_empty() {
-            return Ok(PreFiltered::Skip);
+            return Ok(PreFilterResult::Skip);
         }
         state.put(Places(found));
-        Ok(PreFiltered::All)
+        Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for VolumeZone {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> Filtered {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(Places(places)) = state.get::<Places>() else { return Ok(()) };
         let labels = &node.node().meta.labels;
         if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
@@ -143,7 +143,7 @@ impl Filter for VolumeZone {
             let here = labels.get(place.key).or_else(|| labels.get(place.newer));
             here.is_some_and(|here| place.values.iter().any(|value| **value == *here))
         };
-        if places.iter().all(fits) { Ok(()) } else { Err(Rejection::unresolvable(ELSEWHERE)) }
+        if places.iter().all(fits) { Ok(()) } else { Err(Status::unresolvable(ELSEWHERE)) }
     }
 }
 

@@ -6,7 +6,8 @@ use super::VolumeZone;
 use crate::{
     fixtures::{info, node, table},
     framework::{
-        Change, CycleState, Edit, Filter, Hint, ObjectChange, Plugin, PreFilter, PreFiltered,
+        Change, CycleState, Edit, Filter, ObjectChange, Plugin, PreFilter, PreFilterResult,
+        QueueingHint,
     },
     plugins::volumes::given::{Given, bound, object, using},
 };
@@ -22,7 +23,7 @@ fn outcome(given: Given, claim: &str, labels: &Value) -> String {
     let (pod, mut state) = (info("p", &using(&[claim])), CycleState::default());
     match plugin.pre_filter(&mut state, &pod, &nodes) {
         Err(why) => why.reasons.join(", "),
-        Ok(PreFiltered::Skip) => "skip".to_owned(),
+        Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, &pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
             Err(why) => why.reasons.join(", "),
@@ -87,8 +88,8 @@ fn another_place_of_a_volume_helps() {
     };
     let (pod, plugin) = (info("p", &using(&["c"])), VolumeZone::default());
     let (a, b) = (volume("a"), volume("b"));
-    let hint = |edit| plugin.hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
-    assert_eq!(hint(Edit::Added(a.clone())), Hint::Queue);
-    assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), Hint::Queue);
-    assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), Hint::Skip);
+    let hint = |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
+    assert_eq!(hint(Edit::Added(a.clone())), QueueingHint::Queue);
+    assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), QueueingHint::Queue);
+    assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), QueueingHint::Skip);
 }

@@ -32,7 +32,7 @@ impl Bench {
 
     fn start(&self, victims: &[&str]) {
         let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
-        let victims = Victims { node: "a".into(), pods, violations: 0 };
+        let victims = Candidate { node: "a".into(), pods, num_pdb_violations: 0 };
         self.executor.start(&info("high", &json!({})), victims, Vec::new());
     }
 

@@ -1,0 +1,73 @@
+//! Status of a pod on a node, as plugins return it.
+
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// A reason as events show it: `Insufficient cpu`.
+pub type Reason = Cow<'static, str>;
+
+/// `Ok` for upstream's code Success; else the status of the rejection.
+pub type StatusResult = Result<(), Status>;
+
+/// Rejection of a pod by a plugin.
+///
+/// Upstream: `framework.Status`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// One or more reasons.
+    pub reasons: SmallVec<[Reason; 1]>,
+    /// Tells whether preemption or an event may help.
+    pub code: Code,
+}
+
+/// Code of a rejection.
+///
+/// Upstream: `framework.Code`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// Preemption on the node may help.
+    Unschedulable,
+    /// Preemption cannot help.
+    UnschedulableAndUnresolvable,
+    /// The plugin waits for an event that it registered for; then the pod skips its backoff.
+    Pending,
+    /// The plugin failed.
+    Error,
+}
+
+impl Code {
+    /// Returns upstream's name, as metric labels show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "Unschedulable",
+            Self::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+            Self::Pending => "Pending",
+            Self::Error => "Error",
+        }
+    }
+}
+
+impl Status {
+    /// Returns a status with code [`Code::Unschedulable`].
+    pub fn unschedulable(reason: impl Into<Reason>) -> Self {
+        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Unschedulable }
+    }
+
+    /// Returns a status with code [`Code::UnschedulableAndUnresolvable`].
+    pub fn unresolvable(reason: impl Into<Reason>) -> Self {
+        Self {
+            reasons: [reason.into()].into_iter().collect(),
+            code: Code::UnschedulableAndUnresolvable,
+        }
+    }
+
+    /// Returns a status with code [`Code::Pending`].
+    pub fn pending(reason: impl Into<Reason>) -> Self {
+        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Pending }
+    }
+
+    /// Returns a status with code [`Code::Error`].
+    pub fn error(reason: impl Into<Reason>) -> Self {
+        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Error }
+    }
+}
