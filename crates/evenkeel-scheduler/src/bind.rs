@@ -13,7 +13,7 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use crate::{
     core::{Assigned, NotBound},
     framework::{
-        self, Command, Extender, OnTheWay, Point, PreBind, PreBindPreFlight, Profile, Status,
+        self, Command, Extender, Point, PreBind, PreBindPreFlight, Profile, Status, WaitingPods,
     },
     metrics::Metrics,
     pod::PodInfo,
@@ -31,7 +31,7 @@ pub(crate) struct Binder {
     pub(crate) profiles: Arc<[Profile]>,
     pub(crate) profile: usize,
     pub(crate) extenders: Arc<[Arc<dyn Extender>]>,
-    pub(crate) way: OnTheWay,
+    pub(crate) waiting_pods: WaitingPods,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
     /// Whether a pod whose binding takes a while is to say which node it will get.
@@ -156,20 +156,20 @@ impl Binder {
     async fn permission(&self, assigned: &Assigned) -> Result<(), NotBound> {
         let Some(waiting) = &assigned.waiting else { return Ok(()) };
         let began = Instant::now();
-        let answer = waiting.answer(&self.clock).await;
-        self.way.forget(&assigned.popped.uid);
+        let answer = waiting.wait_on_permit(&self.clock).await;
+        self.waiting_pods.remove(&assigned.popped.uid);
         let (status, result) = match answer {
-            framework::Answer::Allowed => {
+            framework::PermitDecision::Allowed => {
                 // Whatever happens from now on cannot matter to it. Sending fails once the scheduler has ended.
                 drop(self.commands.send(Command::Done(Arc::clone(&assigned.popped.uid))));
                 ("Success", Ok(()))
             }
-            framework::Answer::Rejected(plugin, why) => {
+            framework::PermitDecision::Rejected(plugin, why) => {
                 let n = self.profile().plugins().find(|(_, known)| known.name() == plugin);
                 let why = Status::unschedulable(why);
                 ("Unschedulable", Err(NotBound::Rejected(n.map_or(0, |(n, _)| n), why)))
             }
-            framework::Answer::Preempted(why) => {
+            framework::PermitDecision::Preempted(why) => {
                 let message = format!("waiting on permit for pod: {why}");
                 ("Error", Err(NotBound::Failed(message)))
             }
@@ -186,7 +186,7 @@ impl Binder {
         actors: &[Actor<'_>],
         sampled: bool,
     ) -> Result<(), String> {
-        let preparing = self.way.prepare(info.uid());
+        let pod_in_pre_bind = self.waiting_pods.start_pre_bind(info.uid());
         let work = async {
             for group in actors.chunk_by(|one, next| one.parallel && next.parallel) {
                 try_join_all(group.iter().map(|actor| async move {
@@ -206,9 +206,9 @@ impl Binder {
             }
             Ok::<(), String>(())
         };
-        let done = preparing.called_back.run_until_cancelled(work).await;
-        let finished = preparing.finish();
-        self.way.forget(info.uid());
+        let done = pod_in_pre_bind.cancelled.run_until_cancelled(work).await;
+        let finished = pod_in_pre_bind.mark_prebound();
+        self.waiting_pods.remove(info.uid());
         done.unwrap_or(Ok(())).and(finished)
     }
 

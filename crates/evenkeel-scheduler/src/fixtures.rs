@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::{
-    framework::{Handle, OnTheWay, Watches},
+    framework::{Handle, WaitingPods, Watches},
     metrics::Metrics,
     nodes::NodeTable,
     pod::PodInfo,
@@ -94,7 +94,7 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
         metrics: Metrics::register(&registry),
         registry,
         watches: Arc::new(Watches::new().0),
-        way: OnTheWay::default(),
+        waiting_pods: WaitingPods::default(),
         commands: tokio::sync::mpsc::unbounded_channel().0,
         parallelism: 2,
     }

@@ -91,7 +91,7 @@ impl Prepared {
                 recorder: recorder.clone(),
                 registry: registry.clone(),
                 watches: Arc::clone(&watches),
-                way: core.way().clone(),
+                waiting_pods: core.waiting_pods().clone(),
                 commands: commands.clone(),
                 metrics: metrics.clone(),
                 parallelism: options.parallelism.max(1),
@@ -271,7 +271,7 @@ impl Scheduler {
     /// Whether another binding can be on its way. Pods that wait for permission do not count, since what they wait for may be
     /// others, nor do those whose nodes are prepared, which may take minutes.
     fn has_room(&self) -> bool {
-        self.bindings.len() < self.max_bindings + self.core.way().len()
+        self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()
     }
 
     /// Waits until there may be something to do; `false` when there never will be.
@@ -281,7 +281,7 @@ impl Scheduler {
             .core
             .next_due()
             .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO));
-        let (full, way) = (!self.has_room(), self.core.way().clone());
+        let (full, waiting_pods) = (!self.has_room(), self.core.waiting_pods().clone());
         tokio::select! {
             // In order, so that a run can be repeated; none of them starves another, since `work` takes in all there is.
             biased;
@@ -290,7 +290,7 @@ impl Scheduler {
                 None => return false,
             },
             Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.answered(answer),
-            () = way.prepared(), if full => {}
+            () = waiting_pods.pre_bind_started(), if full => {}
             Some(()) = self.telling.answered(), if !self.telling.is_empty() => {}
             () = self.clock.sleep(due.unwrap_or_default()), if due.is_some() => {}
         }
@@ -358,7 +358,7 @@ impl Scheduler {
             profiles: Arc::clone(self.core.profiles()),
             profile,
             extenders: Arc::clone(self.core.extenders()),
-            way: self.core.way().clone(),
+            waiting_pods: self.core.waiting_pods().clone(),
             commands: self.commands.clone(),
             metrics: self.metrics.clone(),
             nominated_node_name_for_expectation: self.nominated_node_name_for_expectation,

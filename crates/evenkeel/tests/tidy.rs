@@ -174,7 +174,7 @@ fn has_word(line: &str, word: &str) -> bool {
 #[test]
 fn what_decides_does_nothing_else() {
     let mut seen = 0;
-    for name in ["evenkeel-cloud", "evenkeel-controllers", "evenkeel-nodes"] {
+    for name in ["evenkeel-cloud", "evenkeel-controllers", "evenkeel-nodes", "evenkeel-scheduler"] {
         for file in sources(&root().join("crates").join(name).join("src")) {
             let is_plan = file.ends_with("plan.rs")
                 || file.parent().is_some_and(|folder| folder.ends_with("plan"));
@@ -229,7 +229,11 @@ const WITH_TABLE: [&str; 9] = [
 /// a function of the file, `file::function` of its folder or the one above, or a path.
 #[test]
 fn tables_of_what_is_documented_lead_somewhere() {
-    let files: Vec<PathBuf> = sources(&root().join("crates/evenkeel-controllers/src"));
+    let crates = ["evenkeel-controllers", "evenkeel-scheduler"];
+    let files: Vec<PathBuf> = crates
+        .iter()
+        .flat_map(|name| sources(&root().join("crates").join(name).join("src")))
+        .collect();
     let tables = files.iter().filter(|file| read(file).contains("//! | documented | where |"));
     let mut n_tables = 0;
     for file in tables {

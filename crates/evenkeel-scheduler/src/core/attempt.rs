@@ -143,7 +143,7 @@ impl Core {
             }
             Ok(waits) => {
                 let (info, node) = (assigned.popped.info.clone(), Arc::clone(&assigned.node));
-                assigned.waiting = Some(self.way.wait(info, node, waits, now));
+                assigned.waiting = Some(self.waiting_pods.add(info, node, waits, now));
                 Step::Bind(assigned)
             }
         }
@@ -152,7 +152,7 @@ impl Core {
     /// Undoes what plugins set aside. The pod is still on its node in the table.
     fn give_up(&mut self, assigned: Assigned) -> Popped {
         let Assigned { popped, node, mut state, .. } = assigned;
-        self.way.forget(&popped.uid);
+        self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(Point::Reserve).rev() {
             if let Some(plugin) = plugin.as_reserve() {
                 plugin.unreserve(&mut state, &popped.info, &node);
@@ -217,7 +217,7 @@ impl Core {
     /// The pod is bound.
     pub(crate) fn bound(&mut self, assigned: &Assigned) {
         let Assigned { popped, node, .. } = assigned;
-        self.way.forget(&popped.uid);
+        self.waiting_pods.remove(&popped.uid);
         self.queue.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(Point::PostBind) {
             if let Some(plugin) = plugin.as_post_bind() {

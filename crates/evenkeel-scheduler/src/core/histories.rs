@@ -269,7 +269,7 @@ impl World {
                 victims.iter().for_each(|name| self.delete(name));
                 for assigned in &self.on_their_way {
                     if assigned.node == node {
-                        self.core.way().preempt(&assigned.popped.uid, "Test");
+                        self.core.waiting_pods().preempt_pod(&assigned.popped.uid, "Test");
                     }
                 }
             }

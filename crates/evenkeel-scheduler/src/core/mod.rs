@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::{
     SchedulerOptions,
     framework::{
-        ActionType, Change, Edit, EventResource, Extender, ObjectChange, OnTheWay, Profile,
+        ActionType, Change, Edit, EventResource, Extender, ObjectChange, Profile, WaitingPods,
     },
     nodes::NodeTable,
     pod::PodInfo,
@@ -36,7 +36,7 @@ pub(crate) struct Core {
     queue: SchedulingQueue,
     /// Pods that count on a node before the cache shows them there.
     assumed: HashSet<Box<str>>,
-    way: OnTheWay,
+    waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
@@ -61,7 +61,7 @@ impl Core {
             profiles,
             nodes: NodeTable::default(),
             assumed: HashSet::new(),
-            way: OnTheWay::default(),
+            waiting_pods: WaitingPods::default(),
             extenders: options.extenders.clone().into(),
             start: 0,
             seed: options.seed,
@@ -86,8 +86,8 @@ impl Core {
     }
 
     /// The pods on their way to their nodes.
-    pub(crate) fn way(&self) -> &OnTheWay {
-        &self.way
+    pub(crate) fn waiting_pods(&self) -> &WaitingPods {
+        &self.waiting_pods
     }
 
     pub(crate) fn profiles(&self) -> &Arc<[Profile]> {
@@ -262,7 +262,7 @@ impl Core {
 
     /// No longer assumes that the pod will be on its node; whether it did.
     fn withdraw(&mut self, uid: &str) -> bool {
-        if let Some(waiting) = self.way.waiting(uid) {
+        if let Some(waiting) = self.waiting_pods.get(uid) {
             waiting.reject("", "the pod is being deleted");
         }
         self.assumed.remove(uid)

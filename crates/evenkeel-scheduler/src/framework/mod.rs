@@ -6,10 +6,10 @@
 mod change;
 mod event;
 mod extender;
-mod on_the_way;
 mod profile;
 mod state;
 mod status;
+mod waiting_pods;
 mod watch;
 
 pub use change::{AnyObject, Change, Edit, ObjectChange, QueueingHint};
@@ -17,12 +17,12 @@ pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
     Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,
 };
-pub use on_the_way::WaitingPod;
-pub(crate) use on_the_way::{Answer, OnTheWay};
 pub(crate) use profile::Point;
 pub use profile::Profile;
 pub use state::CycleState;
 pub use status::{Code, Reason, Status, StatusResult};
+pub use waiting_pods::WaitingPod;
+pub(crate) use waiting_pods::{PermitDecision, WaitingPods};
 pub use watch::Watched;
 pub(crate) use watch::Watches;
 
@@ -72,7 +72,7 @@ pub struct Handle {
     /// Registry for the metrics of out-of-tree plugins.
     pub registry: Registry,
     pub(crate) watches: Arc<Watches>,
-    pub(crate) way: OnTheWay,
+    pub(crate) waiting_pods: WaitingPods,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
     /// Maximum number of concurrent API calls of one kind.
@@ -95,8 +95,8 @@ impl Handle {
     }
 
     /// Returns the cache of a kind without reporting its changes. It is synced before the first attempt.
-    pub fn filled<V: View>(&self) -> Cache<V> {
-        self.watches.filled(&self.caches)
+    pub fn lister<V: View>(&self) -> Cache<V> {
+        self.watches.lister(&self.caches)
     }
 
     /// Returns the state of type `T` that the plugins of all profiles share.
@@ -106,17 +106,17 @@ impl Handle {
 
     /// Returns the pods that wait in Permit.
     pub fn waiting_pods(&self) -> Vec<WaitingPod> {
-        self.way.all_waiting()
+        self.waiting_pods.list()
     }
 
     /// Returns the pod with this uid if it waits in Permit.
     pub fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
-        self.way.waiting(uid)
+        self.waiting_pods.get(uid)
     }
 
     /// Preempts a pod in Permit or PreBind; returns whether it had not been bound yet.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
-        self.way.preempt(uid, plugin)
+        self.waiting_pods.preempt_pod(uid, plugin)
     }
 
     /// Moves an unschedulable pod to the active queue.

@@ -128,7 +128,7 @@ impl Watches {
     }
 
     /// Returns the cache of a kind and waits for its sync before the first attempt.
-    pub(crate) fn filled<V: View>(&self, caches: &Caches) -> Cache<V> {
+    pub(crate) fn lister<V: View>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let waits = cache.clone();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,7 @@
-//! Evicts whom the plan names, beside the attempts: all but one at once, and then the last, so that the pod for whose sake it is
-//! done is not tried before all are on their way out.
+//! Executes a preemption concurrently with other attempts. All victims but one are preempted in parallel, then the last one.
+//! So the preemptor is not retried before every victim is terminating.
+//!
+//! Upstream: `pkg/scheduler/framework/preemption/executor.go`
 
 use evenkeel_api::{
     View as _,
@@ -26,39 +28,38 @@ use crate::{
     pod::PodInfo,
 };
 
-const TARGET: &str = "DisruptionTarget";
-const REASON: &str = "PreemptionByScheduler";
-/// After victims could not be evicted the pod is tried again after so long: what fails at once, as all does without a connection,
-/// would else be tried again and again at the same moment.
-const PAUSE: Duration = Duration::from_secs(1);
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
+/// Delay before the preemptor is retried after a failure. Without it, failures that return at once (no connection) would spin.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What came of an eviction.
+/// How a victim left its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Evicted {
-    /// Its end will be seen.
-    Begun,
-    /// It was on its way and is called back; there is no end to be seen.
-    CalledBack,
-    /// It is no longer there.
-    Gone,
+enum PreemptOutcome {
+    /// The victim was deleted; the cache will report it.
+    Deleted,
+    /// The victim was an assumed pod and was cancelled in the scheduler's memory; no event follows.
+    CancelledInMemory,
+    /// The victim did not exist any more.
+    NotFound,
 }
 
-/// Evicts, and knows for whom.
+/// Runs preemptions, and knows for which pods they run.
 pub(super) struct Executor {
     handle: Handle,
     pods: Cache<Pod>,
     budgets: Cache<PodDisruptionBudget>,
-    /// Pods for which victims are evicted, by uid; with the last victim once all others are.
-    running: Mutex<HashMap<Box<str>, Option<Arc<Pod>>>>,
+    /// Pods whose preemption runs, by uid. The value is the last victim once all others are deleted.
+    preempting: Mutex<HashMap<Box<str>, Option<Arc<Pod>>>>,
 }
 
 impl Executor {
     pub(super) fn new(handle: &Handle) -> Self {
         Self {
             pods: handle.caches.of(),
-            budgets: handle.filled(),
+            budgets: handle.lister(),
             handle: handle.clone(),
-            running: Mutex::default(),
+            preempting: Mutex::default(),
         }
     }
 
@@ -66,46 +67,56 @@ impl Executor {
         self.budgets.list()
     }
 
-    pub(super) fn tried(&self) {
+    pub(super) fn record_attempt(&self) {
         self.handle.metrics.preemption_tried();
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn preempting(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
+        self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether victims of this pod are still to be evicted. That the last one is on its way out may be known before the answer to
-    /// its deletion is here.
-    pub(super) fn is_running(&self, uid: &str) -> bool {
-        match self.running().get(uid) {
+    /// Reports whether the pod's preemption still runs. It ends when the cache shows the last victim terminating, even before
+    /// the API server answers.
+    ///
+    /// Upstream: `IsPodRunningPreemption`
+    pub(super) fn is_running_preemption(&self, uid: &str) -> bool {
+        match self.preempting().get(uid) {
             None => false,
             Some(None) => true,
-            Some(Some(last)) => self.held(last).is_some_and(|last| !last.meta.deleting()),
+            Some(Some(last)) => self.cached(last).is_some_and(|last| !last.meta.deleting()),
         }
     }
 
-    /// The pod as the cache has it, if it does.
-    fn held(&self, pod: &Pod) -> Option<Arc<Pod>> {
+    /// Returns the pod with this uid from the cache.
+    fn cached(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let held = self.pods.get(&pod.meta.namespace, &pod.meta.name);
         held.filter(|held| held.meta.uid == pod.meta.uid)
     }
 
-    /// Begins to evict. `lower` are pods that were promised the node and come after this one.
-    pub(super) fn start(self: &Arc<Self>, pod: &PodInfo, victims: Candidate, lower: Vec<Arc<Pod>>) {
+    /// Starts to preempt the victims. `lower` are pods of lower priority that are nominated to the node.
+    ///
+    /// Upstream: `prepareCandidateAsync`
+    pub(super) fn prepare_candidate_async(
+        self: &Arc<Self>,
+        pod: &PodInfo,
+        victims: Candidate,
+        lower: Vec<Arc<Pod>>,
+    ) {
         self.handle.metrics.preempted(victims.pods.len());
         let Candidate { node, mut pods, .. } = victims;
         pods.retain(|victim| !victim.meta.deleting());
         let Some(last) = pods.pop() else { return };
-        let work = Work { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };
-        self.running().insert(pod.uid().into(), None);
+        let preemption =
+            Preemption { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };
+        self.preempting().insert(pod.uid().into(), None);
         self.handle.tasks.spawn_until_cancelled("preemption", async move {
-            work.run(lower).await;
+            preemption.run(lower).await;
         });
     }
 }
 
-/// One pod's victims.
-struct Work {
+/// Preemption of one candidate's victims for one pod.
+struct Preemption {
     executor: Arc<Executor>,
     pod: PodInfo,
     node: Arc<str>,
@@ -113,26 +124,27 @@ struct Work {
     last: Arc<Pod>,
 }
 
-impl Work {
+impl Preemption {
     async fn run(self, lower: Vec<Arc<Pod>>) {
         let Self { executor, pod, .. } = &self;
         let began = Instant::now();
         let mut well = true;
         for other in &lower {
-            // They may not fit any more, and find another node sooner when they know.
+            // These pods may not fit any more; without a nomination they find another node sooner.
             if let Err(error) = self.clear_nomination(other).await {
                 let meta = &other.meta;
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
                 well = false;
             }
         }
-        let evicted = self.evict_all().await;
-        executor.running().remove(pod.uid());
-        let unseen = match evicted {
-            Ok(Evicted::Begun) => false,
-            Ok(Evicted::CalledBack) => true,
-            // That may have been seen while the pod was held back; where it is still to be seen, that is early enough.
-            Ok(Evicted::Gone) => executor.held(&self.last).is_none(),
+        let outcome = self.preempt_victims().await;
+        executor.preempting().remove(pod.uid());
+        let unseen = match outcome {
+            Ok(PreemptOutcome::Deleted) => false,
+            Ok(PreemptOutcome::CancelledInMemory) => true,
+            // The queue may have ignored the deletion while the preemptor was gated. If the cache still has the victim, its
+            // deletion is yet to come.
+            Ok(PreemptOutcome::NotFound) => executor.cached(&self.last).is_none(),
             Err(error) => {
                 let meta = &pod.pod.meta;
                 tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
@@ -141,40 +153,44 @@ impl Work {
             }
         };
         if !well {
-            executor.handle.clock.sleep(PAUSE).await;
+            executor.handle.clock.sleep(RETRY_DELAY).await;
         }
         if !well || unseen {
-            // Nothing will be seen that would have it tried again.
+            // No event will follow that moves the preemptor.
             executor.handle.activate(pod.uid());
         }
         executor.handle.metrics.preemption_ran(well, began.elapsed());
     }
 
-    /// Evicts all of them; what came of the last one.
-    async fn evict_all(&self) -> Result<Evicted, ApiError> {
+    /// Preempts every victim, and returns the outcome of the last one.
+    async fn preempt_victims(&self) -> Result<PreemptOutcome, ApiError> {
         for group in self.others.chunks(self.executor.handle.parallelism) {
-            let evictions: Vec<_> = group.iter().map(|victim| self.evict_beside(victim)).collect();
-            try_join_all(evictions).await?;
+            let preemptions: Vec<_> =
+                group.iter().map(|victim| self.preempt_victim_concurrently(victim)).collect();
+            try_join_all(preemptions).await?;
         }
         let uid = self.pod.uid().into();
-        self.executor.running().insert(uid, Some(Arc::clone(&self.last)));
-        self.evict(&self.last).await
+        self.executor.preempting().insert(uid, Some(Arc::clone(&self.last)));
+        self.preempt_pod(&self.last).await
     }
 
-    /// One of several, which upstream counts as they go on.
-    async fn evict_beside(&self, victim: &Pod) -> Result<Evicted, ApiError> {
+    /// Preempts one of several victims, counted in `scheduler_goroutines`.
+    async fn preempt_victim_concurrently(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
         let _running = self.executor.handle.metrics.running(NAME);
-        self.evict(victim).await
+        self.preempt_pod(victim).await
     }
 
-    async fn evict(&self, victim: &Pod) -> Result<Evicted, ApiError> {
+    /// Evicts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
+    ///
+    /// Upstream: `PreemptPod`
+    async fn preempt_pod(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
         let handle = &self.executor.handle;
         let in_memory = handle.preempt(&victim.meta.uid, NAME);
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
                 Err(error) if error.is_not_found() || error.is_other_uid() => {
-                    return Ok(Evicted::Gone);
+                    return Ok(PreemptOutcome::NotFound);
                 }
                 Err(error) => return Err(error),
             }
@@ -188,7 +204,7 @@ impl Work {
         };
         let preemptor = Target::of(Pod::kind(), &self.pod.pod.meta);
         handle.recorder.record(&note, "Preempting", Some(&preemptor));
-        Ok(if in_memory { Evicted::CalledBack } else { Evicted::Begun })
+        Ok(if in_memory { PreemptOutcome::CancelledInMemory } else { PreemptOutcome::Deleted })
     }
 
     async fn delete(&self, victim: &Pod) -> Result<(), ApiError> {
@@ -228,12 +244,14 @@ impl Work {
     }
 }
 
-/// The status in which a victim says why it leaves, unless it says so already.
+/// Returns the status patch that sets `DisruptionTarget`, unless the victim has that condition.
 fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
     let conditions = &victim.status.conditions;
-    let found = conditions.iter().find(|condition| &*condition.type_ == TARGET);
+    let found = conditions.iter().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
     let same = found.is_some_and(|found| {
-        &*found.status == "True" && &*found.reason == REASON && *found.message == *message
+        &*found.status == "True"
+            && &*found.reason == PREEMPTION_BY_SCHEDULER
+            && *found.message == *message
     });
     if same {
         return None;
@@ -242,13 +260,13 @@ fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
     let since = since.and_then(|found| found.last_transition_time).unwrap_or(now);
     let mut order: Vec<&str> = conditions.iter().map(|condition| &*condition.type_).collect();
     if found.is_none() {
-        order.push(TARGET);
+        order.push(DISRUPTION_TARGET);
     }
     let order: Vec<Value> = order.into_iter().map(|type_| json!({ "type": type_ })).collect();
     let mut condition = json!({
-        "type": TARGET,
+        "type": DISRUPTION_TARGET,
         "status": "True",
-        "reason": REASON,
+        "reason": PREEMPTION_BY_SCHEDULER,
         "message": message,
         "lastTransitionTime": evenkeel_api::time::seconds(since),
     });

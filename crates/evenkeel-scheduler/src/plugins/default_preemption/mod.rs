@@ -1,7 +1,21 @@
-//! DefaultPreemption: where no node has room, pods of lower priority make it.
+//! DefaultPreemption: makes room for a pod by evicting pods of lower priority.
 //!
-//! Whom to evict is decided by `plan`, which is pure; the evicting goes on beside other attempts (`execute`), and holds the pod
-//! back meanwhile. Upstream: `plugins/defaultpreemption`, `framework/preemption`.
+//! `plan` selects node and victims without side effects; `execute` evicts them concurrently with other attempts and gates the
+//! preemptor meanwhile.
+//!
+//! Upstream: `plugins/defaultpreemption`, `framework/preemption`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `preemptionPolicy: Never`; no preemption while victims of an earlier one terminate | `plan::ineligible_to_preempt_others` |
+//! | candidate nodes: those where removing pods may help | `plan::nodes_where_preemption_might_help` |
+//! | `minCandidateNodesPercentage`, `minCandidateNodesAbsolute` | `Args`, `plan::num_candidates` |
+//! | victims: pods of lower priority, as few and as unimportant as possible | `plan::select_victims_on_node`, `plan::more_important_pod` |
+//! | PodDisruptionBudget is supported, but not guaranteed | `plan::filter_pods_with_pdb_violation` |
+//! | choice between nodes: violated budgets, priorities, number of victims, start times | `plan::pick_one_node_for_preemption`, `plan::selection_key` |
+//! | extenders (`preemptVerb`) | `call_extenders`, `convert_to_victims` |
+//! | `status.nominatedNodeName` | `post_filter_result`, `execute::Executor` |
+//! | condition `DisruptionTarget` of the victims | `execute::condition` |
 
 mod execute;
 mod plan;
@@ -24,12 +38,14 @@ use execute::Executor;
 
 const NAME: &str = "DefaultPreemption";
 
-/// What can be set about [`DefaultPreemption`]; upstream's `DefaultPreemptionArgs`.
+/// Arguments of [`DefaultPreemption`].
+///
+/// Upstream: `DefaultPreemptionArgs`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// So many of a hundred nodes are looked at, or more.
+    /// Minimum number of candidates, as a percentage of all nodes. Default: 10.
     pub min_candidate_nodes_percentage: usize,
-    /// So many nodes are looked at, or more.
+    /// Minimum number of candidates. Default: 100.
     pub min_candidate_nodes_absolute: usize,
 }
 
@@ -39,7 +55,7 @@ impl Default for Args {
     }
 }
 
-/// Evicts pods of lower priority.
+/// The DefaultPreemption plugin.
 #[derive(Default)]
 pub struct DefaultPreemption {
     args: Args,
@@ -47,58 +63,64 @@ pub struct DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// With settings of its own.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args, executor: OnceLock::new() }
     }
 
-    /// Whom to evict from where, before extenders are asked; where there is nobody, what is said of that.
-    fn candidates(
+    /// Returns the candidates before extenders run, or the result that explains why there are none.
+    ///
+    /// Upstream: `findCandidates`
+    fn find_candidates(
         &self,
         cycle: &mut Cycle<'_>,
         state: &CycleState,
         unfit: &Unfit,
     ) -> Result<Vec<Candidate>, PostFilterResult> {
-        if let Some(why) = plan::ineligible(cycle, unfit) {
-            return Err(said(None, why));
+        if let Some(why) = plan::ineligible_to_preempt_others(cycle, unfit) {
+            return Err(post_filter_result(None, why));
         }
         let executor = self.executor.get();
         let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
-        let candidates = plan::candidates(cycle, state, unfit, &budgets, &self.args);
-        candidates.map_err(|helpless| said(Some("".into()), &helpless.to_string()))
+        let candidates = plan::find_candidates(cycle, state, unfit, &budgets, &self.args);
+        candidates
+            .map_err(|not_helpful| post_filter_result(Some("".into()), &not_helpful.to_string()))
     }
 
+    /// Upstream: `Evaluator.Preempt`
     async fn preempt(
         &self,
         cycle: &mut Cycle<'_>,
         state: &CycleState,
         unfit: &Unfit,
     ) -> PostFilterResult {
-        let candidates = match self.candidates(cycle, state, unfit) {
+        let candidates = match self.find_candidates(cycle, state, unfit) {
             Ok(candidates) => candidates,
             Err(none) => return none,
         };
-        let candidates = match extended(cycle, candidates).await {
+        let candidates = match call_extenders(cycle, candidates).await {
             Ok(candidates) => candidates,
-            Err(error) => return PostFilterResult { done: true, ..said(None, &error) },
+            Err(error) => {
+                return PostFilterResult { done: true, ..post_filter_result(None, &error) };
+            }
         };
-        let Some(chosen) = plan::choose(candidates) else {
-            return said(None, "no candidate node for preemption");
+        let Some(chosen) = plan::pick_one_node_for_preemption(candidates) else {
+            return post_filter_result(None, "no candidate node for preemption");
         };
-        let (message, nominated) = (found(&chosen), Some(Arc::clone(&chosen.node)));
+        let (message, nominated) = (placement_message(&chosen), Some(Arc::clone(&chosen.node)));
         if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
             let promised = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
             let lower = promised.filter(|other| other.priority() < pod.priority());
             let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
-            executor.start(pod, chosen, lower);
+            executor.prepare_candidate_async(pod, chosen, lower);
         }
-        said(nominated, &message)
+        post_filter_result(nominated, &message)
     }
 }
 
-/// What comes of it; a nominated node that is not empty ends the search.
-fn said(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
+/// Builds the PostFilter result; a nominated node ends the PostFilter phase.
+fn post_filter_result(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
     PostFilterResult {
         done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
         nominated,
@@ -106,13 +128,15 @@ fn said(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
     }
 }
 
-fn found(Candidate { node, pods, .. }: &Candidate) -> String {
+fn placement_message(Candidate { node, pods, .. }: &Candidate) -> String {
     let n_victims = pods.len();
     format!("found a potential placement for pod on node {node}, preempting {n_victims} victims")
 }
 
-/// What extenders leave of the candidates.
-async fn extended(
+/// Lets the extenders filter the candidates.
+///
+/// Upstream: `callExtenders`
+async fn call_extenders(
     cycle: &Cycle<'_>,
     mut candidates: Vec<Candidate>,
 ) -> Result<Vec<Candidate>, String> {
@@ -122,7 +146,7 @@ async fn extended(
         }
         let answer = extender.preempt(cycle.pod(), &candidates).await;
         let answer = answer.map_err(|error| error.to_string()).and_then(|left| {
-            left.iter().map(|left| victims(cycle, extender.name(), left)).collect()
+            left.iter().map(|left| convert_to_victims(cycle, extender.name(), left)).collect()
         });
         let left: Vec<Candidate> = match answer {
             Ok(left) => left,
@@ -143,11 +167,17 @@ async fn extended(
     Ok(candidates)
 }
 
-/// The victims that an extender names.
+/// Looks up the victims that an extender names.
+///
+/// Upstream: `convertToVictims`
 ///
 /// # Errors
-/// Says which node or pod is not there: the extender knows of others than the scheduler.
-fn victims(cycle: &Cycle<'_>, extender: &str, left: &MetaVictims) -> Result<Candidate, String> {
+/// If the scheduler does not know a node or pod that the extender names.
+fn convert_to_victims(
+    cycle: &Cycle<'_>,
+    extender: &str,
+    left: &MetaVictims,
+) -> Result<Candidate, String> {
     let name = &left.node;
     let node = cycle.nodes().get(name);
     let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
@@ -180,7 +210,7 @@ impl Plugin for DefaultPreemption {
         vec![ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete])]
     }
 
-    /// Those who also rejected the pod say whether it is worth another try.
+    /// The plugins that rejected the pod along with this one decide.
     fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
         QueueingHint::Skip
     }
@@ -195,7 +225,7 @@ impl Plugin for DefaultPreemption {
 
 impl PreEnqueue for DefaultPreemption {
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
-        if self.executor.get().is_some_and(|executor| executor.is_running(pod.uid())) {
+        if self.executor.get().is_some_and(|executor| executor.is_running_preemption(pod.uid())) {
             return Err(Status::unresolvable(
                 "waiting for the preemption for this pod to be finished",
             ));
@@ -212,15 +242,17 @@ impl PostFilter for DefaultPreemption {
         unfit: &'a Unfit,
     ) -> PluginFuture<'a, PostFilterResult> {
         if let Some(executor) = self.executor.get() {
-            executor.tried();
+            executor.record_attempt();
         }
         Box::pin(self.preempt(cycle, state, unfit))
     }
 
     fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) -> Preview {
-        match self.candidates(cycle, state, unfit).map(plan::best) {
+        match self.find_candidates(cycle, state, unfit).map(plan::equally_good_candidates) {
             Ok(victims) => {
-                let message = victims.first().map(|first| said(None, &found(first)).message);
+                let message = victims
+                    .first()
+                    .map(|first| post_filter_result(None, &placement_message(first)).message);
                 Preview { message: message.unwrap_or_default(), victims, done: false }
             }
             Err(none) => Preview { message: none.message, ..Preview::default() },

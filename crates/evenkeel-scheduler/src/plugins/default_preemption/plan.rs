@@ -1,4 +1,4 @@
-//! Whom to evict, from which node. Pure: what is tried on the nodes is undone.
+//! Selects the victims of a preemption. Pure: pods removed from nodes are put back.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -20,28 +20,36 @@ use crate::{
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Why the pod may not have others evicted, if it may not.
-pub(super) fn ineligible(cycle: &Cycle<'_>, unfit: &Unfit) -> Option<&'static str> {
+/// Returns why the pod must not preempt others, or `None` if it may.
+///
+/// Upstream: `PodEligibleToPreemptOthers`
+pub(super) fn ineligible_to_preempt_others(
+    cycle: &Cycle<'_>,
+    unfit: &Unfit,
+) -> Option<&'static str> {
     let pod = cycle.pod();
     if &*pod.pod.spec.preemption_policy == "Never" {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cycle.nodes().get(&pod.pod.status.nominated_node_name)?;
     if unfit.code(node.slot()) == Code::UnschedulableAndUnresolvable {
-        // What was evicted for it there was in vain.
+        // The earlier preemption on this node was in vain.
         return None;
     }
-    let leaving = |other: &PodInfo| other.priority() < pod.priority() && is_leaving(&other.pod);
+    let leaving = |other: &PodInfo| {
+        other.priority() < pod.priority() && is_terminating_by_preemption(&other.pod)
+    };
     let waits = node.pods().iter().any(leaving);
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-fn is_leaving(pod: &Pod) -> bool {
-    pod.meta.deleting() && was_told(pod)
+/// Upstream: `podTerminatingByPreemption`
+fn is_terminating_by_preemption(pod: &Pod) -> bool {
+    pod.meta.deleting() && has_preemption_disruption_target(pod)
 }
 
-/// Whether the pod says that it leaves for the sake of another.
-fn was_told(pod: &Pod) -> bool {
+/// Reports whether an earlier preemption marked the pod as a victim.
+fn has_preemption_disruption_target(pod: &Pod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     let target = conditions.find(|condition| &*condition.type_ == "DisruptionTarget");
     target.is_some_and(|target| {
@@ -49,46 +57,56 @@ fn was_told(pod: &Pod) -> bool {
     })
 }
 
-/// Nodes on which the pod would run with some others gone: those that break no budget first. Where there is none, what stands
-/// in the way on each.
-pub(super) fn candidates(
+/// Dry-runs preemption on nodes until there are enough candidates, those without PDB violations first. Without candidates,
+/// returns the status of each node.
+///
+/// Upstream: `findCandidates`, `DryRunPreemption`
+pub(super) fn find_candidates(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
     unfit: &Unfit,
     budgets: &[Arc<PodDisruptionBudget>],
     args: &Args,
 ) -> Result<Vec<Candidate>, Box<Unfit>> {
-    let potential = potential(cycle, unfit);
-    let enough = enough(potential.len(), args);
+    let potential = nodes_where_preemption_might_help(cycle, unfit);
+    let num_candidates = num_candidates(potential.len(), args);
     let offset = match potential.len() {
         0 => 0,
         n => (mix(cycle.seed()) % n as u64) as usize,
     };
-    let (mut kept, mut broken, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut non_violating, mut violating, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..potential.len() {
         let slot = potential[(offset + n) % potential.len()];
-        match victims_on(cycle, state, slot, budgets) {
-            Ok(victims) if victims.num_pdb_violations == 0 => kept.push(victims),
-            Ok(victims) => broken.push(victims),
+        match select_victims_on_node(cycle, state, slot, budgets) {
+            Ok(victims) if victims.num_pdb_violations == 0 => non_violating.push(victims),
+            Ok(victims) => violating.push(victims),
             Err(why) => rejected.push(Rejected { slot, plugin: 0, why }),
         }
-        if !kept.is_empty() && kept.len() + broken.len() >= enough {
+        if !non_violating.is_empty() && non_violating.len() + violating.len() >= num_candidates {
             break;
         }
     }
-    broken.truncate(enough);
-    kept.extend(broken);
-    if kept.is_empty() { Err(Box::new(helpless(unfit.n_nodes, rejected))) } else { Ok(kept) }
+    violating.truncate(num_candidates);
+    non_violating.extend(violating);
+    if non_violating.is_empty() {
+        Err(Box::new(not_helpful(unfit.n_nodes, rejected)))
+    } else {
+        Ok(non_violating)
+    }
 }
 
-/// How many candidates are enough.
-fn enough(n_nodes: usize, args: &Args) -> usize {
+/// Returns the number of candidates to find.
+///
+/// Upstream: `calculateNumCandidates`
+fn num_candidates(n_nodes: usize, args: &Args) -> usize {
     let share = n_nodes * args.min_candidate_nodes_percentage / 100;
     share.max(args.min_candidate_nodes_absolute).min(n_nodes)
 }
 
-/// Nodes where removing pods may help.
-fn potential(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
+/// Returns the nodes where removing pods may help.
+///
+/// Upstream: `nodesWherePreemptionMightHelp`
+fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
     let helps = |why: &Status| why.code == Code::Unschedulable;
     match &unfit.overall {
         Some(overall) if helps(&overall.why) => cycle.nodes().iter().map(NodeRef::slot).collect(),
@@ -100,16 +118,18 @@ fn potential(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
     }
 }
 
-fn helpless(n_nodes: usize, mut rejected: Vec<Rejected>) -> Unfit {
+fn not_helpful(n_nodes: usize, mut rejected: Vec<Rejected>) -> Unfit {
     let absent = n_nodes - rejected.len().min(n_nodes);
     let why = Status::unresolvable(NOT_HELPFUL);
     rejected.extend((0..absent).map(|_| Rejected { slot: 0, plugin: 0, why: why.clone() }));
     Unfit { n_nodes, overall: None, rejected, only_by: Vec::new(), only_named: Vec::new() }
 }
 
-/// The pods that must leave a node: of those with lower priority all that cannot stay. Who would break a budget by leaving is
-/// spared first, and then whoever is more important.
-fn victims_on(
+/// Selects the victims on a node: removes all pods of lower priority, then reprieves as many as fit. Pods that would violate a
+/// PDB are reprieved first, then more important pods.
+///
+/// Upstream: `SelectVictimsOnNode`
+fn select_victims_on_node(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
     slot: Slot,
@@ -129,15 +149,15 @@ fn victims_on(
         potential.iter().for_each(|other| cycle.put_back(other, slot));
         return Err(why);
     }
-    potential.sort_by(by_importance);
-    let (breaking, free) = by_budgets(potential, budgets);
-    let n_breaking = breaking.len();
+    potential.sort_by(more_important_pod);
+    let (violating, non_violating) = filter_pods_with_pdb_violation(potential, budgets);
+    let n_violating = violating.len();
     let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
-    for (n, other) in breaking.into_iter().chain(free).enumerate() {
+    for (n, other) in violating.into_iter().chain(non_violating).enumerate() {
         cycle.add_pod(&mut state, &other, slot);
         if cycle.fits(&state, slot).is_err() {
             cycle.remove_pod(&mut state, &other, slot);
-            num_pdb_violations += usize::from(n < n_breaking);
+            num_pdb_violations += usize::from(n < n_violating);
             victims.push(other);
         }
     }
@@ -147,32 +167,45 @@ fn victims_on(
         let reason = format!("expected at least one victim pod on node \"{name}\"");
         return Err(Status::unresolvable(reason));
     }
-    victims.sort_by(by_importance);
+    victims.sort_by(more_important_pod);
     let node = Arc::clone(cycle.nodes().at(slot).name());
     let pods = victims.into_iter().map(|victim| victim.pod).collect();
     Ok(Candidate { node, pods, num_pdb_violations })
 }
 
-/// The most important first: by priority, then by how long it has run. Among equals who was told to leave is the first to go, so
-/// that an eviction that was begun and not done does not cost another pod its place; beyond that, always the same one.
-fn by_importance(one: &PodInfo, other: &PodInfo) -> Ordering {
-    let key = |pod: &PodInfo| (Reverse(pod.priority()), started(&pod.pod), was_told(&pod.pod));
+/// Orders pods by importance: higher priority first, then earlier start. Among equals, victims of an earlier preemption are
+/// less important, so that no other pod is preempted in their place. The uid decides last.
+///
+/// Upstream: `MoreImportantPod`
+fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
+    let key = |pod: &PodInfo| {
+        (
+            Reverse(pod.priority()),
+            pod_start_time(&pod.pod),
+            has_preemption_disruption_target(&pod.pod),
+        )
+    };
     key(one).cmp(&key(other)).then_with(|| one.uid().cmp(other.uid()))
 }
 
-/// Who has not started will have started last.
-fn started(pod: &Pod) -> Timestamp {
+/// Returns the pod's start time; a pod that has not started counts as started last.
+///
+/// Upstream: `GetPodStartTime`
+fn pod_start_time(pod: &Pod) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp::MAX)
 }
 
-/// Those whose leaving breaks a budget, and the others. What the budgets allow is used up in order of importance.
-fn by_budgets(
+/// Splits pods into those whose eviction violates a PDB and the others. Allowed disruptions are used up in order of
+/// importance.
+///
+/// Upstream: `filterPodsWithPDBViolation`
+fn filter_pods_with_pdb_violation(
     pods: Vec<PodInfo>,
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> (Vec<PodInfo>, Vec<PodInfo>) {
     let mut allowed: Vec<i32> =
         budgets.iter().map(|budget| budget.status.disruptions_allowed).collect();
-    let mut breaks = |pod: &PodInfo| {
+    let mut violates = |pod: &PodInfo| {
         let meta = &pod.pod.meta;
         if meta.labels.is_empty() {
             return false;
@@ -182,7 +215,7 @@ fn by_budgets(
             if budget.meta.namespace != meta.namespace
                 || selector.is_empty()
                 || !selector.matches(&meta.labels)
-                // It has been counted already.
+                // The budget counts this disruption already.
                 || budget.status.disrupted_pods.get(&meta.name).is_some()
             {
                 continue;
@@ -194,31 +227,35 @@ fn by_budgets(
         }
         false
     };
-    pods.into_iter().partition(|pod| breaks(pod))
+    pods.into_iter().partition(|pod| violates(pod))
 }
 
-/// The best of some candidates, the first among equals.
-pub(super) fn choose(candidates: Vec<Candidate>) -> Option<Candidate> {
-    candidates.into_iter().min_by_key(cost)
+/// Returns the best candidate, the first among equals.
+///
+/// Upstream: `pickOneNodeForPreemption`
+pub(super) fn pick_one_node_for_preemption(candidates: Vec<Candidate>) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(selection_key)
 }
 
-/// All candidates that are as good as the best.
-pub(super) fn best(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let least = candidates.iter().map(cost).min();
-    candidates.retain(|victims| Some(cost(victims)) == least);
+/// Returns all candidates that are as good as the best one.
+pub(super) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let least = candidates.iter().map(selection_key).min();
+    candidates.retain(|victims| Some(selection_key(victims)) == least);
     candidates
 }
 
-/// What some victims cost, as upstream compares: budgets broken, the highest priority, the sum of all, how many there are, how
-/// long the highest have run; beyond that, where an eviction was begun and not done, it is gone on with.
-fn cost(victims: &Candidate) -> impl Ord + use<> {
+/// Sort key of a candidate, by upstream's criteria: PDB violations, highest priority, sum of priorities, number of victims,
+/// earliest start of the highest. Last, prefers victims of an earlier preemption.
+///
+/// Upstream: the score functions of `pickOneNodeForPreemption`
+fn selection_key(victims: &Candidate) -> impl Ord + use<> {
     let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
     let highest = priorities().max().unwrap_or(i32::MIN);
-    // All of them at least 0, so that a few with negative priority are not taken for fewer than one.
+    // Shifted to be non-negative, so that more victims with negative priority do not sum to less.
     let sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
     let first = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
     let of_highest = victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
-    let earliest = of_highest.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
-    let untold = victims.pods.iter().filter(|pod| !was_told(pod)).count();
+    let earliest = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
+    let untold = victims.pods.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
     (victims.num_pdb_violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
 }

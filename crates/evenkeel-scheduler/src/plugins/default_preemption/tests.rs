@@ -1,4 +1,4 @@
-//! Whom to evict, by table; and that nothing is changed by finding out.
+//! Victims and candidates, by table; finding them leaves the nodes unchanged.
 
 use evenkeel_api::{
     Encoding, View as _,
@@ -18,7 +18,7 @@ use crate::{
     schedule::{Cycle, Nominator, View, attempt},
 };
 
-/// A pod with a priority that asks for so much CPU; `more` is merged over it.
+/// Returns a pod with a priority and a CPU request; `more` is merged into it.
 fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
     let mut spec = asking(cpu, "1Mi");
     merge(&mut spec, &json!({ "spec": { "priority": priority } }));
@@ -51,8 +51,8 @@ fn two(pods: Vec<(&str, PodInfo)>) -> NodeTable {
     on(&[node("a", &json!({})), node("b", &json!({}))], pods)
 }
 
-/// The candidates of a pod that fits nowhere, or what stands in the way.
-fn candidates(
+/// Returns the candidates for a pod that fits nowhere, or the message that explains why there are none.
+fn find_candidates(
     nodes: &mut NodeTable,
     pod: &PodInfo,
     budgets: &[Arc<PodDisruptionBudget>],
@@ -63,11 +63,11 @@ fn candidates(
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
     let unfit = outcome.choice.expect_err("it must not fit anywhere");
-    if let Some(why) = plan::ineligible(&cycle, &unfit) {
+    if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &unfit) {
         return Err(why.to_owned());
     }
-    plan::candidates(&mut cycle, &state, &unfit, budgets, &Args::default())
-        .map_err(|helpless| helpless.to_string())
+    plan::find_candidates(&mut cycle, &state, &unfit, budgets, &Args::default())
+        .map_err(|not_helpful| not_helpful.to_string())
 }
 
 #[track_caller]
@@ -77,7 +77,8 @@ fn check(
     budgets: &[Arc<PodDisruptionBudget>],
     want: Result<(&str, &[&str], usize), &str>,
 ) {
-    let chosen = candidates(&mut nodes, pod, budgets).map(|all| plan::choose(all).unwrap());
+    let chosen = find_candidates(&mut nodes, pod, budgets)
+        .map(|all| plan::pick_one_node_for_preemption(all).unwrap());
     let chosen = chosen.map(|victims| {
         let names: Vec<String> = victims.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
         (victims.node.to_string(), names, victims.num_pdb_violations)
@@ -121,7 +122,7 @@ fn among_equals_who_was_told_to_leave_goes() {
         let nodes = two(vec![(marked, pod("x", 1, "4", &told)), (other, plain("y", 1, "4"))]);
         check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
     }
-    // Else always the same one, in whichever order they came.
+    // The uid decides, whatever the order of arrival.
     for names in [["x", "y"], ["y", "x"]] {
         let all = names.map(|name| ("a", plain(name, 1, "2")));
         check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
@@ -130,17 +131,17 @@ fn among_equals_who_was_told_to_leave_goes() {
 
 #[test]
 fn nodes_are_compared_point_by_point() {
-    // By the highest priority among the victims.
+    // The highest priority among the victims decides.
     let nodes = two(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
-    // By their sum, which counts each of them.
+    // The sum of priorities decides, which counts each victim.
     let nodes = two(vec![
         ("a", plain("x1", -5, "2")),
         ("a", plain("x2", -5, "2")),
         ("b", plain("y", -5, "4")),
     ]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
-    // By who started last.
+    // The latest start decides.
     let since = |minute: u32| json!({ "status": { "startTime": format!("2027-01-15T08:{minute:02}:00Z") } });
     let nodes = two(vec![("a", pod("x", 1, "4", &since(1))), ("b", pod("y", 1, "4", &since(2)))]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
@@ -154,7 +155,7 @@ fn budgets_are_kept_where_that_is_possible() {
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
-    // Of two, the budget lets the more important one go first, so that the other breaks it and is spared first.
+    // The budget allows the more important pod to be evicted, so the other one violates it and is reprieved first.
     let one = [node("a", &json!({}))];
     let both = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
     check(on(&one, both.clone()), &plain("p", 10, "2"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
@@ -168,8 +169,8 @@ fn what_does_not_help_is_told() {
         &[node("a", &json!({})), node("b", &tainted)],
         vec![("a", plain("x", 10, "4")), ("b", plain("y", 1, "4"))],
     );
-    let helpless = "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
-    check(nodes, &plain("p", 10, "1"), &[], Err(helpless));
+    let not_helpful = "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
+    check(nodes, &plain("p", 10, "1"), &[], Err(not_helpful));
     let nodes = two(vec![("a", plain("x", 1, "4")), ("b", plain("y", 1, "4"))]);
     let never = pod("p", 10, "1", &json!({ "spec": { "preemptionPolicy": "Never" } }));
     check(nodes, &never, &[], Err("not eligible due to preemptionPolicy=Never."));
@@ -210,7 +211,7 @@ fn the_attempt_names_the_node_and_says_so() {
     );
     assert_eq!(failure.nominated.as_deref(), Some("a"));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
-    // The room that will be made is kept for it.
+    // The node is nominated for the pod.
     core.pod_gone("low", now);
     core.pod_seen(&plain("other", 5, "4").pod, now);
     core.queue_mut().remove("high");
@@ -231,8 +232,8 @@ proptest! {
         let mut nodes = table(&names.map(|name| node(name, &json!({}))));
         for (n, (at, own, asks)) in pods.iter().enumerate() {
             let name = names[usize::from(*at)];
-            let free = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
-            if i64::from(*asks) * 1000 <= free {
+            let non_violating = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
+            if i64::from(*asks) * 1000 <= non_violating {
                 nodes.place(plain(&format!("v{n}"), *own, &asks.to_string()), name);
             }
         }
@@ -242,7 +243,7 @@ proptest! {
         let before = used(&nodes);
         let asks = i64::from(cpu) * 1000;
         prop_assume!(before.iter().all(|(used, _)| 4000 - used < asks));
-        let found = candidates(&mut nodes, &plain("p", priority, &cpu.to_string()), &[]);
+        let found = find_candidates(&mut nodes, &plain("p", priority, &cpu.to_string()), &[]);
         prop_assert_eq!(used(&nodes), before.clone());
         for victims in found.unwrap_or_default() {
             let node = nodes.get(&victims.node).unwrap();

@@ -7,7 +7,7 @@ use crate::{
 use evenkeel_runtime::clock::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// An executor beside a server that answers from a script, and what it asks of the scheduler.
+/// An executor with a scripted API server, and its requests to the scheduler.
 struct Bench {
     executor: Arc<Executor>,
     script: Script,
@@ -15,7 +15,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The cache holds pods of these names, and will never hear of a change.
+    /// The cache holds pods with these names and never sees a change.
     async fn new(pods: &[&str], answers: Vec<Answer>) -> Self {
         let clock = Clock::starting_at(at(0));
         let script = Script::new(answers).with_lists([
@@ -33,10 +33,10 @@ impl Bench {
     fn start(&self, victims: &[&str]) {
         let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
         let victims = Candidate { node: "a".into(), pods, num_pdb_violations: 0 };
-        self.executor.start(&info("high", &json!({})), victims, Vec::new());
+        self.executor.prepare_candidate_async(&info("high", &json!({})), victims, Vec::new());
     }
 
-    /// Whether the pod is to be tried again by then.
+    /// Reports whether the executor activates the preemptor within this time.
     async fn is_activated_within(&mut self, time: Duration) -> bool {
         let command = tokio::time::timeout(time, self.commands.recv()).await;
         matches!(command, Ok(Some(Command::Activate(uid))) if *uid == *"high")
@@ -72,10 +72,13 @@ async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
     ] {
         let mut bench = Bench::new(&["v"], answers.clone()).await;
         bench.start(&["v"]);
-        assert!(bench.executor.is_running("high"));
-        assert!(!bench.is_activated_within(PAUSE.mul_f64(0.9)).await, "{answers:?}");
-        assert!(!bench.executor.is_running("high"), "what happens meanwhile may wake it");
-        assert!(bench.is_activated_within(PAUSE.mul_f64(0.2)).await, "{answers:?}");
+        assert!(bench.executor.is_running_preemption("high"));
+        assert!(!bench.is_activated_within(RETRY_DELAY.mul_f64(0.9)).await, "{answers:?}");
+        assert!(
+            !bench.executor.is_running_preemption("high"),
+            "what happens meanwhile may wake it"
+        );
+        assert!(bench.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
         assert_eq!(bench.script.seen().len(), answers.len());
     }
 }
@@ -84,7 +87,7 @@ async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
 async fn the_last_one_stays_while_another_cannot_be_evicted() {
     let mut bench = Bench::new(&["u", "v"], vec![Answer::refused(500)]).await;
     bench.start(&["u", "v"]);
-    assert!(bench.is_activated_within(PAUSE * 2).await);
+    assert!(bench.is_activated_within(RETRY_DELAY * 2).await);
     assert_eq!(bench.script.seen(), [patch("u")]);
 }
 
@@ -92,7 +95,7 @@ async fn the_last_one_stays_while_another_cannot_be_evicted() {
 async fn so_many_are_evicted_at_a_time() {
     let bench = Bench::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
     bench.start(&["t", "u", "v", "w"]);
-    tokio::time::sleep(PAUSE).await;
+    tokio::time::sleep(RETRY_DELAY).await;
     assert_eq!(bench.script.seen(), [patch("t"), patch("u")]);
     let text = prometheus::TextEncoder::new();
     let shown = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
@@ -104,8 +107,8 @@ async fn so_many_are_evicted_at_a_time() {
 async fn an_eviction_that_was_begun_is_waited_for() {
     let mut bench = Bench::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
     bench.start(&["u", "v"]);
-    assert!(!bench.is_activated_within(PAUSE * 60).await, "its end will be seen");
-    assert!(!bench.executor.is_running("high"));
+    assert!(!bench.is_activated_within(RETRY_DELAY * 60).await, "its end will be seen");
+    assert!(!bench.executor.is_running_preemption("high"));
     assert_eq!(bench.script.seen(), [patch("u"), delete("u"), patch("v"), delete("v")]);
 }
 
@@ -114,13 +117,13 @@ async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
     let answers = vec![done(), done(), done(), Answer::Never];
     let bench = Bench::new(&["u", "v"], answers.clone()).await;
     bench.start(&["u", "v"]);
-    tokio::time::sleep(PAUSE).await;
-    assert!(bench.executor.is_running("high"), "there is no answer about v yet");
-    // That it is gone may be known before the answer.
+    tokio::time::sleep(RETRY_DELAY).await;
+    assert!(bench.executor.is_running_preemption("high"), "there is no answer about v yet");
+    // The cache may show that the victim is gone before the API server answers.
     let bench = Bench::new(&["u"], answers).await;
     bench.start(&["u", "v"]);
-    tokio::time::sleep(PAUSE).await;
-    assert!(!bench.executor.is_running("high"));
+    tokio::time::sleep(RETRY_DELAY).await;
+    assert!(!bench.executor.is_running_preemption("high"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,8 +134,8 @@ async fn who_is_gone_is_waited_for_only_where_that_is_still_to_be_seen() {
         assert!(seen.is_activated_within(Duration::from_millis(1)).await);
         let mut unseen = Bench::new(&["v"], answers).await;
         unseen.start(&["v"]);
-        assert!(!unseen.is_activated_within(PAUSE * 60).await, "the cache will show it");
-        assert!(!unseen.executor.is_running("high"));
+        assert!(!unseen.is_activated_within(RETRY_DELAY * 60).await, "the cache will show it");
+        assert!(!unseen.executor.is_running_preemption("high"));
     }
 }
 
@@ -143,10 +146,13 @@ fn a_victim_says_once_why_it_leaves() {
     let status = condition(&fresh, "for another", at(9)).unwrap();
     assert_eq!(
         status["$setElementOrder/conditions"],
-        json!([{ "type": "Ready" }, { "type": TARGET }])
+        json!([{ "type": "Ready" }, { "type": DISRUPTION_TARGET }])
     );
     let mut told = status["conditions"][0].clone();
-    assert_eq!((&told["reason"], &told["observedGeneration"]), (&json!(REASON), &json!(1)));
+    assert_eq!(
+        (&told["reason"], &told["observedGeneration"]),
+        (&json!(PREEMPTION_BY_SCHEDULER), &json!(1))
+    );
     told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
     let told = pod("v", &json!({ "status": { "conditions": [told] } }));
     assert_eq!(condition(&told, "for another", at(9)), None);

@@ -1,0 +1,353 @@
+//! Waiting pods: assumed pods in Permit and PreBind, which can still be rejected or preempted.
+//!
+//! Upstream: `waitingPodsMap`, `podsInPreBindMap`
+
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::clock::Clock;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::pod::PodInfo;
+
+/// Assumed pods in Permit or PreBind, by uid; clones share the map.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WaitingPods(Arc<Stages>);
+
+#[derive(Debug, Default)]
+struct Stages {
+    of: Mutex<HashMap<Box<str>, Stage>>,
+    pre_bind_started: Notify,
+}
+
+#[derive(Debug, Clone)]
+enum Stage {
+    Permit(WaitingPod),
+    PreBind(PodInPreBind),
+}
+
+impl WaitingPods {
+    fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
+        self.0.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a pod that waits in Permit for these plugins, each with its timeout.
+    pub(crate) fn add(
+        &self,
+        pod: PodInfo,
+        node: Arc<str>,
+        plugins: Vec<(&'static str, Duration)>,
+        now: Timestamp,
+    ) -> WaitingPod {
+        let pending = plugins.into_iter().map(|(plugin, limit)| {
+            (plugin, (now.saturating_add(limit).unwrap_or(Timestamp::MAX), limit))
+        });
+        let uid = pod.uid().into();
+        let waiting = WaitingPod(Arc::new(InPermit {
+            pod,
+            node,
+            state: Mutex::new(WaitState { pending_plugins: pending.collect(), decision: None }),
+            changed: Notify::new(),
+        }));
+        self.stages().insert(uid, Stage::Permit(waiting.clone()));
+        waiting
+    }
+
+    /// Moves the pod to PreBind, where it can still be cancelled.
+    pub(crate) fn start_pre_bind(&self, uid: &str) -> PodInPreBind {
+        let pod_in_pre_bind = PodInPreBind::default();
+        self.stages().insert(uid.into(), Stage::PreBind(pod_in_pre_bind.clone()));
+        self.0.pre_bind_started.notify_one();
+        pod_in_pre_bind
+    }
+
+    /// Waits until a pod enters PreBind, if none did since the last call.
+    pub(crate) async fn pre_bind_started(&self) {
+        self.0.pre_bind_started.notified().await;
+    }
+
+    pub(crate) fn remove(&self, uid: &str) {
+        self.stages().remove(uid);
+    }
+
+    pub(crate) fn get(&self, uid: &str) -> Option<WaitingPod> {
+        match self.stages().get(uid)? {
+            Stage::Permit(waiting) => Some(waiting.clone()),
+            Stage::PreBind(_) => None,
+        }
+    }
+
+    /// Number of pods in Permit or PreBind.
+    pub(crate) fn len(&self) -> usize {
+        self.stages().len()
+    }
+
+    pub(crate) fn list(&self) -> Vec<WaitingPod> {
+        let stages = self.stages();
+        let waiting = stages.values().filter_map(|stage| match stage {
+            Stage::Permit(waiting) => Some(waiting.clone()),
+            Stage::PreBind(_) => None,
+        });
+        waiting.collect()
+    }
+
+    /// Preempts an assumed pod; returns whether it had not been bound yet. Then it need not be deleted.
+    pub(crate) fn preempt_pod(&self, uid: &str, plugin: &'static str) -> bool {
+        let stage = self.stages().get(uid).cloned();
+        match stage {
+            Some(Stage::Permit(waiting)) => waiting.preempt(plugin, "preempted"),
+            Some(Stage::PreBind(pod_in_pre_bind)) => {
+                pod_in_pre_bind.cancel_pod(&format!("preempted by {plugin}"))
+            }
+            None => false,
+        }
+    }
+}
+
+/// A pod that waits in Permit ([`PermitResult::Wait`](super::PermitResult::Wait)).
+#[derive(Debug, Clone)]
+pub struct WaitingPod(Arc<InPermit>);
+
+#[derive(Debug)]
+struct InPermit {
+    pod: PodInfo,
+    node: Arc<str>,
+    state: Mutex<WaitState>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct WaitState {
+    /// Deadline and timeout of each plugin that has not allowed the pod yet.
+    pending_plugins: BTreeMap<&'static str, (Timestamp, Duration)>,
+    decision: Option<PermitDecision>,
+}
+
+/// Outcome of the wait in Permit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PermitDecision {
+    Allowed,
+    Rejected(&'static str, String),
+    Preempted(String),
+}
+
+impl WaitingPod {
+    /// Returns the waiting pod.
+    pub fn pod(&self) -> &PodInfo {
+        &self.0.pod
+    }
+
+    /// Returns the name of the pod's node.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// Returns the names of the plugins that have not allowed the pod yet.
+    pub fn pending_plugins(&self) -> Vec<&'static str> {
+        self.state().pending_plugins.keys().copied().collect()
+    }
+
+    /// Records that the plugin allows the pod. The pod is bound when every plugin allows it.
+    pub fn allow(&self, plugin: &str) {
+        let mut state = self.state();
+        state.pending_plugins.remove(plugin);
+        if state.pending_plugins.is_empty() {
+            state.decision.get_or_insert(PermitDecision::Allowed);
+        }
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// Rejects the pod; returns whether the wait had not ended yet.
+    pub fn reject(&self, plugin: &'static str, why: &str) -> bool {
+        self.end(PermitDecision::Rejected(plugin, why.to_owned()))
+    }
+
+    /// Preempts the pod, which is then retried; returns whether the wait had not ended yet.
+    pub fn preempt(&self, plugin: &'static str, why: &str) -> bool {
+        let _ = plugin;
+        self.end(PermitDecision::Preempted(why.to_owned()))
+    }
+
+    fn end(&self, answer: PermitDecision) -> bool {
+        let mut state = self.state();
+        let first = state.decision.is_none();
+        state.decision.get_or_insert(answer);
+        drop(state);
+        self.0.changed.notify_one();
+        first
+    }
+
+    fn state(&self) -> MutexGuard<'_, WaitState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the decision. The first plugin whose timeout ends rejects the pod.
+    ///
+    /// Upstream: `WaitOnPermit`
+    pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
+        loop {
+            let (answer, next) = {
+                let state = self.state();
+                let next = state.pending_plugins.iter().min_by_key(|(_, (until, _))| *until);
+                (state.decision.clone(), next.map(|(plugin, times)| (*plugin, *times)))
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
+            let Some((plugin, (until, limit))) = next else { return PermitDecision::Allowed };
+            let left = Duration::try_from(until.duration_since(clock.now()));
+            tokio::select! {
+                biased;
+                () = self.0.changed.notified() => {}
+                () = clock.sleep(left.unwrap_or_default()) => {
+                    let limit = go_duration(limit);
+                    let why =
+                        format!("rejected due to timeout after waiting {limit} at plugin {plugin}");
+                    self.reject(plugin, &why);
+                }
+            }
+        }
+    }
+}
+
+/// Formats a duration of whole milliseconds as Go does: `15m0s`, `1.5s`.
+fn go_duration(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    if seconds == 0 {
+        return if millis == 0 { "0s".to_owned() } else { format!("{millis}ms") };
+    }
+    let fraction = match millis {
+        0 => String::new(),
+        millis => format!(".{millis:03}").trim_end_matches('0').to_owned(),
+    };
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}{fraction}s"),
+        (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
+/// A pod for which PreBind plugins run.
+///
+/// Upstream: `podInPreBind`
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodInPreBind {
+    pub(crate) cancelled: CancellationToken,
+    state: Arc<Mutex<PreBindState>>,
+}
+
+#[derive(Debug, Default)]
+enum PreBindState {
+    #[default]
+    Running,
+    Prebound,
+    Cancelled(String),
+}
+
+impl PodInPreBind {
+    fn state(&self) -> MutexGuard<'_, PreBindState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel_pod(&self, why: &str) -> bool {
+        let mut state = self.state();
+        match &*state {
+            PreBindState::Running => {
+                *state = PreBindState::Cancelled(why.to_owned());
+                self.cancelled.cancel();
+                true
+            }
+            PreBindState::Cancelled(_) => true,
+            PreBindState::Prebound => false,
+        }
+    }
+
+    /// Ends PreBind; afterwards the pod cannot be cancelled. Returns the reason if it was cancelled before.
+    ///
+    /// Upstream: `MarkPrebound`
+    pub(crate) fn mark_prebound(&self) -> Result<(), String> {
+        let mut state = self.state();
+        match &*state {
+            PreBindState::Cancelled(why) => Err(why.clone()),
+            PreBindState::Running | PreBindState::Prebound => {
+                *state = PreBindState::Prebound;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, info};
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    fn waiting(waiting_pods: &WaitingPods) -> WaitingPod {
+        let plugins = vec![("A", Duration::from_secs(10)), ("B", Duration::from_secs(90))];
+        waiting_pods.add(info("p", &json!({})), "n".into(), plugins, at(0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_plugin_must_allow() {
+        let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
+        let pod = waiting(&waiting_pods);
+        pod.allow("A");
+        assert_eq!(pod.pending_plugins(), ["B"]);
+        pod.allow("B");
+        assert_eq!(pod.wait_on_permit(&clock).await, PermitDecision::Allowed);
+        assert!(!pod.reject("B", "too late"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_plugin_whose_time_is_over_rejects() {
+        let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
+        let pod = waiting(&waiting_pods);
+        pod.allow("A");
+        let why = "rejected due to timeout after waiting 1m30s at plugin B".to_owned();
+        assert_eq!(pod.wait_on_permit(&clock).await, PermitDecision::Rejected("B", why));
+    }
+
+    #[test]
+    fn pods_are_called_back_while_that_is_possible() {
+        let waiting_pods = WaitingPods::default();
+        waiting(&waiting_pods);
+        assert!(waiting_pods.get("p").is_some() && waiting_pods.preempt_pod("p", "X"));
+        let pod_in_pre_bind = waiting_pods.start_pre_bind("q");
+        assert!(waiting_pods.preempt_pod("q", "X"));
+        assert_eq!(pod_in_pre_bind.mark_prebound(), Err("preempted by X".to_owned()));
+        let pod_in_pre_bind = waiting_pods.start_pre_bind("q");
+        assert_eq!(pod_in_pre_bind.mark_prebound(), Ok(()));
+        assert!(!waiting_pods.preempt_pod("q", "X"));
+        waiting_pods.remove("q");
+        assert!(!waiting_pods.preempt_pod("q", "X"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_hears_of_it() {
+        let waiting_pods = WaitingPods::default();
+        waiting(&waiting_pods);
+        assert!(waiting_pods.pre_bind_started().now_or_never().is_none());
+        waiting_pods.start_pre_bind("q");
+        waiting_pods.pre_bind_started().await;
+        assert_eq!(waiting_pods.len(), 2);
+        waiting_pods.remove("q");
+        assert_eq!(waiting_pods.len(), 1);
+    }
+
+    #[test]
+    fn durations_as_go_prints_them() {
+        for (millis, want) in
+            [(0, "0s"), (20, "20ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")]
+        {
+            assert_eq!(go_duration(Duration::from_millis(millis)), want);
+        }
+    }
+}
