@@ -161,9 +161,9 @@ impl Cluster {
         };
         let outcome = schedule(view, &info, self.seed, &mut CycleState::default());
         self.start = outcome.next_start;
-        match outcome.choice {
+        match outcome.result {
             Ok(choice) => {
-                self.table.place(info, &choice.node);
+                self.table.place(info, &choice.suggested_host);
                 self.placed.push_back(pod);
             }
             Err(_) => self.unplaced += 1,

@@ -1,4 +1,6 @@
-//! From an assumed pod to a bound one, beside the attempts: permission, preparation, binding.
+//! Binding cycle of an assumed pod: Permit, PreBind, Bind. Runs concurrently with attempts.
+//!
+//! Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`
 
 use evenkeel_api::{View as _, views::Pod};
 use evenkeel_runtime::{
@@ -11,21 +13,21 @@ use std::sync::Arc;
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use crate::{
-    core::{Assigned, NotBound},
+    core::{AssumedPod, BindingFailure},
     framework::{
         self, Command, Extender, Point, PreBind, PreBindPreFlight, Profile, Status, WaitingPods,
     },
     metrics::Metrics,
     pod::PodInfo,
-    telling::Told,
+    status_patcher::Patched,
 };
 
-/// Upstream's name of the question which plugins have something to do before a pod is bound.
-const PRE_FLIGHT: &str = "PreBindPreFlight";
+/// Extension point in upstream's metrics.
+const PRE_BIND_PRE_FLIGHT: &str = "PreBindPreFlight";
 
-/// What bindings work with.
+/// Inputs of a binding cycle.
 #[derive(Clone)]
-pub(crate) struct Binder {
+pub(crate) struct BindingCycle {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
     pub(crate) profiles: Arc<[Profile]>,
@@ -34,76 +36,78 @@ pub(crate) struct Binder {
     pub(crate) waiting_pods: WaitingPods,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
-    /// Whether a pod whose binding takes a while is to say which node it will get.
+    /// Feature gate `NominatedNodeNameForExpectation`.
     pub(crate) nominated_node_name_for_expectation: bool,
 }
 
-/// What came of a binding.
-pub(crate) struct Answer {
-    pub(crate) assigned: Assigned,
-    /// When its attempt began.
+/// A finished binding cycle.
+pub(crate) struct BindingResult {
+    pub(crate) assumed: AssumedPod,
+    /// Start of the attempt.
     pub(crate) began: Instant,
-    pub(crate) result: Result<(), NotBound>,
-    /// The pod's status names the node, whether or not the cache shows that yet.
+    pub(crate) result: Result<(), BindingFailure>,
+    /// The binding cycle set `status.nominatedNodeName`.
     pub(crate) nominated: bool,
 }
 
-/// A plugin that has something to do before the pod is bound.
-struct Actor<'a> {
+/// A PreBind plugin that has work for the pod.
+struct PreBindTask<'a> {
     name: &'static str,
     plugin: &'a dyn PreBind,
     parallel: bool,
 }
 
-impl Binder {
-    /// Waits for permission, prepares and binds, after what is being `told` of the pod.
+impl BindingCycle {
+    /// Runs the binding cycle, after the pending status patch of the pod.
     pub(crate) async fn bind(
         self,
-        assigned: Assigned,
-        told: Option<Told>,
+        assumed: AssumedPod,
+        pending_patch: Option<Patched>,
         began: Instant,
-    ) -> Answer {
-        if let Some(told) = told {
-            // Else a condition that says that it has no node could be written when it has one.
-            told.cancelled().await;
+    ) -> BindingResult {
+        if let Some(patched) = pending_patch {
+            // Else a late patch could set `PodScheduled=False` on a bound pod.
+            patched.cancelled().await;
         }
         let asked = Instant::now();
-        let actors = self.actors(&assigned);
-        let status = if actors.is_empty() { "Skip" } else { "Success" };
-        self.metrics.ran(PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
+        let pre_bind_tasks = self.pre_bind_tasks(&assumed);
+        let status = if pre_bind_tasks.is_empty() { "Skip" } else { "Success" };
+        self.metrics.ran(PRE_BIND_PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
         let mut nominated = false;
         if self.nominated_node_name_for_expectation
-            && (!actors.is_empty() || assigned.waiting.is_some())
+            && (!pre_bind_tasks.is_empty() || assumed.waiting.is_some())
         {
-            // Others (autoscalers, say) should know that the node is taken although that takes a while.
-            nominated = self.nominate_expected_node(&assigned).await;
+            // Tells cluster autoscalers that the node is in use.
+            nominated = self.nominate_expected_node(&assumed).await;
         }
-        let result = self.steps(&assigned, &actors).await;
-        Answer { assigned, began, result, nominated }
+        let result = self.run(&assumed, &pre_bind_tasks).await;
+        BindingResult { assumed, began, result, nominated }
     }
 
     fn profile(&self) -> &Profile {
         &self.profiles[self.profile]
     }
 
-    fn actors(&self, assigned: &Assigned) -> Vec<Actor<'_>> {
-        let mut actors = Vec::new();
+    fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Vec<PreBindTask<'_>> {
+        let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(Point::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
-            let began = assigned.sampled.then(Instant::now);
-            let answer = plugin.pre_bind_pre_flight(&assigned.popped.info, &assigned.node);
+            let began = assumed.sampled.then(Instant::now);
+            let answer = plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node);
             let status = if answer == PreBindPreFlight::Skip { "Skip" } else { "Success" };
-            self.plugin_ran(name, PRE_FLIGHT, began, status);
+            self.plugin_ran(name, PRE_BIND_PRE_FLIGHT, began, status);
             match answer {
                 PreBindPreFlight::Skip => {}
-                PreBindPreFlight::Act { parallel } => actors.push(Actor { name, plugin, parallel }),
+                PreBindPreFlight::Act { parallel } => {
+                    pre_bind_tasks.push(PreBindTask { name, plugin, parallel })
+                }
             }
         }
-        actors
+        pre_bind_tasks
     }
 
-    async fn nominate_expected_node(&self, assigned: &Assigned) -> bool {
-        let (pod, node) = (&assigned.popped.info.pod, &*assigned.node);
+    async fn nominate_expected_node(&self, assumed: &AssumedPod) -> bool {
+        let (pod, node) = (&assumed.popped.info.pod, &*assumed.node);
         if *pod.status.nominated_node_name == *node {
             return true;
         }
@@ -119,26 +123,32 @@ impl Binder {
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body)
             .await;
         if let Err(error) = &written {
-            // No reason not to bind it.
+            // The binding does not depend on the nomination.
             tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not written");
         }
         written.is_ok()
     }
 
-    async fn steps(&self, assigned: &Assigned, actors: &[Actor<'_>]) -> Result<(), NotBound> {
-        let (info, node) = (&assigned.popped.info, &*assigned.node);
-        self.permission(assigned).await?;
+    async fn run(
+        &self,
+        assumed: &AssumedPod,
+        pre_bind_tasks: &[PreBindTask<'_>],
+    ) -> Result<(), BindingFailure> {
+        let (info, node) = (&assumed.popped.info, &*assumed.node);
+        self.wait_on_permit(assumed).await?;
         let began = Instant::now();
-        let prepared = match actors {
+        let prepared = match pre_bind_tasks {
             [] => Ok(()),
-            actors => self.prepare(info, node, actors, assigned.sampled).await,
+            pre_bind_tasks => {
+                self.run_pre_bind_plugins(info, node, pre_bind_tasks, assumed.sampled).await
+            }
         };
         self.ran(Point::PreBind, began, prepared.is_ok());
-        prepared.map_err(NotBound::Failed)?;
+        prepared.map_err(BindingFailure::Failed)?;
         let began = Instant::now();
-        let bound = self.write(info, node, assigned.sampled).await;
+        let bound = self.bind_pod(info, node, assumed.sampled).await;
         self.ran(Point::Bind, began, bound.is_ok());
-        bound.map_err(NotBound::Failed)
+        bound.map_err(BindingFailure::Failed)
     }
 
     fn ran(&self, point: Point, began: Instant, well: bool) {
@@ -146,60 +156,62 @@ impl Binder {
         self.metrics.ran(point.as_str(), status(well), name, began.elapsed());
     }
 
-    /// A plugin ended that is timed if it is known when it began.
+    /// Records the duration of a plugin call if it was sampled.
     fn plugin_ran(&self, plugin: &str, point: &str, began: Option<Instant>, status: &str) {
         if let Some(began) = began {
             self.metrics.plugin_ran(plugin, point, status, began.elapsed());
         }
     }
 
-    async fn permission(&self, assigned: &Assigned) -> Result<(), NotBound> {
-        let Some(waiting) = &assigned.waiting else { return Ok(()) };
+    async fn wait_on_permit(&self, assumed: &AssumedPod) -> Result<(), BindingFailure> {
+        let Some(waiting) = &assumed.waiting else { return Ok(()) };
         let began = Instant::now();
         let answer = waiting.wait_on_permit(&self.clock).await;
-        self.waiting_pods.remove(&assigned.popped.uid);
+        self.waiting_pods.remove(&assumed.popped.uid);
         let (status, result) = match answer {
             framework::PermitDecision::Allowed => {
-                // Whatever happens from now on cannot matter to it. Sending fails once the scheduler has ended.
-                drop(self.commands.send(Command::Done(Arc::clone(&assigned.popped.uid))));
+                // In-flight events no longer matter to the pod. Sending only fails after the scheduler has ended.
+                drop(self.commands.send(Command::Done(Arc::clone(&assumed.popped.uid))));
                 ("Success", Ok(()))
             }
             framework::PermitDecision::Rejected(plugin, why) => {
                 let n = self.profile().plugins().find(|(_, known)| known.name() == plugin);
                 let why = Status::unschedulable(why);
-                ("Unschedulable", Err(NotBound::Rejected(n.map_or(0, |(n, _)| n), why)))
+                ("Unschedulable", Err(BindingFailure::Rejected(n.map_or(0, |(n, _)| n), why)))
             }
             framework::PermitDecision::Preempted(why) => {
                 let message = format!("waiting on permit for pod: {why}");
-                ("Error", Err(NotBound::Failed(message)))
+                ("Error", Err(BindingFailure::Failed(message)))
             }
         };
         self.metrics.permitted(status, began.elapsed());
         result
     }
 
-    /// Has the plugins do their work, neighbours that allow it at the same time, unless the pod is called back meanwhile.
-    async fn prepare(
+    /// Runs the PreBind plugins, neighbouring parallel ones concurrently, unless the pod is preempted.
+    ///
+    /// Upstream: `RunPreBindPlugins`
+    async fn run_pre_bind_plugins(
         &self,
         info: &PodInfo,
         node: &str,
-        actors: &[Actor<'_>],
+        pre_bind_tasks: &[PreBindTask<'_>],
         sampled: bool,
     ) -> Result<(), String> {
         let pod_in_pre_bind = self.waiting_pods.start_pre_bind(info.uid());
         let work = async {
-            for group in actors.chunk_by(|one, next| one.parallel && next.parallel) {
-                try_join_all(group.iter().map(|actor| async move {
+            for group in pre_bind_tasks.chunk_by(|one, next| one.parallel && next.parallel) {
+                try_join_all(group.iter().map(|task| async move {
                     let began = sampled.then(Instant::now);
-                    let done = actor.plugin.pre_bind(&self.client, info, node).await;
+                    let done = task.plugin.pre_bind(&self.client, info, node).await;
                     self.plugin_ran(
-                        actor.name,
+                        task.name,
                         Point::PreBind.as_str(),
                         began,
                         status(done.is_ok()),
                     );
                     done.map_err(|error| {
-                        format!("running PreBind plugin \"{}\": {error}", actor.name)
+                        format!("running PreBind plugin \"{}\": {error}", task.name)
                     })
                 }))
                 .await?;
@@ -212,8 +224,10 @@ impl Binder {
         done.unwrap_or(Ok(())).and(finished)
     }
 
-    /// The first extender or else plugin that does not decline binds.
-    async fn write(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {
+    /// Binds the pod with the first extender or plugin that does not decline.
+    ///
+    /// Upstream: `Scheduler.bind`
+    async fn bind_pod(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {
         for extender in self.extenders.iter().filter(|extender| extender.binds()) {
             if !extender.is_interested(info) {
                 continue;
@@ -244,7 +258,7 @@ impl Binder {
     }
 }
 
-/// Upstream's label `status`.
+/// Returns the `status` label of upstream's metrics.
 fn status(well: bool) -> &'static str {
     if well { "Success" } else { "Error" }
 }

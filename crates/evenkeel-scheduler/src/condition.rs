@@ -1,29 +1,32 @@
-//! The condition of a pod that found no node.
+//! Condition `PodScheduled` of an unschedulable pod.
 
 use evenkeel_api::{time::Timestamp, views::Pod};
 use serde_json::{Value, json};
 
-/// The longest message of an event.
-const NOTE_LENGTH: usize = 1024;
-const SCHEDULED: &str = "PodScheduled";
+/// Maximum length of an event's message in bytes.
+///
+/// Upstream: `NoteLengthLimit`
+const NOTE_LENGTH_LIMIT: usize = 1024;
+const POD_SCHEDULED: &str = "PodScheduled";
 
-/// What a pod's status is to say.
-pub(crate) struct Told<'a> {
+/// Failure to record in a pod's status.
+pub(crate) struct FailureStatus<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
-    /// Node on which room is being made; empty for none any more, nothing to leave what is there.
+    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
     pub(crate) nominated: Option<&'a str>,
-    /// The status names a node for sure, whether or not this version of the pod shows it.
-    pub(crate) told_nominated: bool,
+    /// The binding cycle set a nomination that this version of the pod may not show.
+    pub(crate) has_nomination: bool,
 }
 
-/// The patch that sets `PodScheduled=False`, unless the pod says so already. As upstream's it holds what changes, and the order of
-/// all conditions.
-pub(crate) fn patch(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<String> {
-    let condition = changed(pod, told, now);
+/// Returns the patch that sets `PodScheduled=False` and the nomination, or `None` if the status is up to date. Like upstream's
+/// it contains only changed fields and the order of all conditions.
+pub(crate) fn patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<String> {
+    let condition = condition_patch(pod, failure, now);
     let known = &*pod.status.nominated_node_name;
-    let renominated =
-        told.nominated.filter(|node| *node != known || (node.is_empty() && told.told_nominated));
+    let renominated = failure
+        .nominated
+        .filter(|node| *node != known || (node.is_empty() && failure.has_nomination));
     if condition.is_none() && renominated.is_none() {
         return None;
     }
@@ -31,8 +34,8 @@ pub(crate) fn patch(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<String
     if let Some(condition) = condition {
         let mut order: Vec<&str> =
             pod.status.conditions.iter().map(|condition| &*condition.type_).collect();
-        if !order.contains(&SCHEDULED) {
-            order.push(SCHEDULED);
+        if !order.contains(&POD_SCHEDULED) {
+            order.push(POD_SCHEDULED);
         }
         let order: Vec<Value> = order.into_iter().map(|type_| json!({ "type": type_ })).collect();
         status["$setElementOrder/conditions"] = order.into();
@@ -46,17 +49,17 @@ pub(crate) fn patch(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<String
     Some(json!({ "metadata": { "uid": pod.meta.uid }, "status": status }).to_string())
 }
 
-/// What of the condition is new.
-fn changed(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<Value> {
-    let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == SCHEDULED);
+/// Returns the changed fields of the condition.
+fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<Value> {
+    let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == POD_SCHEDULED);
     let now = json!(evenkeel_api::time::seconds(now));
     let generation = pod.meta.generation;
     let Some(found) = found else {
         let mut condition = json!({
-            "type": SCHEDULED,
+            "type": POD_SCHEDULED,
             "status": "False",
-            "reason": told.reason,
-            "message": told.message,
+            "reason": failure.reason,
+            "message": failure.message,
             "lastProbeTime": null,
             "lastTransitionTime": now,
         });
@@ -70,29 +73,31 @@ fn changed(pod: &Pod, told: &Told<'_>, now: Timestamp) -> Option<Value> {
         condition["status"] = "False".into();
         condition["lastTransitionTime"] = now;
     }
-    if *found.reason != *told.reason {
-        condition["reason"] = told.reason.into();
+    if *found.reason != *failure.reason {
+        condition["reason"] = failure.reason.into();
     }
-    if *found.message != *told.message {
-        condition["message"] = told.message.into();
+    if *found.message != *failure.message {
+        condition["message"] = failure.message.into();
     }
     if found.observed_generation != generation {
         condition["observedGeneration"] = generation.into();
     }
     let any = condition.as_object().is_some_and(|condition| !condition.is_empty());
     any.then(|| {
-        condition["type"] = SCHEDULED.into();
+        condition["type"] = POD_SCHEDULED.into();
         condition
     })
 }
 
-/// A message cut to what an event may hold.
-pub(crate) fn limited(message: &str) -> String {
+/// Truncates a message to the length limit of events.
+///
+/// Upstream: `truncateMessage`
+pub(crate) fn truncate_message(message: &str) -> String {
     const MORE: &str = " ...";
-    if message.len() <= NOTE_LENGTH {
+    if message.len() <= NOTE_LENGTH_LIMIT {
         return message.to_owned();
     }
-    let mut end = NOTE_LENGTH - MORE.len();
+    let mut end = NOTE_LENGTH_LIMIT - MORE.len();
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -108,10 +113,10 @@ mod tests {
         pod: &Value,
         message: &str,
         nominated: Option<&str>,
-        told_nominated: bool,
+        has_nomination: bool,
         want: Option<Value>,
     ) {
-        let told = Told { reason: "Unschedulable", message, nominated, told_nominated };
+        let told = FailureStatus { reason: "Unschedulable", message, nominated, has_nomination };
         let patch = patch(&crate::fixtures::pod("p", pod), &told, at(9));
         let patch: Option<Value> = patch.map(|patch| serde_json::from_str(&patch).unwrap());
         let want = want.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
@@ -185,8 +190,8 @@ mod tests {
 
     #[test]
     fn long_messages_are_cut_between_characters() {
-        assert_eq!(limited("short"), "short");
-        let cut = limited(&"ü".repeat(1000));
-        assert!(cut.len() <= NOTE_LENGTH && cut.ends_with("..."));
+        assert_eq!(truncate_message("short"), "short");
+        let cut = truncate_message(&"ü".repeat(1000));
+        assert!(cut.len() <= NOTE_LENGTH_LIMIT && cut.ends_with("..."));
     }
 }

@@ -1,45 +1,44 @@
-//! Why a pod goes where it goes: for each node which plugin refuses it and why, or what each plugin thinks of it. Nothing is
-//! written.
+//! Dry run of one attempt: for each node, the plugin that rejects it and why, or its scores. Writes nothing.
 
 use crate::{
     SchedulerOptions,
     framework::{Candidate, CycleState, MAX_NODE_SCORE, Point, PreScoreResult, Profile},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
-    run::Prepared,
-    schedule::{Cycle, Rejected, Unfit, View},
+    run::StandbyScheduler,
+    schedule::{Cycle, FitError, NodeStatus, View},
 };
 use evenkeel_api::{Text, views::Pod};
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What there is to say of a pod.
+/// Result of the dry run for a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// Which scheduler it is for.
+    /// `schedulerName` of the pod's profile.
     pub scheduler: String,
-    /// Why no node had to be looked at.
+    /// Set if a PreFilter plugin rejected the pod on every node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overall: Option<Refusal>,
-    /// Each node, best first, those that refuse last; nodes alike in the order of their names.
+    /// All nodes, highest score first, rejected ones last; equal ones by name.
     pub nodes: Vec<NodeExplained>,
-    /// The message of the event `FailedScheduling`, where there is no node.
+    /// Message of the event `FailedScheduling`, if no node is feasible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Where there is no node, what the scheduler would have leave one: it takes any of these.
+    /// If no node is feasible, the equally good candidates for preemption.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evictions: Vec<Eviction>,
 }
 
-/// Pods that would be evicted to make room on a node.
+/// Victims of a preemption on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Eviction {
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
-    /// The pods, as `namespace/name`, the most important first.
+    /// Victims as `namespace/name`, most important first.
     pub pods: Vec<String>,
-    /// How many of them a PodDisruptionBudget does not let go.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub violations: usize,
 }
 
@@ -50,32 +49,32 @@ impl From<Candidate> for Eviction {
     }
 }
 
-/// What there is to say of a node for a pod.
+/// Result of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeExplained {
-    /// Its name.
+    /// Name of the node.
     pub node: Arc<str>,
-    /// Who refuses it.
+    /// The plugin that rejects the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
-    /// Each plugin's score, weighted, where it is not refused.
+    /// Weighted scores by plugin, if the node is feasible.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(&'static str, i64)>,
-    /// Their sum.
+    /// Sum of the weighted scores.
     pub total: i64,
 }
 
-/// Who refuses, and why.
+/// Rejection by a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// The plugin.
+    /// Name of the plugin.
     pub plugin: &'static str,
-    /// Its reasons, in its words.
+    /// Reasons as the plugin states them.
     pub reasons: Vec<String>,
 }
 
 impl Explained {
-    /// The nodes that will do, in the order of their names.
+    /// Returns the names of the feasible nodes, sorted.
     pub fn feasible(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .nodes
@@ -87,27 +86,27 @@ impl Explained {
         names
     }
 
-    /// Says why there is no node, and what would make room on one.
-    fn no_node(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) {
-        if let Some(hopeless) = unfit.hopeless() {
-            self.message = Some(hopeless.to_owned());
+    /// Sets the message and the candidates for preemption.
+    fn no_node(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) {
+        if let Some(without_post_filter) = fit_error.without_post_filter() {
+            self.message = Some(without_post_filter.to_owned());
             return;
         }
         let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
         let mut messages = Vec::new();
         for (_, plugin) in plugins {
             let Some(plugin) = plugin.as_post_filter() else { continue };
-            let preview = plugin.preview(cycle, state, unfit);
+            let preview = plugin.preview(cycle, state, fit_error);
             messages.extend(Some(preview.message).filter(|message| !message.is_empty()));
             self.evictions.extend(preview.victims.into_iter().map(Eviction::from));
             if preview.done || !self.evictions.is_empty() {
                 break;
             }
         }
-        self.message = Some(unfit.told_with(&messages));
+        self.message = Some(fit_error.message_with(&messages));
     }
 
-    /// The nodes with the best score, of which the scheduler takes any.
+    /// Returns the nodes with the highest score; the scheduler selects one of them.
     pub fn best(&self) -> Vec<&str> {
         let fit = || self.nodes.iter().filter(|node| node.refused.is_none());
         let top = fit().map(|node| node.total).max().unwrap_or_default();
@@ -115,34 +114,34 @@ impl Explained {
     }
 }
 
-/// A scheduler that only looks.
+/// A scheduler that only makes dry runs.
 pub struct Looker {
-    prepared: Prepared,
+    prepared: StandbyScheduler,
     caches: Caches,
 }
 
 impl Looker {
-    /// Asks for the caches that it looks at; they are started by their owner. To be called inside a tokio runtime.
+    /// Requests the caches; the caller starts them. Must be called inside a tokio runtime.
     pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
         let registry = prometheus::Registry::new();
-        let prepared = Prepared::new(client, caches.clone(), clock, &registry, options);
+        let prepared = StandbyScheduler::new(client, caches.clone(), clock, &registry, options);
         Self { prepared, caches }
     }
 
-    /// Waits until the caches are filled.
+    /// Waits until the caches are synced.
     pub async fn ready(&mut self) {
         self.caches.synced().await;
         self.prepared.catch_up();
     }
 
-    /// What there is to say of a pod that the cluster has: as if it had no node yet, where it has one. `None` where there is
-    /// no such pod, or none of the schedulers is its.
+    /// Explains a pod of the cluster as if it were unscheduled. `None` if the pod does not exist or no profile is responsible
+    /// for it.
     pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
         let pod = self.caches.of::<Pod>().get(namespace, name)?;
         self.explain_pod(&pod)
     }
 
-    /// The pods that wait for a node, those of the highest priority first.
+    /// Returns the unscheduled pods, highest priority first.
     pub fn pending(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.caches.of::<Pod>().list();
         pods.retain(|pod| {
@@ -156,7 +155,7 @@ impl Looker {
         pods
     }
 
-    /// Looks from now on as if a copy of a pod, known by this uid, were on a node.
+    /// Adds a copy of a pod with this uid to a node, for later dry runs.
     pub fn place(&mut self, pod: &Pod, uid: &str, node: &str) {
         let mut placed = pod.clone();
         placed.meta.uid = uid.into();
@@ -164,7 +163,7 @@ impl Looker {
         self.prepared.see(&Arc::new(placed));
     }
 
-    /// The same of a pod that need not be there.
+    /// Explains a pod that need not exist in the cluster.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
         self.prepared.catch_up();
         if pod.spec.node_name.is_empty() {
@@ -179,7 +178,7 @@ impl Looker {
     }
 
     fn look(&mut self, pod: &PodInfo) -> Option<Explained> {
-        let (profile, view) = self.prepared.sight(&pod.pod)?;
+        let (profile, view) = self.prepared.view_for(&pod.pod)?;
         Some(explain(&profile, view, pod))
     }
 }
@@ -194,23 +193,23 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         evictions: Vec::new(),
     };
     let mut cycle = Cycle::new(view, pod, 0, &[]);
-    if let Err(rejected) = cycle.pre_filter(&mut state) {
+    if let Err(rejected) = cycle.run_pre_filter_plugins(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
-        let unfit = cycle.unfit(Some(rejected), Vec::new());
-        explained.no_node(&mut cycle, &state, &unfit);
+        let fit_error = cycle.fit_error(Some(rejected), Vec::new());
+        explained.no_node(&mut cycle, &state, &fit_error);
         return explained;
     }
     let (mut feasible, mut refused) = (Vec::new(), Vec::new());
     for n in 0..cycle.nodes().len() {
         let node = cycle.nodes().nth(n);
         let (slot, name) = (node.slot(), Arc::clone(node.name()));
-        if !cycle.is_left(&name) {
+        if !cycle.passes_pre_filter(&name) {
             continue;
         }
-        match cycle.ask(&state, slot) {
+        match cycle.run_filter_plugins_with_nominated_pods(&state, slot) {
             Ok(()) => feasible.push(slot),
             Err((plugin, why)) => {
-                let rejected = Rejected { slot, plugin, why };
+                let rejected = NodeStatus { slot, plugin, why };
                 let refused_by = Some(refusal(profile, &rejected));
                 explained.nodes.push(NodeExplained {
                     node: name,
@@ -223,8 +222,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         }
     }
     if feasible.is_empty() {
-        let unfit = cycle.unfit(None, refused);
-        explained.no_node(&mut cycle, &state, &unfit);
+        let fit_error = cycle.fit_error(None, refused);
+        explained.no_node(&mut cycle, &state, &fit_error);
     }
     let nodes = cycle.nodes();
     let feasible: Vec<NodeRef<'_>> = feasible.into_iter().map(|slot| nodes.at(slot)).collect();
@@ -236,7 +235,7 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     explained
 }
 
-fn refusal(profile: &Profile, rejected: &Rejected) -> Refusal {
+fn refusal(profile: &Profile, rejected: &NodeStatus) -> Refusal {
     Refusal {
         plugin: profile.plugin(rejected.plugin).name(),
         reasons: rejected.why.reasons.iter().map(ToString::to_string).collect(),

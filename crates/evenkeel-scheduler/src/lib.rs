@@ -61,7 +61,7 @@ pub mod schedule;
 #[cfg(test)]
 mod scripted;
 pub mod simulate;
-mod telling;
+mod status_patcher;
 
 pub use options::{DEFAULT_SCHEDULER, SchedulerOptions};
 pub use run::run;

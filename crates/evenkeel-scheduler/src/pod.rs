@@ -1,45 +1,47 @@
-//! A pod with what the scheduler works out about it once.
+//! PodInfo: a pod with properties computed once from its spec.
 
 use evenkeel_api::{Text, quantity::Quantity, requests, views::Pod};
 use std::sync::Arc;
 
 use crate::resources::Resources;
 
-/// A pod as plugins see it. Clones are cheap.
+/// A pod as plugins see it. Clones share their data.
+///
+/// Upstream: `PodInfo`
 #[derive(Debug, Clone)]
 pub struct PodInfo {
-    /// The pod.
+    /// The Pod object.
     pub pod: Arc<Pod>,
-    /// What it asks for.
+    /// Requests computed from the spec.
     pub asks: Arc<Asks>,
 }
 
-/// What a pod asks for, worked out from its spec.
+/// Requests of a pod, computed from its spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asks {
-    /// Its requests, with init containers, sidecars, pod-level figures and overhead.
+    /// Requests including init containers, sidecars, pod-level resources and overhead.
     pub requests: Resources,
-    /// CPU (thousandths) and memory (bytes) with 100m and 200 MB for each container that does not say; for scores.
+    /// CPU in millicores and memory in bytes for scores, with 100m and 200 MB for each container without requests.
     pub scored: (i64, i64),
-    /// Ports of the node it wants.
+    /// Requested host ports.
     pub ports: Box<[HostPort]>,
-    /// Claims to volumes that it names, each as `namespace/name`.
+    /// Referenced PersistentVolumeClaims, as `namespace/name`.
     pub claims: Box<[Box<str>]>,
 }
 
-/// A port of a node.
+/// A host port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Address; all of the node's when empty.
+    /// Host IP; empty for all addresses.
     pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// Port.
+    /// Port number.
     pub port: i32,
 }
 
 impl HostPort {
-    /// Whether both cannot be had on one node.
+    /// Reports whether both ports conflict on one node.
     pub fn clashes(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -47,12 +49,12 @@ impl HostPort {
     }
 }
 
-/// What upstream takes a container to use that does not say (`pkg/scheduler/util/pod_resources.go`).
+/// Defaults for containers without requests (upstream: `pkg/scheduler/util/pod_resources.go`).
 const DEFAULT_CPU_MILLIS: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 impl PodInfo {
-    /// Works out what the pod asks for.
+    /// Computes the requests of the pod.
     pub fn new(pod: Arc<Pod>) -> Self {
         let requests = Resources::from_amounts(&requests::of_pod(&pod, &[]));
         let scored = scored(&pod, &requests);
@@ -60,7 +62,7 @@ impl PodInfo {
         Self { pod, asks: Arc::new(asks) }
     }
 
-    /// The same for a newer version of the pod; nothing is worked out again when the spec is the same.
+    /// Returns the info of a newer version of the pod; reuses the requests if the spec is equal.
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
         let same = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
@@ -74,12 +76,12 @@ impl PodInfo {
         updated
     }
 
-    /// Uid.
+    /// Returns the pod's uid.
     pub fn uid(&self) -> &str {
         &self.pod.meta.uid
     }
 
-    /// Priority, 0 where none is set.
+    /// Returns the pod's priority; 0 if unset.
     pub fn priority(&self) -> i32 {
         self.pod.spec.priority.unwrap_or(0)
     }
@@ -96,7 +98,7 @@ fn claims(pod: &Pod) -> Box<[Box<str>]> {
         .collect()
 }
 
-/// What a container is taken to use that does not say.
+/// Returns the default requests of a container.
 pub(crate) fn floor() -> [(&'static str, Quantity); 2] {
     [
         ("cpu", Quantity::from_millis(DEFAULT_CPU_MILLIS)),
@@ -104,8 +106,8 @@ pub(crate) fn floor() -> [(&'static str, Quantity); 2] {
     ]
 }
 
-/// CPU and memory with that floor. Where requests are set for the pod as a whole, there is one only for what is neither set
-/// there nor for a container.
+/// Returns requested CPU and memory with defaults. With pod-level requests, a default applies only if neither pod nor
+/// containers set the resource.
 fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     let says = |name: &str| {
         let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);

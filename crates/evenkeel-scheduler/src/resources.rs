@@ -1,27 +1,29 @@
-//! Amounts of resources as the scheduler counts them.
+//! Amounts of resources in integers.
 
 use evenkeel_api::{quantity::Quantity, requests::Amounts};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Amounts of resources. CPU in thousandths, everything else in its own unit (bytes, pieces), rounded up.
+/// Amounts of resources: CPU in millicores, others in base units, rounded up.
+///
+/// Upstream: `framework.Resource`
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Thousandths of a CPU.
+    /// CPU in millicores.
     pub cpu: i64,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: i64,
-    /// Bytes.
+    /// Ephemeral storage in bytes.
     pub ephemeral_storage: i64,
-    /// Extended resources, huge pages and the like, sorted by name.
+    /// Extended resources, huge pages and other scalars, sorted by name.
     pub scalars: Scalars,
 }
 
-/// Amounts of extended resources, huge pages and the like, sorted by name.
+/// Amounts of scalar resources, sorted by name.
 pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
 
 impl Resources {
-    /// From quantities; resources that the scheduler does not count are left out.
+    /// Converts quantities; drops resources that the scheduler does not count.
     pub fn from_amounts(amounts: &Amounts<'_>) -> Self {
         let mut resources = Self::default();
         for (name, amount) in amounts {
@@ -30,7 +32,7 @@ impl Resources {
         resources
     }
 
-    /// Sets one resource.
+    /// Sets the amount of one resource.
     pub(crate) fn set(&mut self, name: &str, amount: Quantity) {
         match name {
             "cpu" => self.cpu = amount.milli_value(),
@@ -41,12 +43,12 @@ impl Resources {
         }
     }
 
-    /// The amount of an extended resource.
+    /// Returns the amount of a scalar resource.
     pub fn scalar(&self, name: &str) -> i64 {
         scalar(&self.scalars, name)
     }
 
-    /// Whether every amount is 0.
+    /// Reports whether every amount is 0.
     pub fn is_zero(&self) -> bool {
         let Self { cpu, memory, ephemeral_storage, scalars } = self;
         *cpu == 0
@@ -56,12 +58,16 @@ impl Resources {
     }
 }
 
-/// Whether a resource is counted in whole pieces beside CPU, memory and storage.
+/// Reports whether the name is a scalar resource.
+///
+/// Upstream: `IsScalarResourceName`
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Whether a resource is somebody's own rather than Kubernetes'.
+/// Reports whether the name is an extended resource, outside of the `kubernetes.io` domain.
+///
+/// Upstream: `IsExtendedResourceName`
 pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }

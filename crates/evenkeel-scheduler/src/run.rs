@@ -1,4 +1,4 @@
-//! The shell: one loop that takes changes in, tries pods one after the other, and has bindings on their way meanwhile.
+//! Scheduling loop: handles cache events, makes one attempt at a time, and runs binding cycles concurrently.
 
 use evenkeel_api::{
     View as _,
@@ -21,21 +21,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     SchedulerOptions,
-    bind::{Answer, Binder},
-    condition::{self, Told},
-    core::{Assigned, Attempted, Core, Failure, NotBound, Step},
+    bind::{BindingCycle, BindingResult},
+    condition::{self, FailureStatus},
+    core::{AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, Core, SchedulingFailure},
     framework::{Command, Handle, ObjectChange, Point, Profile, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
     schedule::View,
-    telling::Telling,
+    status_patcher::StatusPatcher,
 };
 
-/// While attempts follow each other, metrics of how much waits are brought up to date after so many.
-const SHOWN_EVERY: u32 = 128;
+/// Number of consecutive attempts after which gauges are updated.
+const ATTEMPTS_PER_METRICS_UPDATE: u32 = 128;
 
-/// Schedules pods until `shutdown` is cancelled; bindings that are on their way then are abandoned, and taken up by the next run
-/// as the API server has them. The caches are started by their owner, before or after.
+/// Schedules pods until `shutdown` is cancelled. Unfinished binding cycles are dropped; the next run continues from the API
+/// server's state. The caller starts the caches.
 pub async fn run(
     client: Client,
     caches: Caches,
@@ -44,11 +44,11 @@ pub async fn run(
     options: SchedulerOptions,
     shutdown: CancellationToken,
 ) {
-    Prepared::new(client, caches, clock, &registry, &options).run(shutdown).await;
+    StandbyScheduler::new(client, caches, clock, &registry, &options).run(shutdown).await;
 }
 
-/// A scheduler that is told of everything, and does nothing yet.
-pub(crate) struct Prepared {
+/// A scheduler that handles events but makes no attempts yet.
+pub(crate) struct StandbyScheduler {
     scheduler: Scheduler,
     events: Events,
     caches: Caches,
@@ -57,8 +57,8 @@ pub(crate) struct Prepared {
     stop: CancellationToken,
 }
 
-impl Prepared {
-    /// Asks for the caches that are looked at, and tells the plugins of theirs.
+impl StandbyScheduler {
+    /// Requests the caches and connects the plugins.
     pub(crate) fn new(
         client: Client,
         caches: Caches,
@@ -76,12 +76,16 @@ impl Prepared {
         let metrics = Metrics::register(registry);
         core.queue_mut().measure(metrics.clone());
         let mut recorders = Vec::new();
-        // Events do not take away from what bindings may use.
-        let telling = client.with_user_agent("events");
+        // Events use a client of their own, so that they do not use up the bindings' rate limit.
+        let status_patcher = client.with_user_agent("events");
         for profile in &options.profiles {
             let (client, instance) = (client.clone(), &options.instance);
-            let recorder =
-                SeriesRecorder::new(telling.clone(), profile.name(), instance, clock.clone());
+            let recorder = SeriesRecorder::new(
+                status_patcher.clone(),
+                profile.name(),
+                instance,
+                clock.clone(),
+            );
             profile.connect(&Handle {
                 profile: profile.name().into(),
                 caches: caches.clone(),
@@ -110,12 +114,12 @@ impl Prepared {
             recorders,
             commands,
             bindings: FuturesUnordered::new(),
-            telling: Telling::default(),
+            status_patcher: StatusPatcher::default(),
         };
         Self { scheduler, events, caches, watches, tasks, stop }
     }
 
-    /// Takes in what changes until it is this scheduler's turn.
+    /// Handles events until `turn` is cancelled: this scheduler becomes the leader.
     pub(crate) async fn stand_by(mut self, turn: &CancellationToken) -> Self {
         while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
             self.scheduler.apply(event);
@@ -123,32 +127,32 @@ impl Prepared {
         self
     }
 
-    /// Takes in what has changed until now.
+    /// Handles the events that have arrived.
     pub(crate) fn catch_up(&mut self) {
-        while let Some(event) = self.events.at_hand() {
+        while let Some(event) = self.events.try_next() {
             self.scheduler.apply(event);
         }
     }
 
-    /// Looks at the nodes as if a pod were there.
+    /// Adds a pod, for previews.
     pub(crate) fn see(&mut self, pod: &Arc<Pod>) {
-        self.scheduler.core.pod_seen(pod, self.scheduler.clock.now());
+        self.scheduler.core.add_or_update_pod(pod, self.scheduler.clock.now());
     }
 
-    /// Looks at the nodes as if a pod were not there.
+    /// Deletes a pod, for previews.
     pub(crate) fn forget(&mut self, uid: &str) {
-        self.scheduler.core.pod_gone(uid, self.scheduler.clock.now());
+        self.scheduler.core.delete_pod(uid, self.scheduler.clock.now());
     }
 
-    /// The profile that a pod is for, and the nodes.
-    pub(crate) fn sight(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
-        self.scheduler.core.sight(pod)
+    /// Returns the pod's profile and the view that an attempt would use.
+    pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
+        self.scheduler.core.view_for(pod)
     }
 
     /// Schedules pods until `shutdown` is cancelled.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
-        // What was begun beside the attempts ends with them, also when this is dropped midway.
+        // Ends background tasks with the scheduler, also when this future is dropped.
         let stop = stop.drop_guard();
         scheduler.recorders.iter().for_each(|recorder| recorder.start(&tasks));
         let work = async {
@@ -166,7 +170,7 @@ impl Prepared {
     }
 }
 
-/// A change in a cache.
+/// Input of the scheduling loop.
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
@@ -175,7 +179,7 @@ enum Event {
     Command(Command),
 }
 
-/// What changes. Pods and nodes in their order, other objects in theirs.
+/// Receivers of the loop's input. Pods and nodes keep their order; other objects keep theirs.
 struct Events {
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
@@ -183,8 +187,8 @@ struct Events {
 }
 
 impl Events {
-    /// The next change, if there is one already.
-    fn at_hand(&mut self) -> Option<Event> {
+    /// Returns the next event if one has arrived.
+    fn try_next(&mut self) -> Option<Event> {
         let first = self.nodes_and_pods.try_recv();
         first
             .or_else(|_| self.objects.try_recv().map(Event::Object))
@@ -192,10 +196,10 @@ impl Events {
             .ok()
     }
 
-    /// The next change; `None` when there never will be one.
+    /// Waits for the next event; `None` after the last one.
     async fn next(&mut self) -> Option<Event> {
         tokio::select! {
-            // In order, so that a run can be repeated.
+            // Polled in order, so that runs are reproducible.
             biased;
             event = self.nodes_and_pods.recv() => event,
             Some(object) = self.objects.recv() => Some(Event::Object(object)),
@@ -211,7 +215,7 @@ fn listen(
 ) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
     let (nodes, namespaces) = (sender.clone(), sender.clone());
-    // Sending fails once the scheduler has ended; then nobody needs to know.
+    // Sending only fails after the scheduler has ended.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches
         .of::<Namespace>()
@@ -224,57 +228,57 @@ struct Scheduler {
     core: Core,
     client: Client,
     clock: Clock,
-    /// One for each profile, in whose name it reports.
+    /// One event recorder for each profile.
     recorders: Vec<SeriesRecorder>,
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,
     nominated_node_name_for_expectation: bool,
-    /// Since the metrics were last brought up to date.
+    /// Attempts since the last update of the gauges.
     attempts: u32,
-    bindings: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// Writes of conditions.
-    telling: Telling,
+    bindings: FuturesUnordered<BoxFuture<'static, BindingResult>>,
+    /// Writes of pod statuses.
+    status_patcher: StatusPatcher,
 }
 
 impl Scheduler {
     async fn work(mut self, events: &mut Events) {
         loop {
-            while let Some(event) = events.at_hand() {
+            while let Some(event) = events.try_next() {
                 self.apply(event);
             }
             while let Some(Some(answer)) = self.bindings.next().now_or_never() {
-                self.answered(answer);
+                self.binding_finished(answer);
             }
-            while let Some(Some(())) = self.telling.answered().now_or_never() {}
-            if self.attempts >= SHOWN_EVERY {
-                self.show();
+            while let Some(Some(())) = self.status_patcher.next_finished().now_or_never() {}
+            if self.attempts >= ATTEMPTS_PER_METRICS_UPDATE {
+                self.update_gauges();
             }
             if self.has_room() && self.attempt().await {
-                // The next attempt should know what this one's neighbours have done meanwhile.
+                // Lets binding cycles progress before the next attempt.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.show();
+            self.update_gauges();
             if !self.wait(events).await {
                 return;
             }
         }
     }
 
-    /// Shows in the metrics how much waits.
-    fn show(&mut self) {
+    /// Updates the gauges of pending pods and goroutines.
+    fn update_gauges(&mut self) {
         self.attempts = 0;
         self.metrics.sizes(&mut self.core, self.bindings.len());
     }
 
-    /// Whether another binding can be on its way. Pods that wait for permission do not count, since what they wait for may be
-    /// others, nor do those whose nodes are prepared, which may take minutes.
+    /// Reports whether another binding cycle may start. Pods in Permit or PreBind do not count: they may wait for other pods,
+    /// or for minutes.
     fn has_room(&self) -> bool {
         self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()
     }
 
-    /// Waits until there may be something to do; `false` when there never will be.
+    /// Waits for the next event or due time; returns `false` if there will be none.
     async fn wait(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
         let due = self
@@ -283,76 +287,77 @@ impl Scheduler {
             .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO));
         let (full, waiting_pods) = (!self.has_room(), self.core.waiting_pods().clone());
         tokio::select! {
-            // In order, so that a run can be repeated; none of them starves another, since `work` takes in all there is.
+            // Polled in order, so that runs are reproducible. `work` drains every source, so none starves.
             biased;
             event = events.next() => match event {
                 Some(event) => self.apply(event),
                 None => return false,
             },
-            Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.answered(answer),
+            Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.binding_finished(answer),
             () = waiting_pods.pre_bind_started(), if full => {}
-            Some(()) = self.telling.answered(), if !self.telling.is_empty() => {}
+            Some(()) = self.status_patcher.next_finished(), if !self.status_patcher.is_empty() => {}
             () = self.clock.sleep(due.unwrap_or_default()), if due.is_some() => {}
         }
         true
     }
 
     fn apply(&mut self, event: Event) {
-        // Others than events may have told of something before.
-        self.core.take_seen();
+        // Drops what attempts and bindings added.
+        self.core.take_handled_events();
         let began = Instant::now();
-        self.take_in(event);
+        self.handle(event);
         let took = began.elapsed();
-        for (resource, action) in self.core.take_seen() {
+        for (resource, action) in self.core.take_handled_events() {
             self.metrics.handled(&format!("{}{}", resource.as_str(), action.as_str()), took);
         }
     }
 
-    fn take_in(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Node(CacheEvent::Deleted(node)) => self.core.node_gone(&node, now),
-            Event::Node(event) => self.core.node_seen(event.object(), now),
-            Event::Pod(CacheEvent::Deleted(pod)) => self.core.pod_gone(&pod.meta.uid, now),
+            Event::Node(CacheEvent::Deleted(node)) => self.core.delete_node(&node, now),
+            Event::Node(event) => self.core.add_or_update_node(event.object(), now),
+            Event::Pod(CacheEvent::Deleted(pod)) => self.core.delete_pod(&pod.meta.uid, now),
             Event::Pod(CacheEvent::Updated { old, new }) => {
-                // Deleted and made again while the cache looked away.
+                // The pod was deleted and created again while the watch was broken.
                 if old.meta.uid != new.meta.uid {
-                    self.core.pod_gone(&old.meta.uid, now);
+                    self.core.delete_pod(&old.meta.uid, now);
                 }
-                self.core.pod_seen(&new, now);
+                self.core.add_or_update_pod(&new, now);
             }
-            Event::Pod(event) => self.core.pod_seen(event.object(), now),
-            Event::Namespace(event) => self.core.namespace_seen(&event),
-            Event::Object(object) => self.core.object_seen(object, now),
+            Event::Pod(event) => self.core.add_or_update_pod(event.object(), now),
+            Event::Namespace(event) => self.core.update_namespace(&event),
+            Event::Object(object) => self.core.handle_object_change(object, now),
             Event::Command(Command::Activate(uid)) => self.core.queue_mut().activate(&uid, now),
             Event::Command(Command::Done(uid)) => self.core.queue_mut().done(&uid),
         }
     }
 
-    /// Tries one pod; whether there was one.
+    /// Makes one attempt; returns whether a pod was due.
     async fn attempt(&mut self) -> bool {
         let (began, now) = (Instant::now(), self.clock.now());
-        let Some(Attempted { step, trace, profile }) = self.core.attempt(now).await else {
+        let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
+        else {
             return false;
         };
         self.attempts += 1;
         self.metrics.searched(began.elapsed());
         self.metrics.traced(&trace, self.core.profile(profile));
-        match step {
-            Step::Bind(assigned) => {
-                let binder = self.binder(profile);
-                let told = self.telling.about(&assigned.popped.uid);
-                self.bindings.push(Box::pin(binder.bind(assigned, told, began)));
+        match result {
+            AttemptResult::Bind(assumed) => {
+                let binding_cycle = self.binding_cycle(profile);
+                let pending_patch = self.status_patcher.pending_patch(&assumed.popped.uid);
+                self.bindings.push(Box::pin(binding_cycle.bind(assumed, pending_patch, began)));
             }
-            Step::Failed(failure) => self.failed(&failure, false, began, now),
-            Step::Deleting(info) => self.tell_deleting(&info, profile),
-            Step::Dropped => {}
+            AttemptResult::Failed(failure) => self.failed(&failure, false, began, now),
+            AttemptResult::Deleting(info) => self.record_deleting_event(&info, profile),
+            AttemptResult::Dropped => {}
         }
         true
     }
 
-    fn binder(&self, profile: usize) -> Binder {
-        Binder {
+    fn binding_cycle(&self, profile: usize) -> BindingCycle {
+        BindingCycle {
             client: self.client.clone(),
             clock: self.clock.clone(),
             profiles: Arc::clone(self.core.profiles()),
@@ -365,56 +370,62 @@ impl Scheduler {
         }
     }
 
-    fn answered(&mut self, answer: Answer) {
-        let Answer { assigned, began, result, nominated } = answer;
+    fn binding_finished(&mut self, answer: BindingResult) {
+        let BindingResult { assumed, began, result, nominated } = answer;
         let now = self.clock.now();
         match result {
             Ok(()) => {
-                let name = self.core.profile(assigned.popped.profile).name();
+                let name = self.core.profile(assumed.popped.profile).name();
                 self.metrics.attempted(Outcome::Scheduled, name, began.elapsed());
-                let waited = now.duration_since(assigned.popped.first).unsigned_abs();
-                self.metrics.scheduled_after(&assigned.popped, waited);
-                self.tell_scheduled(&assigned);
+                let waited = now.duration_since(assumed.popped.first).unsigned_abs();
+                self.metrics.scheduled_after(&assumed.popped, waited);
+                self.record_scheduled_event(&assumed);
                 let began = Instant::now();
-                self.core.bound(&assigned);
-                let name = self.core.profile(assigned.popped.profile).name();
+                self.core.finish_binding(&assumed);
+                let name = self.core.profile(assumed.popped.profile).name();
                 self.metrics.ran(Point::PostBind.as_str(), "Success", name, began.elapsed());
             }
             Err(cause) => {
-                if let NotBound::Failed(error) = &cause {
-                    let meta = &assigned.popped.info.pod.meta;
+                if let BindingFailure::Failed(error) = &cause {
+                    let meta = &assumed.popped.info.pod.meta;
                     tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Pod not bound");
                 }
-                if let Some(failure) = self.core.not_bound(assigned, cause, now) {
+                if let Some(failure) = self.core.handle_binding_cycle_error(assumed, cause, now) {
                     self.failed(&failure, nominated, began, now);
                 }
             }
         }
     }
 
-    fn failed(&mut self, failure: &Failure, nominated: bool, began: Instant, now: Timestamp) {
+    fn failed(
+        &mut self,
+        failure: &SchedulingFailure,
+        nominated: bool,
+        began: Instant,
+        now: Timestamp,
+    ) {
         let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
         let name = self.core.profile(failure.profile).name();
         self.metrics.attempted(outcome, name, began.elapsed());
-        self.tell_failure(failure, nominated, now);
+        self.record_failure(failure, nominated, now);
     }
 
-    fn tell_scheduled(&self, assigned: &Assigned) {
-        let meta = &assigned.popped.info.pod.meta;
+    fn record_scheduled_event(&self, assumed: &AssumedPod) {
+        let meta = &assumed.popped.info.pod.meta;
         let note = Note {
-            regarding: target(&assigned.popped.info),
+            regarding: target(&assumed.popped.info),
             warning: false,
             reason: "Scheduled",
             message: format!(
                 "Successfully assigned {}/{} to {}",
-                meta.namespace, meta.name, assigned.node
+                meta.namespace, meta.name, assumed.node
             ),
         };
-        // A pod is bound once.
-        self.recorders[assigned.popped.profile].record_once(&note, "Binding", None);
+        // A pod is bound only once.
+        self.recorders[assumed.popped.profile].record_once(&note, "Binding", None);
     }
 
-    fn tell_deleting(&self, info: &PodInfo, profile: usize) {
+    fn record_deleting_event(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
         let note = Note {
             regarding: target(info),
@@ -425,23 +436,31 @@ impl Scheduler {
         self.recorders[profile].record(&note, "Scheduling", None);
     }
 
-    /// The event, and the condition where it is not already so.
-    fn tell_failure(&mut self, failure: &Failure, told_nominated: bool, now: Timestamp) {
-        let Failure { info, message, error, nominated, profile } = failure;
+    /// Records the event, and sets condition and nomination if they changed.
+    ///
+    /// Upstream: `handleSchedulingFailure`
+    fn record_failure(
+        &mut self,
+        failure: &SchedulingFailure,
+        has_nomination: bool,
+        now: Timestamp,
+    ) {
+        let SchedulingFailure { info, message, error, nominated, profile } = failure;
         let note = Note {
             regarding: target(info),
             warning: true,
             reason: "FailedScheduling",
-            message: condition::limited(message),
+            message: condition::truncate_message(message),
         };
         self.recorders[*profile].record(&note, "Scheduling", None);
         let reason = if *error { "SchedulerError" } else { "Unschedulable" };
-        let told = Told { reason, message, nominated: nominated.as_deref(), told_nominated };
-        let Some(patch) = condition::patch(&info.pod, &told, now) else {
+        let status =
+            FailureStatus { reason, message, nominated: nominated.as_deref(), has_nomination };
+        let Some(patch) = condition::patch(&info.pod, &status, now) else {
             return;
         };
         let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
-        self.telling.send(info.uid(), async move {
+        self.status_patcher.send(info.uid(), async move {
             let (kind, meta, form) = (Pod::kind(), &pod.meta, PatchForm::Strategic);
             let written =
                 client.patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, patch.into()).await;

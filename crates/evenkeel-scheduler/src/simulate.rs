@@ -1,5 +1,4 @@
-//! A cluster as somebody wrote it down (`kubectl get nodes,pods,… -o yaml`): read, and answered from as a server that never
-//! changes would.
+//! Simulated cluster from a dump (`kubectl get nodes,pods,… -o yaml`), served as a read-only API server.
 
 mod stored;
 #[cfg(test)]
@@ -17,18 +16,18 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
-/// Why a text is no dump.
+/// Failure to read a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// It is neither YAML nor JSON.
+    /// The text is neither YAML nor JSON.
     #[error("{0}")]
     Text(String),
-    /// Something in it is no object.
+    /// An item is not a Kubernetes object.
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
 }
 
-/// Objects by the path under which a server lists them.
+/// Objects of a dump, by list path.
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
     objects: BTreeMap<String, Vec<Value>>,
@@ -36,10 +35,10 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Adds what a text has: objects and lists of them, JSON or YAML, in one document or several.
+    /// Adds the objects and lists of a text: JSON or YAML, one document or several.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the text cannot be read.
     pub fn add(&mut self, text: &str) -> Result<(), DumpError> {
         let documents: Vec<Value> = match serde_json::from_str(text) {
             Ok(one) => vec![one],
@@ -52,12 +51,12 @@ impl Dump {
             .try_for_each(|one| self.take(one, None))
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.n_objects
     }
 
-    /// Whether there is nothing.
+    /// Reports whether the dump has no objects.
     pub fn is_empty(&self) -> bool {
         self.n_objects == 0
     }
@@ -71,7 +70,7 @@ impl Dump {
             (_, None, _) => return Err(DumpError::Object(n, "kind")),
         };
         if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
-            // `List`, or `PodList`, whose items need not say what they are.
+            // Items of a typed list such as `PodList` may omit their kind.
             let of = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
             let of = of.map(|kind| (version.clone(), kind.to_owned()));
             return items.into_iter().try_for_each(|item| self.take(item, of.clone()));
@@ -93,8 +92,8 @@ impl Dump {
         Ok(())
     }
 
-    /// Adds the pods that workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs) still lack, as their controllers
-    /// would make them, and gives pods the priorities of their classes. What of the workloads' pods is there is not made again.
+    /// Adds missing pods of workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs) as their controllers would,
+    /// and sets priorities from PriorityClasses.
     pub fn complete(&mut self) -> Vec<Workload> {
         let workloads = workloads::add_lacking(&mut self.objects);
         let classes = self.objects.get("/apis/scheduling.k8s.io/v1/priorityclasses").cloned();
@@ -104,7 +103,7 @@ impl Dump {
         workloads
     }
 
-    /// A connection to a server that has these objects, and refuses whatever is no list of them.
+    /// Returns a client of an API server that serves these lists and rejects other requests.
     pub fn connection(self) -> kube::Client {
         let objects = Arc::new(self.objects);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -115,7 +114,7 @@ impl Dump {
     }
 }
 
-/// The resource of a kind, as English has it; upstream's kinds all follow.
+/// Returns the plural resource name of a kind.
 fn plural(kind: &str) -> String {
     let lower = kind.to_ascii_lowercase();
     match lower.as_bytes() {
@@ -154,7 +153,7 @@ fn answer(
     response(200, events, true)
 }
 
-/// A body that ends, or a watch in which nothing happens any more.
+/// Returns a complete response, or a watch without events if `open`.
 fn response(code: u16, body: String, open: bool) -> Response<StreamBody<Chunks>> {
     let first = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(body)))));
     let body: Chunks = if open { first.chain(stream::pending()).boxed() } else { first.boxed() };

@@ -1,4 +1,6 @@
-//! An attempt and what follows from it: the pod is assumed to be on its node until it is bound, or waits again.
+//! One scheduling attempt and its consequences: the pod is assumed on a node until it is bound or requeued.
+//!
+//! Upstream: `pkg/scheduler/schedule_one.go`
 
 use evenkeel_api::time::Timestamp;
 use std::{sync::Arc, time::Duration};
@@ -8,77 +10,81 @@ use crate::{
     framework::{Code, CycleState, PermitResult, Point, Profile, Status, WaitingPod},
     pod::PodInfo,
     queue::{PluginSet, Popped},
-    schedule::{Cycle, Outcome, Trace, Unfit, View, attempt},
+    schedule::{Cycle, FitError, Outcome, Trace, View, schedule_pod},
 };
 
-/// The longest that a plugin can make a pod wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+/// Maximum timeout of a Permit plugin.
+///
+/// Upstream: `maxTimeout`
+const MAX_PERMIT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// An attempt, and how it went.
-pub(crate) struct Attempted {
-    pub(crate) step: Step,
+/// A finished attempt with its measurements.
+pub(crate) struct AttemptOutcome {
+    pub(crate) result: AttemptResult,
     pub(crate) trace: Trace,
     pub(crate) profile: usize,
 }
 
-/// What one attempt led to.
-pub(crate) enum Step {
-    /// Bind the pod; answer with [`Core::bound`] or [`Core::not_bound`].
-    Bind(Assigned),
-    /// Tell that the pod has no node.
-    Failed(Failure),
-    /// The pod is not tried: it is being deleted.
+/// Outcome of an attempt.
+pub(crate) enum AttemptResult {
+    /// Run the binding cycle; report its end to [`Core::finish_binding`] or [`Core::handle_binding_cycle_error`].
+    Bind(AssumedPod),
+    /// The pod was requeued; report the failure in its status.
+    Failed(SchedulingFailure),
+    /// The pod was skipped because it is being deleted.
     Deleting(PodInfo),
-    /// Nothing to do: the pod has its node already.
+    /// The pod was skipped because it is assumed already.
     Dropped,
 }
 
-/// A pod that is assumed to be on a node.
-pub(crate) struct Assigned {
+/// A pod that is assumed on a node.
+pub(crate) struct AssumedPod {
     pub(crate) popped: Popped,
     pub(crate) node: Arc<str>,
-    /// Plugins want to be waited for.
+    /// Set while Permit plugins delay the binding.
     pub(crate) waiting: Option<WaitingPod>,
-    /// Whether plugins are timed one by one.
+    /// Record the duration of each plugin.
     pub(crate) sampled: bool,
     state: CycleState,
 }
 
-/// A pod that was not placed.
+/// An attempt that found no node, or whose binding failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    /// The newest version of it that is known.
+pub(crate) struct SchedulingFailure {
+    /// The latest known version of the pod.
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) message: String,
-    /// Something went wrong, rather than no node having room.
+    /// An error ended the attempt; else plugins rejected the pod.
     pub(crate) error: bool,
-    /// Node on which room is being made; empty for none any more.
+    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
     pub(crate) nominated: Option<Arc<str>>,
 }
 
-/// Why a pod that was assumed was not bound.
+/// Failure of a binding cycle.
 #[derive(Debug)]
-pub(crate) enum NotBound {
-    /// A plugin found, in the end, that it cannot run there.
+pub(crate) enum BindingFailure {
+    /// The plugin with this index rejected the pod.
     Rejected(usize, Status),
-    /// Something went wrong.
+    /// An error ended the binding cycle.
     Failed(String),
 }
 
 impl Core {
-    /// Tries the next pod, if one's turn has come. Waits for nothing but extenders.
-    pub(crate) async fn attempt(&mut self, now: Timestamp) -> Option<Attempted> {
+    /// Pops a pod and tries to schedule it; `None` if no pod is due. Only waits for extenders.
+    ///
+    /// Upstream: `ScheduleOne`, `schedulingCycle`
+    pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
         let popped = self.queue.pop(now)?;
         let profile = popped.profile;
-        let skipped = |step| Some(Attempted { step, trace: Trace::default(), profile });
+        let skipped = |result| Some(AttemptOutcome { result, trace: Trace::default(), profile });
         if popped.info.pod.meta.deleting() {
             self.queue.remove(&popped.uid);
-            return skipped(Step::Deleting(popped.info));
+            return skipped(AttemptResult::Deleting(popped.info));
         }
         if self.assumed.contains(&*popped.uid) {
             self.queue.remove(&popped.uid);
-            return skipped(Step::Dropped);
+            return skipped(AttemptResult::Dropped);
         }
         self.seed = self.seed.wrapping_add(1);
         let mut state = CycleState::default();
@@ -90,68 +96,82 @@ impl Core {
         };
         let mut cycle = Cycle::new(view, &popped.info, self.seed, &self.extenders);
         cycle.measure(self.queue.metrics());
-        let Outcome { choice, next_start, .. } = attempt(&mut cycle, &mut state).await;
+        let Outcome { result, next_start, .. } = schedule_pod(&mut cycle, &mut state).await;
         self.start = next_start;
-        let (step, trace) = match choice {
-            Ok(choice) => {
+        let (result, trace) = match result {
+            Ok(chosen) => {
                 let mut trace = cycle.into_trace();
-                (self.assume(popped, choice.node, state, now, &mut trace), trace)
+                (
+                    self.assume_and_reserve(popped, chosen.suggested_host, state, now, &mut trace),
+                    trace,
+                )
             }
-            Err(unfit) => {
-                let (message, nominated) = way_out(&mut cycle, &state, &unfit).await;
+            Err(fit_error) => {
+                let (message, nominated) =
+                    run_post_filter_plugins(&mut cycle, &state, &fit_error).await;
                 let trace = cycle.into_trace();
-                (Step::Failed(self.unfit(&popped, &unfit, message, nominated, now)), trace)
+                (
+                    AttemptResult::Failed(
+                        self.handle_fit_error(&popped, &fit_error, message, nominated, now),
+                    ),
+                    trace,
+                )
             }
         };
-        Some(Attempted { step, trace, profile })
+        Some(AttemptOutcome { result, trace, profile })
     }
 
-    fn assume(
+    /// Assumes the pod on the node and runs the Reserve and Permit plugins.
+    ///
+    /// Upstream: `assumeAndReserve`
+    fn assume_and_reserve(
         &mut self,
         popped: Popped,
         node: Arc<str>,
         mut state: CycleState,
         now: Timestamp,
         trace: &mut Trace,
-    ) -> Step {
+    ) -> AttemptResult {
         self.nodes.place(popped.info.clone(), &node);
         self.assumed.insert((&*popped.uid).into());
         self.queue.nominator_mut().delete_nominated_pod(&popped.uid);
         let profile = &self.profiles[popped.profile];
         let began = Trace::now();
-        let reserved = reserve(profile, &mut state, &popped.info, &node, trace);
+        let reserved = run_reserve_plugins(profile, &mut state, &popped.info, &node, trace);
         trace.ran(Point::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
         let permitted = reserved.and_then(|()| {
             let began = Trace::now();
-            let permitted = permit(profile, &state, &popped.info, &node, trace);
+            let permitted = run_permit_plugins(profile, &state, &popped.info, &node, trace);
             trace.ran(Point::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
             permitted
         });
         let sampled = trace.times_plugins();
-        let mut assigned = Assigned { popped, node, waiting: None, sampled, state };
+        let mut assumed = AssumedPod { popped, node, waiting: None, sampled, state };
         match permitted {
             Err((plugin, why)) => {
-                let popped = self.give_up(assigned);
-                // It was never more than an assumption of this attempt: nobody was kept out by it.
+                let popped = self.unreserve_and_forget(assumed);
+                // No other pod was rejected because of this assumption, so no pod is requeued.
                 self.nodes.remove(&popped.uid);
-                Step::Failed(self.rejected(&popped, plugin, &why, now))
+                AttemptResult::Failed(self.handle_rejection(&popped, plugin, &why, now))
             }
             Ok(waits) if waits.is_empty() => {
-                // From here on it is tried again whatever happens.
-                self.queue.done(&assigned.popped.uid);
-                Step::Bind(assigned)
+                // The pod is requeued after any later failure, so in-flight events no longer matter to it.
+                self.queue.done(&assumed.popped.uid);
+                AttemptResult::Bind(assumed)
             }
             Ok(waits) => {
-                let (info, node) = (assigned.popped.info.clone(), Arc::clone(&assigned.node));
-                assigned.waiting = Some(self.waiting_pods.add(info, node, waits, now));
-                Step::Bind(assigned)
+                let (info, node) = (assumed.popped.info.clone(), Arc::clone(&assumed.node));
+                assumed.waiting = Some(self.waiting_pods.add(info, node, waits, now));
+                AttemptResult::Bind(assumed)
             }
         }
     }
 
-    /// Undoes what plugins set aside. The pod is still on its node in the table.
-    fn give_up(&mut self, assigned: Assigned) -> Popped {
-        let Assigned { popped, node, mut state, .. } = assigned;
+    /// Unreserves the pod in reverse plugin order. The caller removes it from its node.
+    ///
+    /// Upstream: `unreserveAndForget`
+    fn unreserve_and_forget(&mut self, assumed: AssumedPod) -> Popped {
+        let AssumedPod { popped, node, mut state, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(Point::Reserve).rev() {
             if let Some(plugin) = plugin.as_reserve() {
@@ -161,8 +181,14 @@ impl Core {
         popped
     }
 
-    /// A plugin rejected the one node that was left.
-    fn rejected(&mut self, popped: &Popped, n: usize, why: &Status, now: Timestamp) -> Failure {
+    /// Requeues a pod that a plugin rejected after a node was selected.
+    fn handle_rejection(
+        &mut self,
+        popped: &Popped,
+        n: usize,
+        why: &Status,
+        now: Timestamp,
+    ) -> SchedulingFailure {
         let reasons = why.reasons.join(", ");
         let set: PluginSet = [n].into_iter().collect();
         let none = PluginSet::default();
@@ -175,26 +201,28 @@ impl Core {
             Code::Error => reasons,
             _ => format!("0/1 nodes are available: 1 {reasons}."),
         };
-        self.back(popped, rejectors, pending, message, Some("".into()), now)
+        self.handle_scheduling_failure(popped, rejectors, pending, message, Some("".into()), now)
     }
 
-    fn unfit(
+    fn handle_fit_error(
         &mut self,
         popped: &Popped,
-        unfit: &Unfit,
+        fit_error: &FitError,
         message: String,
         nominated: Option<Arc<str>>,
         now: Timestamp,
-    ) -> Failure {
-        let (rejectors, pending) = match unfit.error() {
+    ) -> SchedulingFailure {
+        let (rejectors, pending) = match fit_error.error() {
             Some(_) => Default::default(),
-            None => rejectors(unfit),
+            None => rejectors(fit_error),
         };
-        self.back(popped, rejectors, pending, message, nominated, now)
+        self.handle_scheduling_failure(popped, rejectors, pending, message, nominated, now)
     }
 
-    /// Back into the queue.
-    fn back(
+    /// Requeues the pod and updates its nomination.
+    ///
+    /// Upstream: `handleSchedulingFailure`
+    fn handle_scheduling_failure(
         &mut self,
         popped: &Popped,
         rejectors: PluginSet,
@@ -202,7 +230,7 @@ impl Core {
         message: String,
         nominated: Option<Arc<str>>,
         now: Timestamp,
-    ) -> Failure {
+    ) -> SchedulingFailure {
         let error = rejectors.union(pending).is_empty();
         self.assumed.remove(&*popped.uid);
         self.queue.add_unschedulable_pod(&popped.uid, rejectors, pending, now);
@@ -211,12 +239,12 @@ impl Core {
             let node = nominated.as_deref().unwrap_or(&info.pod.status.nominated_node_name);
             self.queue.nominator_mut().add_nominated_pod(&info, node);
         }
-        Failure { info, profile: popped.profile, message, error, nominated }
+        SchedulingFailure { info, profile: popped.profile, message, error, nominated }
     }
 
-    /// The pod is bound.
-    pub(crate) fn bound(&mut self, assigned: &Assigned) {
-        let Assigned { popped, node, .. } = assigned;
+    /// Runs the PostBind plugins and forgets the pod's reservation.
+    pub(crate) fn finish_binding(&mut self, assumed: &AssumedPod) {
+        let AssumedPod { popped, node, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
         self.queue.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(Point::PostBind) {
@@ -226,65 +254,71 @@ impl Core {
         }
     }
 
-    /// The pod was not bound; what to tell, if it still waits for a node.
-    pub(crate) fn not_bound(
+    /// Unreserves and requeues a pod that was not bound; returns what to report, unless the pod is gone.
+    ///
+    /// Upstream: `handleBindingCycleError`
+    pub(crate) fn handle_binding_cycle_error(
         &mut self,
-        assigned: Assigned,
-        cause: NotBound,
+        assumed: AssumedPod,
+        cause: BindingFailure,
         now: Timestamp,
-    ) -> Option<Failure> {
-        let popped = self.give_up(assigned);
-        // The cache may have shown the pod on its node meanwhile; then it is there, whatever the answer to the binding was.
+    ) -> Option<SchedulingFailure> {
+        let popped = self.unreserve_and_forget(assumed);
+        // If the cache shows the pod on its node meanwhile, the binding succeeded whatever its response was.
         let left = match self.assumed.remove(&*popped.uid) {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
         };
         let waits = self.queue.get(&popped.uid).is_some();
         match cause {
-            NotBound::Rejected(plugin, why) => {
-                // First it comes back, and then others hear of the room: that it left is no reason to try it again.
-                let failure = waits.then(|| self.rejected(&popped, plugin, &why, now));
+            BindingFailure::Rejected(plugin, why) => {
+                // The pod is requeued before others learn of the freed resources: its own removal must not move it.
+                let failure = waits.then(|| self.handle_rejection(&popped, plugin, &why, now));
                 if let Some(left) = left {
                     let uid = Arc::clone(&popped.uid);
-                    self.left(left, now, |other| *other.uid() != *uid);
+                    self.requeue_after_pod_delete(left, now, |other| *other.uid() != *uid);
                 }
                 failure
             }
-            NotBound::Failed(message) => {
+            BindingFailure::Failed(message) => {
                 if let Some(left) = left {
-                    self.left(left, now, |_| true);
+                    self.requeue_after_pod_delete(left, now, |_| true);
                 }
                 let (none, clear) = (PluginSet::default(), Some("".into()));
-                waits.then(|| self.back(&popped, none, none, message, clear, now))
+                waits.then(|| {
+                    self.handle_scheduling_failure(&popped, none, none, message, clear, now)
+                })
             }
         }
     }
 }
 
-/// Has the post-filters look for a way out; what to tell, and which node is nominated.
-async fn way_out(
+/// Runs the PostFilter plugins; returns the message to report and the nomination.
+///
+/// Upstream: `RunPostFilterPlugins`
+async fn run_post_filter_plugins(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
-    unfit: &Unfit,
+    fit_error: &FitError,
 ) -> (String, Option<Arc<str>>) {
     let clear = Some(Arc::from(""));
-    if let Some(hopeless) = unfit.hopeless() {
-        return (hopeless.to_owned(), clear);
+    if let Some(without_post_filter) = fit_error.without_post_filter() {
+        return (without_post_filter.to_owned(), clear);
     }
     let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
     if plugins.is_empty() {
-        return (unfit.to_string(), clear);
+        return (fit_error.to_string(), clear);
     }
     let (began, mut nominated, mut messages) = (Trace::now(), None, Vec::new());
     let mut found = false;
     for (n, plugin) in plugins {
         let Some(plugin) = plugin.as_post_filter() else { continue };
         let asked = cycle.trace_mut().begin();
-        let answer = plugin.post_filter(cycle, state, unfit).await;
+        let answer = plugin.post_filter(cycle, state, fit_error).await;
         let why = (!answer.done).then(|| Status::unschedulable(""));
         cycle.trace_mut().took(Point::PostFilter, n, asked, why.as_ref());
         if answer.done {
-            // Whatever others said before is settled by it.
+            // This result replaces those of earlier plugins.
             messages.clear();
             nominated = None;
             found = true;
@@ -299,10 +333,11 @@ async fn way_out(
     }
     let why = (!found).then(|| Status::unschedulable(""));
     cycle.trace_mut().ran(Point::PostFilter, began, why.as_ref());
-    (unfit.told_with(&messages), nominated)
+    (fit_error.message_with(&messages), nominated)
 }
 
-fn reserve(
+/// Upstream: `RunReservePluginsReserve`
+fn run_reserve_plugins(
     profile: &Profile,
     state: &mut CycleState,
     pod: &PodInfo,
@@ -314,13 +349,15 @@ fn reserve(
         let began = trace.begin();
         let reserved = plugin.reserve(state, pod, node);
         trace.took(Point::Reserve, n, began, reserved.as_ref().err());
-        reserved.map_err(|why| (n, named(why, "Reserve", name)))?;
+        reserved.map_err(|why| (n, with_plugin_name(why, "Reserve", name)))?;
     }
     Ok(())
 }
 
-/// The plugins that want to be waited for, each with how long.
-fn permit(
+/// Runs the Permit plugins; returns those that delay the binding, with their timeouts.
+///
+/// Upstream: `RunPermitPlugins`
+fn run_permit_plugins(
     profile: &Profile,
     state: &CycleState,
     pod: &PodInfo,
@@ -339,15 +376,15 @@ fn permit(
         trace.took(Point::Permit, n, began, why);
         match permitted {
             PermitResult::Allow => {}
-            PermitResult::Reject(why) => return Err((n, named(why, "Permit", name))),
-            PermitResult::Wait(limit) => waits.push((name, limit.min(LONGEST_WAIT))),
+            PermitResult::Reject(why) => return Err((n, with_plugin_name(why, "Permit", name))),
+            PermitResult::Wait(limit) => waits.push((name, limit.min(MAX_PERMIT_TIMEOUT))),
         }
     }
     Ok(waits)
 }
 
-/// Errors say where they come from.
-fn named(why: Status, point: &str, plugin: &str) -> Status {
+/// Prefixes the message of an error with extension point and plugin.
+fn with_plugin_name(why: Status, point: &str, plugin: &str) -> Status {
     if why.code != Code::Error {
         return why;
     }
@@ -355,11 +392,11 @@ fn named(why: Status, point: &str, plugin: &str) -> Status {
     Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"))
 }
 
-/// Who rejected the pod, and who of them waits for something.
-fn rejectors(unfit: &Unfit) -> (PluginSet, PluginSet) {
-    if unfit.n_nodes == 0 {
+/// Returns the plugins that rejected the pod, and those of them with code `Pending`.
+fn rejectors(fit_error: &FitError) -> (PluginSet, PluginSet) {
+    if fit_error.n_nodes == 0 {
         return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());
     }
-    let pending = unfit.all().filter(|rejected| rejected.why.code == Code::Pending);
-    (unfit.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
+    let pending = fit_error.all().filter(|rejected| rejected.why.code == Code::Pending);
+    (fit_error.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
 }

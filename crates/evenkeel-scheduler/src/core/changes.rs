@@ -1,15 +1,17 @@
-//! What changed about a node or a pod, in the words in which plugins register for it.
+//! Differences between versions of a node or pod, as the action types for which plugins register.
 
 use evenkeel_api::views::{Node, NodeCondition, Pod};
 use smallvec::SmallVec;
 
 use crate::{framework::ActionType, pod::PodInfo, resources::Resources};
 
-/// What changed; usually one thing.
+/// Action types of one update; usually one.
 pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
-/// What changed about a node; empty if nothing that could matter.
-pub(super) fn of_node(old: &Node, new: &Node) -> Actions {
+/// Returns the action types of a node update; empty if no scheduling property changed.
+///
+/// Upstream: `nodeSchedulingPropertiesChange`
+pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {
     let statuses = |node: &Node| {
         let status =
             |condition: &NodeCondition| (condition.type_.clone(), condition.status.clone());
@@ -42,8 +44,10 @@ pub(super) fn of_node(old: &Node, new: &Node) -> Actions {
     ])
 }
 
-/// What changed about a pod; [`ActionType::Update`] if nothing of what has a name.
-pub(super) fn of_pod(old: &PodInfo, new: &PodInfo) -> Actions {
+/// Returns the action types of a pod update; [`ActionType::Update`] if no scheduling property changed.
+///
+/// Upstream: `podSchedulingPropertiesChange`
+pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
     let (asked, asks) = (&old.asks.requests, &new.asks.requests);
     let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
@@ -120,7 +124,11 @@ mod tests {
                 &[ActionType::UpdateNodeDeclaredFeature],
             ),
         ] {
-            assert_eq!(of_node(&node("n", &old), &node("n", &new))[..], *want, "{old} {new}");
+            assert_eq!(
+                node_scheduling_properties_change(&node("n", &old), &node("n", &new))[..],
+                *want,
+                "{old} {new}"
+            );
         }
     }
 
@@ -153,7 +161,11 @@ mod tests {
                 &[ActionType::UpdatePodGeneratedResourceClaim],
             ),
         ] {
-            assert_eq!(of_pod(&info("p", &old), &info("p", &new))[..], *want, "{old} {new}");
+            assert_eq!(
+                pod_scheduling_properties_change(&info("p", &old), &info("p", &new))[..],
+                *want,
+                "{old} {new}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whole histories: nodes and pods come and go, bindings are answered late, fail or are refused in the end, pods are evicted,
-//! watches are lost, and the scheduler crashes. No node is ever given more than it has, no pod is bound twice, none is lost.
+//! Random histories: nodes and pods come and go, bindings finish late, fail or are rejected, pods are preempted, watches
+//! break, the scheduler crashes. No node is overcommitted, no pod is bound twice, none is lost.
 
 use evenkeel_api::{time::Timestamp, views::Pod};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Assigned, Core, NotBound, Step,
+    AssumedPod, AttemptResult, BindingFailure, Core,
     tests::{attempt, bound, went_wrong},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 
 const CPUS: i64 = 4;
 
-/// Sets something aside for each pod, and makes those labelled `slow` wait.
+/// Reserves each pod, and delays those labelled `slow` in Permit.
 #[derive(Default)]
 struct Books(Mutex<BTreeSet<String>>);
 
@@ -69,7 +69,7 @@ impl PostBind for Books {
     }
 }
 
-/// One thing that happens.
+/// One step of a history.
 #[derive(Debug, Clone, Copy)]
 enum Happening {
     PodMade {
@@ -81,24 +81,24 @@ enum Happening {
     NodeToggled(usize),
     Attempt,
     Answered(How),
-    /// The cache shows what happened longest ago.
+    /// The cache receives the oldest pending event.
     Shown,
-    /// The cache shows a pod and a node again as it has shown them before.
+    /// The cache receives an event again.
     ShownAgain(usize),
-    /// The watch is lost: what was not shown yet is shown by a new list, in another order.
+    /// The watch breaks; a new list delivers the pending events in another order.
     Relisted,
-    /// The scheduler ends; of the bindings on their way each second one is done all the same. Another one starts.
+    /// The scheduler restarts; every second pending binding still succeeds.
     Crashed,
 }
 
-/// How the oldest binding on its way is answered.
+/// Result of the oldest pending binding.
 #[derive(Debug, Clone, Copy)]
 enum How {
     Done,
-    /// It is done, but the answer does not arrive.
+    /// The binding succeeds, but its response is lost.
     DoneUnheard,
     Failed,
-    /// A plugin that was waited for says no.
+    /// A Permit plugin rejects the pod.
     Refused,
 }
 
@@ -122,20 +122,20 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// What the cache has not shown yet.
+/// An event that the cache has not received.
 enum Unshown {
     Pod(String),
     Gone(String),
 }
 
-/// The API server's side of a history, and the scheduler.
+/// API server and scheduler of a history.
 struct World {
     core: Core,
     books: Arc<Books>,
     nodes: BTreeSet<usize>,
     pods: BTreeMap<String, (Value, Option<String>)>,
     made: usize,
-    on_their_way: Vec<Assigned>,
+    on_their_way: Vec<AssumedPod>,
     unshown: Vec<Unshown>,
 }
 
@@ -166,7 +166,7 @@ impl World {
         Some(pod(name, &node.as_ref().map_or_else(|| spec.clone(), |node| bound(spec, node))))
     }
 
-    /// What pods bound to each node ask for, in CPUs.
+    /// CPUs requested by the pods bound to each node.
     fn load(&self) -> BTreeMap<&str, i64> {
         let mut load = BTreeMap::new();
         for (spec, node) in self.pods.values() {
@@ -195,16 +195,16 @@ impl World {
             Happening::NodeToggled(n) => {
                 let object = node(&format!("n{n}"), &json!({}));
                 if self.nodes.remove(&n) {
-                    self.core.node_gone(&object, now);
+                    self.core.delete_node(&object, now);
                 } else {
                     self.nodes.insert(n);
-                    self.core.node_seen(&object, now);
+                    self.core.add_or_update_node(&object, now);
                 }
             }
             Happening::Attempt => self.attempt(now),
             Happening::Answered(how) if !self.on_their_way.is_empty() => {
-                let assigned = self.on_their_way.remove(0);
-                self.answer(assigned, how, now);
+                let assumed = self.on_their_way.remove(0);
+                self.answer(assumed, how, now);
             }
             Happening::Shown if !self.unshown.is_empty() => {
                 let first = self.unshown.remove(0);
@@ -229,10 +229,10 @@ impl World {
 
     fn show(&mut self, unshown: &Unshown, now: Timestamp) {
         match unshown {
-            Unshown::Gone(name) => self.core.pod_gone(name, now),
+            Unshown::Gone(name) => self.core.delete_pod(name, now),
             Unshown::Pod(name) => {
                 if let Some(pod) = self.object(name) {
-                    self.core.pod_seen(&pod, now);
+                    self.core.add_or_update_pod(&pod, now);
                 }
             }
         }
@@ -245,21 +245,21 @@ impl World {
         });
         if is_shown {
             match self.object(&name) {
-                Some(pod) => self.core.pod_seen(&pod, now),
-                None => self.core.pod_gone(&name, now),
+                Some(pod) => self.core.add_or_update_pod(&pod, now),
+                None => self.core.delete_pod(&name, now),
             }
         }
         if self.nodes.contains(&at) {
-            self.core.node_seen(&node(&format!("n{at}"), &json!({})), now);
+            self.core.add_or_update_node(&node(&format!("n{at}"), &json!({})), now);
         }
     }
 
     fn attempt(&mut self, now: Timestamp) {
         match attempt(&mut self.core, now) {
-            Some(Step::Bind(assigned)) => self.on_their_way.push(assigned),
-            Some(Step::Failed(failure)) => {
+            Some(AttemptResult::Bind(assumed)) => self.on_their_way.push(assumed),
+            Some(AttemptResult::Failed(failure)) => {
                 let Some(node) = failure.nominated.filter(|node| !node.is_empty()) else { return };
-                // At least whom the plan names.
+                // Deletes at least the victims of the plan.
                 let less = |spec: &Value| {
                     spec["spec"]["priority"].as_i64() < Some(failure.info.priority().into())
                 };
@@ -267,21 +267,21 @@ impl World {
                 let victims = self.pods.iter().filter(|(_, (spec, own))| there(own) && less(spec));
                 let victims: Vec<String> = victims.map(|(name, _)| name.clone()).collect();
                 victims.iter().for_each(|name| self.delete(name));
-                for assigned in &self.on_their_way {
-                    if assigned.node == node {
-                        self.core.waiting_pods().preempt_pod(&assigned.popped.uid, "Test");
+                for assumed in &self.on_their_way {
+                    if assumed.node == node {
+                        self.core.waiting_pods().preempt_pod(&assumed.popped.uid, "Test");
                     }
                 }
             }
-            Some(Step::Deleting(_) | Step::Dropped) | None => {}
+            Some(AttemptResult::Deleting(_) | AttemptResult::Dropped) | None => {}
         }
     }
 
-    fn answer(&mut self, assigned: Assigned, how: How, now: Timestamp) {
-        let (name, node) = (assigned.popped.uid.to_string(), assigned.node.to_string());
+    fn answer(&mut self, assumed: AssumedPod, how: How, now: Timestamp) {
+        let (name, node) = (assumed.popped.uid.to_string(), assumed.node.to_string());
         let Some((_, own)) = self.pods.get_mut(&name) else {
-            // Whether that is known yet or not, it is tried again at most in vain.
-            drop(self.core.not_bound(assigned, went_wrong(), now));
+            // The cache may show the binding before or after the retry.
+            drop(self.core.handle_binding_cycle_error(assumed, went_wrong(), now));
             return;
         };
         match how {
@@ -290,45 +290,49 @@ impl World {
                 *own = Some(node);
                 self.unshown.push(Unshown::Pod(name));
                 match how {
-                    How::Done => self.core.bound(&assigned),
-                    // Shown on its node before it is tried again.
+                    How::Done => self.core.finish_binding(&assumed),
+                    // The cache shows the pod on its node before the retry.
                     _ => {
                         while !self.unshown.is_empty() {
                             let first = self.unshown.remove(0);
                             self.show(&first, now);
                         }
-                        assert!(self.core.not_bound(assigned, went_wrong(), now).is_none());
+                        assert!(
+                            self.core
+                                .handle_binding_cycle_error(assumed, went_wrong(), now)
+                                .is_none()
+                        );
                     }
                 }
             }
-            How::Refused if assigned.waiting.is_some() => {
+            How::Refused if assumed.waiting.is_some() => {
                 let books = self.core.profile(0).len() - 1;
-                let why = NotBound::Rejected(books, Status::unschedulable("not now"));
-                drop(self.core.not_bound(assigned, why, now));
+                let why = BindingFailure::Rejected(books, Status::unschedulable("not now"));
+                drop(self.core.handle_binding_cycle_error(assumed, why, now));
             }
             How::Failed | How::Refused => {
-                drop(self.core.not_bound(assigned, went_wrong(), now));
+                drop(self.core.handle_binding_cycle_error(assumed, went_wrong(), now));
             }
         }
     }
 
     fn crash(&mut self, now: Timestamp) {
-        for (n, assigned) in std::mem::take(&mut self.on_their_way).into_iter().enumerate() {
-            if let Some((_, own)) = self.pods.get_mut(&*assigned.popped.uid)
+        for (n, assumed) in std::mem::take(&mut self.on_their_way).into_iter().enumerate() {
+            if let Some((_, own)) = self.pods.get_mut(&*assumed.popped.uid)
                 && n % 2 == 0
             {
                 assert_eq!(*own, None, "bound twice");
-                *own = Some(assigned.node.to_string());
+                *own = Some(assumed.node.to_string());
             }
         }
         (self.core, self.books) = core();
         self.unshown.clear();
         for n in &self.nodes {
-            self.core.node_seen(&node(&format!("n{n}"), &json!({})), now);
+            self.core.add_or_update_node(&node(&format!("n{n}"), &json!({})), now);
         }
         for name in self.pods.keys() {
             if let Some(pod) = self.object(name) {
-                self.core.pod_seen(&pod, now);
+                self.core.add_or_update_pod(&pod, now);
             }
         }
     }
@@ -354,7 +358,7 @@ proptest! {
             }
             prop_assert_eq!(world.books.0.lock().unwrap().len(), world.on_their_way.len());
         }
-        // Left in peace with all nodes, everything that fits somewhere gets placed.
+        // With all nodes back and no faults, every pod that fits is scheduled.
         for n in 0..3 {
             if !world.nodes.contains(&n) {
                 world.happen(Happening::NodeToggled(n), 1000);

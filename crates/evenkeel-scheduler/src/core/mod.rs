@@ -1,4 +1,4 @@
-//! The scheduler without its I/O: takes changes of nodes and pods in, says what to bind and what to tell.
+//! Scheduler without I/O: handles events of nodes and pods, and returns pods to bind and failures to report.
 
 mod attempt;
 mod changes;
@@ -27,25 +27,27 @@ use crate::{
     schedule::View,
 };
 
-pub(crate) use attempt::{Assigned, Attempted, Failure, NotBound, Step};
+pub(crate) use attempt::{
+    AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, SchedulingFailure,
+};
 
-/// Queue, node table and profiles.
+/// Scheduling queue, nodes and profiles.
 pub(crate) struct Core {
     profiles: Arc<[Profile]>,
     nodes: NodeTable,
     queue: SchedulingQueue,
-    /// Pods that count on a node before the cache shows them there.
+    /// Uids of assumed pods: they count on a node before the cache shows them there.
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
-    /// What was taken in, in upstream's words, since that was last asked.
-    seen: Seen,
+    /// Events handled since the last `take_handled_events`, for metrics.
+    handled_events: HandledEvents,
 }
 
-/// Changes, each of what and how.
-pub(crate) type Seen = SmallVec<[(EventResource, ActionType); 4]>;
+/// Resource and action type of each handled event.
+pub(crate) type HandledEvents = SmallVec<[(EventResource, ActionType); 4]>;
 
 impl Core {
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
@@ -65,7 +67,7 @@ impl Core {
             extenders: options.extenders.clone().into(),
             start: 0,
             seed: options.seed,
-            seen: Seen::new(),
+            handled_events: HandledEvents::new(),
         }
     }
 
@@ -73,9 +75,9 @@ impl Core {
         &self.profiles[n]
     }
 
-    /// The profile that a pod is for, and what an attempt would look at.
-    pub(crate) fn sight(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
-        let profile = self.profiles.iter().find(|profile| serves(profile, pod))?;
+    /// Returns the pod's profile and the view that an attempt would use.
+    pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
+        let profile = self.profiles.iter().find(|profile| responsible_for_pod(profile, pod))?;
         let nominator = self.queue.nominator();
         let view = View { profile, nodes: &mut self.nodes, nominator, start: self.start };
         Some((profile.clone(), view))
@@ -85,7 +87,7 @@ impl Core {
         self.queue.counts()
     }
 
-    /// The pods on their way to their nodes.
+    /// Returns the assumed pods in Permit or PreBind.
     pub(crate) fn waiting_pods(&self) -> &WaitingPods {
         &self.waiting_pods
     }
@@ -114,88 +116,93 @@ impl Core {
         self.assumed.len()
     }
 
-    /// When [`Core::attempt`] may have something to do even if nothing happens.
+    /// Returns when [`Core::schedule_one`] may next find a pod even if no event arrives.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.queue.next_due()
     }
 
-    /// What was taken in since this was last asked.
-    pub(crate) fn take_seen(&mut self) -> Seen {
-        std::mem::take(&mut self.seen)
+    /// Takes the events handled since the last call.
+    pub(crate) fn take_handled_events(&mut self) -> HandledEvents {
+        std::mem::take(&mut self.handled_events)
     }
 
-    /// A node came or changed.
-    pub(crate) fn node_seen(&mut self, node: &Arc<Node>, now: Timestamp) {
+    /// Handles a new or updated node.
+    ///
+    /// Upstream: `addNodeToCache`, `updateNodeInCache`
+    pub(crate) fn add_or_update_node(&mut self, node: &Arc<Node>, now: Timestamp) {
         let known = self.nodes.get(&node.meta.name).map(|known| Arc::clone(known.object()));
         self.nodes.set_node(Arc::clone(node));
         let Some(old) = known else {
             let change = Change::Node(Edit::Added(Arc::clone(node)));
-            return self.happened(EventResource::Node, ActionType::Add, change, now);
+            return self.handle_event(EventResource::Node, ActionType::Add, change, now);
         };
-        for action in changes::of_node(&old, node) {
+        for action in changes::node_scheduling_properties_change(&old, node) {
             let change =
                 Change::Node(Edit::Updated { old: Arc::clone(&old), new: Arc::clone(node) });
-            self.happened(EventResource::Node, action, change, now);
+            self.handle_event(EventResource::Node, action, change, now);
         }
     }
 
-    /// A node is gone.
-    pub(crate) fn node_gone(&mut self, node: &Arc<Node>, now: Timestamp) {
+    /// Handles a deleted node.
+    ///
+    /// Upstream: `deleteNodeFromCache`
+    pub(crate) fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) {
         self.nodes.remove_node(&node.meta.name);
         let change = Change::Node(Edit::Deleted(Arc::clone(node)));
-        self.happened(EventResource::Node, ActionType::Delete, change, now);
+        self.handle_event(EventResource::Node, ActionType::Delete, change, now);
     }
 
-    /// A namespace came, changed or went; pods may be meant by its labels.
-    pub(crate) fn namespace_seen(&mut self, event: &CacheEvent<Namespace>) {
+    /// Handles a namespace; its labels may change which pods affinity terms select.
+    pub(crate) fn update_namespace(&mut self, event: &CacheEvent<Namespace>) {
         let meta = &event.object().meta;
         let gone = matches!(event, CacheEvent::Deleted(_));
         self.nodes.set_namespace(&meta.name, (!gone).then_some(&meta.labels));
     }
 
-    /// An object beside pods and nodes came, changed or went.
-    pub(crate) fn object_seen(&mut self, change: ObjectChange, now: Timestamp) {
+    /// Handles a change of an object that is neither node nor pod.
+    pub(crate) fn handle_object_change(&mut self, change: ObjectChange, now: Timestamp) {
         let (resource, action) = change.event();
-        self.happened(resource, action, Change::Object(change), now);
+        self.handle_event(resource, action, Change::Object(change), now);
     }
 
-    /// A pod came or changed.
-    pub(crate) fn pod_seen(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    /// Handles a new or updated pod.
+    pub(crate) fn add_or_update_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
-            return self.pod_gone(&pod.meta.uid, now);
+            return self.delete_pod(&pod.meta.uid, now);
         }
         if pod.spec.node_name.is_empty() {
-            self.unassigned(pod, now);
+            self.add_unscheduled_pod(pod, now);
         } else {
-            self.assigned(pod, now);
+            self.add_assigned_pod(pod, now);
         }
     }
 
-    /// A pod is gone or has ended.
-    pub(crate) fn pod_gone(&mut self, uid: &str, now: Timestamp) {
+    /// Handles a deleted or finished pod.
+    pub(crate) fn delete_pod(&mut self, uid: &str, now: Timestamp) {
         let waiting = self.queue.get(uid).cloned();
         let nominated = self.queue.nominator().nominated_node(uid).is_some();
         self.queue.remove(uid);
-        self.withdraw(uid);
+        self.forget_assumed_pod(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
-            self.seen.push((EventResource::AssignedPod, ActionType::Delete));
-            self.left(pod, now, |_| true);
+            self.handled_events.push((EventResource::AssignedPod, ActionType::Delete));
+            self.requeue_after_pod_delete(pod, now, |_| true);
             return;
         }
         let Some(pod) = waiting else { return };
-        self.seen.push((EventResource::UnscheduledPod, ActionType::Delete));
+        self.handled_events.push((EventResource::UnscheduledPod, ActionType::Delete));
         if nominated {
-            self.released(pod, now);
+            self.requeue_after_nomination_cleared(pod, now);
         }
     }
 
-    fn assigned(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`
+    fn add_assigned_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
         let waited = self.queue.get(uid).is_some();
         self.queue.remove(uid);
         let confirmed = self.assumed.remove(uid);
         if waited || confirmed {
-            self.seen.push((EventResource::UnscheduledPod, ActionType::Delete));
+            self.handled_events.push((EventResource::UnscheduledPod, ActionType::Delete));
         }
         let known = self.nodes.pod(uid).map(|(known, _)| known.clone());
         let info = match &known {
@@ -208,31 +215,34 @@ impl Core {
         match known.filter(|_| !confirmed) {
             None => {
                 let change = Change::AssignedPod(Edit::Added(info));
-                self.happened(EventResource::AssignedPod, ActionType::Add, change, now);
+                self.handle_event(EventResource::AssignedPod, ActionType::Add, change, now);
             }
             Some(known) if known.pod.meta.resource_version == pod.meta.resource_version => {}
             Some(known) => {
-                let actions = changes::of_pod(&known, &info);
+                let actions = changes::pod_scheduling_properties_change(&known, &info);
                 if !actions.contains(&ActionType::Update) {
-                    self.seen.push((EventResource::AssignedPod, ActionType::Update));
+                    self.handled_events.push((EventResource::AssignedPod, ActionType::Update));
                 }
                 for action in actions {
                     let (old, new) = (known.clone(), info.clone());
                     let change = Change::AssignedPod(Edit::Updated { old, new });
-                    self.happened(EventResource::AssignedPod, action, change, now);
+                    self.handle_event(EventResource::AssignedPod, action, change, now);
                 }
             }
         }
     }
 
-    fn unassigned(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    /// Upstream: `addPodToSchedulingQueue`, `updatePodInSchedulingQueue`
+    fn add_unscheduled_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &*pod.meta.uid;
-        let Some(profile) = self.profiles.iter().position(|profile| serves(profile, pod)) else {
+        let Some(profile) =
+            self.profiles.iter().position(|profile| responsible_for_pod(profile, pod))
+        else {
             return;
         };
         let Some(known) = self.queue.get(uid).cloned() else {
             if !self.assumed.contains(uid) {
-                self.seen.push((EventResource::UnscheduledPod, ActionType::Add));
+                self.handled_events.push((EventResource::UnscheduledPod, ActionType::Add));
                 self.queue.add(PodInfo::new(Arc::clone(pod)), profile, now);
             }
             return;
@@ -242,53 +252,60 @@ impl Core {
             return;
         }
         let info = known.updated(Arc::clone(pod));
-        let actions = changes::of_pod(&known, &info);
-        self.seen.push((EventResource::UnscheduledPod, ActionType::Update));
+        let actions = changes::pod_scheduling_properties_change(&known, &info);
+        self.handled_events.push((EventResource::UnscheduledPod, ActionType::Update));
         let named = actions.iter().filter(|action| **action != ActionType::Update);
-        self.seen.extend(named.map(|action| (EventResource::UnscheduledPod, *action)));
+        self.handled_events.extend(named.map(|action| (EventResource::UnscheduledPod, *action)));
         self.queue.update(&info, &actions, now);
-        if pod.meta.deleting() && self.withdraw(uid) {
-            // It will not be bound; others need not wait until that has become apparent.
+        if pod.meta.deleting() && self.forget_assumed_pod(uid) {
+            // The pod will not be bound; other pods need not wait until its binding fails.
             if let Some((pod, _)) = self.nodes.remove(uid) {
-                self.left(pod, now, |_| true);
+                self.requeue_after_pod_delete(pod, now, |_| true);
             }
             return;
         }
         let before = &known.pod.status.nominated_node_name;
         if !before.is_empty() && *before != pod.status.nominated_node_name {
-            self.released(known, now);
+            self.requeue_after_nomination_cleared(known, now);
         }
     }
 
-    /// No longer assumes that the pod will be on its node; whether it did.
-    fn withdraw(&mut self, uid: &str) -> bool {
+    /// Forgets that the pod is assumed; returns whether it was.
+    ///
+    /// Upstream: `ForgetPod`
+    fn forget_assumed_pod(&mut self, uid: &str) -> bool {
         if let Some(waiting) = self.waiting_pods.get(uid) {
             waiting.reject("", "the pod is being deleted");
         }
         self.assumed.remove(uid)
     }
 
-    /// A pod no longer counts on a node.
-    fn left(&mut self, pod: PodInfo, now: Timestamp, only: impl Fn(&PodInfo) -> bool) {
+    /// Requeues pods that may fit after a pod left its node.
+    fn requeue_after_pod_delete(
+        &mut self,
+        pod: PodInfo,
+        now: Timestamp,
+        only: impl Fn(&PodInfo) -> bool,
+    ) {
         let change = Change::AssignedPod(Edit::Deleted(pod));
         let event = Event::new(EventResource::AssignedPod, ActionType::Delete, change);
         self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
     }
 
-    /// A node no longer is kept free for a pod; that helps those that must yield to it.
-    fn released(&mut self, pod: PodInfo, now: Timestamp) {
+    /// Requeues pods that may use a node that is no longer nominated: those of at most the pod's priority.
+    fn requeue_after_nomination_cleared(&mut self, pod: PodInfo, now: Timestamp) {
         let priority = pod.priority();
-        self.left(pod, now, |other| other.priority() <= priority);
+        self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);
     }
 
-    fn happened(
+    fn handle_event(
         &mut self,
         resource: EventResource,
         action: ActionType,
         change: Change,
         now: Timestamp,
     ) {
-        self.seen.push((resource, action));
+        self.handled_events.push((resource, action));
         self.queue.move_all_to_active_or_backoff_queue(
             &Event::new(resource, action, change),
             now,
@@ -297,7 +314,8 @@ impl Core {
     }
 }
 
-fn serves(profile: &Profile, pod: &Pod) -> bool {
+/// Upstream: `responsibleForPod`
+fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {
     let wanted = &*pod.spec.scheduler_name;
     profile.name() == if wanted.is_empty() { crate::DEFAULT_SCHEDULER } else { wanted }
 }

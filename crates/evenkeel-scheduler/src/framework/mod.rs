@@ -32,7 +32,7 @@ use crate::{
     metrics::Metrics,
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
-    schedule::{Cycle, Unfit},
+    schedule::{Cycle, FitError},
 };
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
@@ -291,17 +291,17 @@ pub struct Preview {
 
 /// Runs when no node is feasible, to make the pod schedulable (preemption, for example).
 pub trait PostFilter: Plugin {
-    /// Tries to make the pod schedulable. `state` is the filters' state, `unfit` holds the status of each node. The plugin
+    /// Tries to make the pod schedulable. `state` is the filters' state, `fit_error` holds the status of each node. The plugin
     /// restores the nodes that it changes, and moves slow work to a task: no other pod is scheduled meanwhile.
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
-        unfit: &'a Unfit,
+        fit_error: &'a FitError,
     ) -> PluginFuture<'a, PostFilterResult>;
 
     /// Returns the result of [`PostFilter::post_filter`] without side effects. Default: no result.
-    fn preview(&self, _: &mut Cycle<'_>, _: &CycleState, _: &Unfit) -> Preview {
+    fn preview(&self, _: &mut Cycle<'_>, _: &CycleState, _: &FitError) -> Preview {
         Preview::default()
     }
 }

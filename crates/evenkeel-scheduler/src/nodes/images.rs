@@ -1,4 +1,4 @@
-//! Which images are on which nodes.
+//! Index of container images by node.
 
 use evenkeel_api::{Text, views::Node};
 use hashbrown::HashMap;
@@ -9,27 +9,27 @@ use super::Slot;
 #[derive(Debug, Default)]
 pub(super) struct Images(HashMap<Text, Image>);
 
-/// An image that is on some node.
+/// An image that at least one node has.
 #[derive(Debug, Clone)]
 pub struct Image {
     size: i64,
     n_nodes: u32,
-    /// A bit for each slot.
+    /// Bit set of slots.
     nodes: Vec<u64>,
 }
 
 impl Image {
-    /// Its size in bytes, as the first of its nodes has it.
+    /// Size in bytes, as the first node reported it.
     pub fn size(&self) -> i64 {
         self.size
     }
 
-    /// On how many nodes it is.
+    /// Number of nodes that have the image.
     pub fn n_nodes(&self) -> u32 {
         self.n_nodes
     }
 
-    /// Whether a node has it.
+    /// Reports whether a node has the image.
     pub fn is_on(&self, slot: Slot) -> bool {
         self.nodes.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
     }
@@ -60,7 +60,7 @@ impl Images {
         self.0.get(name)
     }
 
-    /// Takes over what images a node has, in place of those that it had.
+    /// Replaces the images of a node.
     pub(super) fn set(&mut self, slot: Slot, before: Option<&Node>, after: Option<&Node>) {
         if let (Some(before), Some(after)) = (before, after)
             && before.status.images == after.status.images

@@ -1,4 +1,4 @@
-//! Columns of node labels: for each label that pods ask about, the value that each node has, as a small number.
+//! Columns of node labels: for each label key that plugins read, the value of each node as a small number.
 
 use evenkeel_api::StrMap;
 use hashbrown::HashMap;
@@ -6,56 +6,56 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Slot;
 
-/// Stands for a node without the label.
+/// Marks a node without the label.
 const NONE: u32 = u32::MAX;
 
-/// So many columns are kept; those that are asked for again are made again.
-const MOST_COLUMNS: usize = 256;
+/// Maximum number of columns; beyond it all are dropped and built anew on demand.
+const MAX_COLUMNS: usize = 256;
 
-/// Which value of one label each node has. Values are numbered from 0; a number may belong to no node any more.
+/// Values of one label key on all nodes, numbered from 0. A number may belong to no node any more.
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumn {
     key: Box<str>,
     values: Vec<u32>,
     ids: HashMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
-    /// How many nodes have each value.
+    /// Number of nodes with each value.
     nodes: Vec<u32>,
     labelled: usize,
 }
 
 impl LabelColumn {
-    /// The label.
+    /// Returns the label key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The number of the node's value.
+    /// Returns the number of the node's value.
     pub fn of(&self, slot: Slot) -> Option<u32> {
         self.values.get(slot as usize).copied().filter(|value| *value != NONE)
     }
 
-    /// The number of a value, if some node has or had it.
+    /// Returns the number of a value, if a node has or had it.
     pub fn id(&self, value: &str) -> Option<u32> {
         self.ids.get(value).copied()
     }
 
-    /// The value with this number.
+    /// Returns the value with this number.
     pub fn text(&self, id: u32) -> &str {
         &self.texts[id as usize]
     }
 
-    /// How many numbers there are.
+    /// Number of distinct values, including those no longer in use.
     pub fn n_values(&self) -> usize {
         self.texts.len()
     }
 
-    /// How many nodes have each value, by its number.
+    /// Returns how many nodes have each value, by the value's number.
     pub fn nodes_by_value(&self) -> &[u32] {
         &self.nodes
     }
 
-    /// How many nodes have the label.
+    /// Number of nodes that have the label.
     pub fn n_labelled(&self) -> usize {
         self.labelled
     }
@@ -88,29 +88,29 @@ impl LabelColumn {
         id
     }
 
-    /// Whether most of the numbers belong to no node any more.
+    /// Reports whether most numbers belong to no node any more.
     fn is_stale(&self) -> bool {
         self.texts.len() > 2 * self.values.len() + 64
     }
 }
 
-/// The columns that were asked for.
+/// Columns built so far, by label key.
 #[derive(Debug, Default)]
 pub(super) struct Labels(Mutex<HashMap<Box<str>, Arc<LabelColumn>>>);
 
 impl Labels {
-    /// The column of `key`; made of `nodes` where there is none.
+    /// Returns the column of `key`, built from `nodes` on first use.
     pub(super) fn column<'a>(
         &self,
         key: &str,
         nodes: impl Iterator<Item = (Slot, &'a StrMap)>,
     ) -> Arc<LabelColumn> {
-        // A column is either in the map or not: what a panic interrupted left nothing half done.
+        // A panic cannot leave a column half built: it is inserted when complete.
         let mut columns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = columns.get(key) {
             return Arc::clone(column);
         }
-        if columns.len() >= MOST_COLUMNS {
+        if columns.len() >= MAX_COLUMNS {
             columns.clear();
         }
         let mut column = LabelColumn { key: key.into(), ..LabelColumn::default() };
@@ -122,7 +122,7 @@ impl Labels {
         column
     }
 
-    /// Takes over a node's labels; `None` when it is gone. Attempts that still hold a column keep it as it was.
+    /// Replaces the labels of a node; `None` for a deleted node. Attempts that hold a column keep the old version.
     pub(super) fn set(&mut self, slot: Slot, labels: Option<&StrMap>) {
         let columns = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         columns.retain(|key, column| {

@@ -1,4 +1,6 @@
-//! In which order nodes are looked at: zone by zone in turn, as upstream's node tree.
+//! Order in which attempts evaluate nodes: round robin over zones.
+//!
+//! Upstream: `node_tree.go`
 
 use evenkeel_api::views::Node;
 use std::{
@@ -8,12 +10,12 @@ use std::{
 
 use super::Slot;
 
-/// The nodes of each zone by name, and the order that follows from them.
+/// Nodes of each zone by name, and the resulting order.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     zones: BTreeMap<Zone, Vec<(Arc<str>, Slot)>>,
     n_nodes: usize,
-    /// Made when somebody asks: nodes come by the thousand when a scheduler starts.
+    /// Built on demand, because nodes arrive in bulk when a scheduler starts.
     slots: OnceLock<Vec<Slot>>,
 }
 
@@ -48,7 +50,7 @@ impl Order {
         self.n_nodes
     }
 
-    /// Slots with a node, the zones taking turns.
+    /// Returns the slots of all nodes, round robin over zones.
     pub(super) fn slots(&self) -> &[Slot] {
         self.slots.get_or_init(|| {
             let longest = self.zones.values().map(Vec::len).max().unwrap_or(0);
@@ -58,7 +60,7 @@ impl Order {
     }
 }
 
-/// Whether the order is the same for both versions of a node.
+/// Reports whether both versions of a node have the same position.
 pub(super) fn same_place(before: &Node, after: &Node) -> bool {
     before.meta.labels == after.meta.labels || zone(before) == zone(after)
 }

@@ -1,4 +1,4 @@
-//! The columns, and how they are kept.
+//! Columns of the node table and their updates.
 
 use evenkeel_api::{
     StrMap, Text,
@@ -8,10 +8,10 @@ use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
-    census::{Census, ClassId},
     images::{Image, Images},
     labels::{LabelColumn, Labels},
     order::{self, Order},
+    pod_index::{EquivalenceClassId, PodIndex},
     taints::TaintSets,
 };
 use crate::{
@@ -19,34 +19,36 @@ use crate::{
     resources::{Resources, Scalars, scalar, scalar_mut},
 };
 
-/// Where a node's figures are in each column.
+/// Index of a node in every column.
 pub type Slot = u32;
 
-/// All nodes, and all pods that are on one or assumed to be.
+/// All nodes, with the pods bound or assumed to them.
 #[derive(Debug, Default)]
 pub struct NodeTable {
     by_name: HashMap<Arc<str>, Slot>,
     free: Vec<Slot>,
     order: Order,
-    /// Where each pod is, by uid.
+    /// Slot and equivalence class of each pod, by uid.
     homes: HashMap<Text, Home>,
-    /// Which kinds of pods are where. Attempts, which read the table, add to it what they ask for.
-    census: Mutex<Census>,
+    /// Pods by equivalence class and node. Attempts only read the table, but add scopes to the index.
+    pod_index: Mutex<PodIndex>,
     labels: Labels,
-    /// Distinct taint lists; nodes mostly share a few.
+    /// Distinct taint lists; many nodes share one.
     taint_sets: TaintSets,
-    /// Which images are where.
+    /// Images by node.
     images: Images,
-    /// How many nodes are cordoned.
+    /// Number of cordoned nodes.
     unschedulable: usize,
-    /// How often each claim, by `namespace/name`, is named by pods.
+    /// Number of pods that refer to each PersistentVolumeClaim, by `namespace/name`.
     claims: HashMap<Text, u32>,
-    // Columns, one entry a slot.
+    // One entry for each slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
     allocatable: Columns,
     requested: Columns,
-    /// CPU and memory with a floor for containers that do not say.
+    /// Requested CPU and memory, with defaults for containers without requests.
+    ///
+    /// Upstream: `NonZeroRequested`
     scored: Vec<(i64, i64)>,
     pods_allowed: Vec<u32>,
     taints: Vec<u32>,
@@ -54,11 +56,11 @@ pub struct NodeTable {
     pods: Vec<Vec<PodInfo>>,
 }
 
-/// Where a pod is.
+/// Slot and equivalence class of a pod.
 #[derive(Debug, Clone, Copy)]
 struct Home {
     slot: Slot,
-    class: ClassId,
+    class: EquivalenceClassId,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +98,7 @@ impl Columns {
 }
 
 impl NodeTable {
-    /// Adds a node, or takes over its newer version.
+    /// Adds or replaces a node.
     pub fn set_node(&mut self, node: Arc<Node>) -> Slot {
         let slot = self.slot_for(&node.meta.name);
         let at = slot as usize;
@@ -127,7 +129,7 @@ impl NodeTable {
         slot
     }
 
-    /// Forgets a node. Pods on it stay counted until they are removed.
+    /// Removes a node. Its pods stay counted until they are removed.
     pub fn remove_node(&mut self, name: &str) {
         let Some(slot) = self.by_name.get(name).copied() else { return };
         let Some(before) = self.nodes[slot as usize].take() else { return };
@@ -139,22 +141,22 @@ impl NodeTable {
         self.release_if_empty(slot);
     }
 
-    /// Takes over the labels of a namespace; `None` when it is gone.
+    /// Replaces the labels of a namespace; `None` for a deleted one.
     pub fn set_namespace(&mut self, name: &str, labels: Option<&StrMap>) {
-        self.census_mut().set_namespace(name, labels);
+        self.pod_index_mut().set_namespace(name, labels);
     }
 
-    /// Counts a pod on a node; where it was counted before, it no longer is.
+    /// Adds a pod to a node, and removes it from its former node.
     pub fn place(&mut self, pod: PodInfo, node: &str) {
         self.remove(pod.uid());
         let slot = self.slot_for(node);
         self.count(slot as usize, &pod, 1);
-        let class = self.census_mut().enter(&pod.pod, slot);
+        let class = self.pod_index_mut().add_pod(&pod.pod, slot);
         self.homes.insert(pod.uid().into(), Home { slot, class });
         self.pods[slot as usize].push(pod);
     }
 
-    /// Takes over a newer version of a pod without counting again, if it is known on this node with the same asks.
+    /// Replaces a pod by a newer version with equal requests on the same node; returns `false` if that does not apply.
     pub(crate) fn refresh(&mut self, pod: &PodInfo, node: &str) -> bool {
         let Some(Home { slot, class }) = self.homes.get(pod.uid()).copied() else { return false };
         if &*self.names[slot as usize] != node {
@@ -163,19 +165,19 @@ impl NodeTable {
         let known = self.pods[slot as usize].iter_mut().find(|known| known.uid() == pod.uid());
         let Some(known) = known.filter(|known| known.asks == pod.asks) else { return false };
         known.pod = Arc::clone(&pod.pod);
-        let census = self.census.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !census.is_of(class, &pod.pod) {
-            census.leave(class, slot);
-            let class = census.enter(&pod.pod, slot);
+        let pod_index = self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !pod_index.is_in_class(class, &pod.pod) {
+            pod_index.remove_pod(class, slot);
+            let class = pod_index.add_pod(&pod.pod, slot);
             self.homes.insert(pod.uid().into(), Home { slot, class });
         }
         true
     }
 
-    /// No longer counts a pod; what it was, and where.
+    /// Removes a pod; returns it with the name of its node.
     pub fn remove(&mut self, uid: &str) -> Option<(PodInfo, Arc<str>)> {
         let Home { slot, class } = self.homes.remove(uid)?;
-        self.census_mut().leave(class, slot);
+        self.pod_index_mut().remove_pod(class, slot);
         let pods = &mut self.pods[slot as usize];
         let at = pods.iter().position(|pod| pod.uid() == uid)?;
         let pod = pods.swap_remove(at);
@@ -185,26 +187,26 @@ impl NodeTable {
         Some((pod, name))
     }
 
-    /// The pod with this uid, if it is counted.
+    /// Returns the pod with this uid and the name of its node.
     pub fn pod(&self, uid: &str) -> Option<(&PodInfo, &Arc<str>)> {
         let slot = self.homes.get(uid)?.slot as usize;
         let pod = self.pods[slot].iter().find(|pod| pod.uid() == uid)?;
         Some((pod, &self.names[slot]))
     }
 
-    /// Which kinds of pods are where. To be given back before the table is asked for it again.
-    pub(crate) fn census(&self) -> MutexGuard<'_, Census> {
-        // Counts are changed in `census_mut` only; what attempts add is found out again when it is lost.
-        let mut census = self.census.lock().unwrap_or_else(PoisonError::into_inner);
-        census.sweep();
-        census
+    /// Locks the pod index. Release it before the next call.
+    pub(crate) fn pod_index(&self) -> MutexGuard<'_, PodIndex> {
+        // Counts only change in `pod_index_mut`; scopes that attempts add are rebuilt if lost.
+        let mut pod_index = self.pod_index.lock().unwrap_or_else(PoisonError::into_inner);
+        pod_index.sweep();
+        pod_index
     }
 
-    fn census_mut(&mut self) -> &mut Census {
-        self.census.get_mut().unwrap_or_else(PoisonError::into_inner)
+    fn pod_index_mut(&mut self) -> &mut PodIndex {
+        self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values of a node label.
+    /// Returns the column of a node label.
     pub fn label(&self, key: &str) -> Arc<LabelColumn> {
         let nodes = self.nodes.iter().zip(0..);
         self.labels.column(
@@ -213,73 +215,73 @@ impl NodeTable {
         )
     }
 
-    /// One more than the highest slot.
+    /// Number of slots, including free ones.
     pub fn n_slots(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is a node, rather than only pods that say they are on it.
+    /// Reports whether the slot has a node, not only pods that refer to one.
     pub(crate) fn has_node(&self, slot: Slot) -> bool {
         self.nodes.get(slot as usize).is_some_and(Option::is_some)
     }
 
-    /// The slots that have a node, in no particular order.
+    /// Returns the slots of all nodes.
     pub(crate) fn slots(&self) -> &[Slot] {
         self.order.slots()
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there are no nodes.
+    /// Reports whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.order.len() == 0
     }
 
-    /// How many pods are counted.
+    /// Number of pods on nodes.
     pub fn n_pods(&self) -> usize {
         self.homes.len()
     }
 
-    /// The nodes, zones taking turns.
+    /// Returns the nodes, round robin over zones.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = NodeRef<'_>> {
         self.order.slots().iter().map(|slot| NodeRef { table: self, slot: *slot })
     }
 
-    /// The `n`th node in that order.
+    /// Returns the `n`th node of [`Self::iter`].
     pub fn nth(&self, n: usize) -> NodeRef<'_> {
         NodeRef { table: self, slot: self.order.slots()[n] }
     }
 
-    /// The node in a slot. There must be one.
+    /// Returns the node in a slot, which must have one.
     pub fn at(&self, slot: Slot) -> NodeRef<'_> {
         NodeRef { table: self, slot }
     }
 
-    /// The node with this name.
+    /// Returns the node with this name.
     pub fn get(&self, name: &str) -> Option<NodeRef<'_>> {
         let slot = *self.by_name.get(name)?;
         self.nodes[slot as usize].is_some().then_some(NodeRef { table: self, slot })
     }
 
-    /// Distinct lists of taints; [`NodeRef::taint_set`] is an index into it.
+    /// Returns the distinct taint lists; [`NodeRef::taint_set`] is an index into them.
     pub fn taint_sets(&self) -> &[Arc<[Taint]>] {
         self.taint_sets.all()
     }
 
-    /// An image, if it is on some node.
+    /// Returns an image that at least one node has.
     pub fn image(&self, name: &str) -> Option<&Image> {
         self.images.get(name)
     }
 
-    /// How many nodes are cordoned.
+    /// Number of cordoned nodes.
     pub fn n_unschedulable(&self) -> usize {
         self.unschedulable
     }
 
-    /// Whether a pod that is on a node or assumed to be names the claim.
+    /// Reports whether a bound or assumed pod refers to the claim.
     pub fn uses_claim(&self, namespace: &str, name: &str) -> bool {
         !self.claims.is_empty() && self.claims.contains_key(&*format!("{namespace}/{name}"))
     }
@@ -354,7 +356,9 @@ impl NodeTable {
     }
 }
 
-/// One node of a [`NodeTable`].
+/// A node of a [`NodeTable`].
+///
+/// Upstream: `NodeInfo`
 #[derive(Debug, Clone, Copy)]
 pub struct NodeRef<'a> {
     table: &'a NodeTable,
@@ -366,34 +370,34 @@ impl<'a> NodeRef<'a> {
         self.slot as usize
     }
 
-    /// The table it is in.
+    /// Returns the table.
     pub(crate) fn table(self) -> &'a NodeTable {
         self.table
     }
 
-    /// Its slot.
+    /// Returns the node's slot.
     pub fn slot(self) -> Slot {
         self.slot
     }
 
-    /// Its name.
+    /// Returns the node's name.
     pub fn name(self) -> &'a Arc<str> {
         &self.table.names[self.at()]
     }
 
-    /// The object.
+    /// Returns the Node object.
     pub fn node(self) -> &'a Node {
         self.table.nodes[self.at()]
             .as_deref()
             .expect("references are only made to slots with a node")
     }
 
-    /// The object, shared.
+    /// Returns the Node object, shared.
     pub fn object(self) -> &'a Arc<Node> {
         self.table.nodes[self.at()].as_ref().expect("references are only made to slots with a node")
     }
 
-    /// Allocatable CPU in thousandths.
+    /// Allocatable CPU in millicores.
     pub fn cpu(self) -> i64 {
         self.table.allocatable.cpu[self.at()]
     }
@@ -403,62 +407,64 @@ impl<'a> NodeRef<'a> {
         self.table.allocatable.memory[self.at()]
     }
 
-    /// Allocatable local storage in bytes.
+    /// Allocatable ephemeral storage in bytes.
     pub fn ephemeral_storage(self) -> i64 {
         self.table.allocatable.ephemeral_storage[self.at()]
     }
 
-    /// How much there is of an extended resource.
+    /// Allocatable amount of an extended resource.
     pub fn scalar(self, name: &str) -> i64 {
         scalar(&self.table.allocatable.scalars[self.at()], name)
     }
 
-    /// CPU, in thousandths, that pods on it ask for.
+    /// Requested CPU in millicores.
     pub fn requested_cpu(self) -> i64 {
         self.table.requested.cpu[self.at()]
     }
 
-    /// Memory in bytes that pods on it ask for.
+    /// Requested memory in bytes.
     pub fn requested_memory(self) -> i64 {
         self.table.requested.memory[self.at()]
     }
 
-    /// Local storage in bytes that pods on it ask for.
+    /// Requested ephemeral storage in bytes.
     pub fn requested_ephemeral_storage(self) -> i64 {
         self.table.requested.ephemeral_storage[self.at()]
     }
 
-    /// How much of an extended resource pods on it ask for.
+    /// Requested amount of an extended resource.
     pub fn requested_scalar(self, name: &str) -> i64 {
         scalar(&self.table.requested.scalars[self.at()], name)
     }
 
-    /// CPU and memory that pods on it ask for, with a floor for containers that do not say.
+    /// Requested CPU and memory, with defaults for containers without requests.
+    ///
+    /// Upstream: `NonZeroRequested`
     pub fn scored(self) -> (i64, i64) {
         self.table.scored[self.at()]
     }
 
-    /// How many pods it takes.
+    /// Allocatable number of pods.
     pub fn pods_allowed(self) -> usize {
         self.table.pods_allowed[self.at()] as usize
     }
 
-    /// The pods on it or assumed to be.
+    /// Pods bound or assumed to the node.
     pub fn pods(self) -> &'a [PodInfo] {
         &self.table.pods[self.at()]
     }
 
-    /// The ports of it that are taken.
+    /// Host ports in use.
     pub fn ports(self) -> &'a [HostPort] {
         &self.table.ports[self.at()]
     }
 
-    /// Which of [`NodeTable::taint_sets`] it has.
+    /// Index of the node's taints in [`NodeTable::taint_sets`].
     pub fn taint_set(self) -> usize {
         self.table.taints[self.at()] as usize
     }
 
-    /// Its taints.
+    /// Taints of the node.
     pub fn taints(self) -> &'a [Taint] {
         &self.table.taint_sets.all()[self.taint_set()]
     }

@@ -1,9 +1,9 @@
-//! Distinct lists of taints: nodes mostly share a few, so that each is judged once for a pod.
+//! Distinct taint lists. Many nodes share one, so that a plugin evaluates each list once for a pod.
 
 use evenkeel_api::views::Taint;
 use std::sync::Arc;
 
-/// The lists, each with how many nodes have it. One that no node has is empty.
+/// Taint lists with their number of nodes; unused entries are empty.
 #[derive(Debug, Default)]
 pub(super) struct TaintSets {
     sets: Vec<Arc<[Taint]>>,
@@ -15,7 +15,7 @@ impl TaintSets {
         &self.sets
     }
 
-    /// The number of the list with these taints, which one more node has.
+    /// Returns the index of an equal list, and counts one more node for it.
     pub(super) fn enter(&mut self, taints: &[Taint]) -> u32 {
         let used = |n: &usize| self.users[*n] > 0;
         let known = (0..self.sets.len()).filter(used).find(|n| alike(&self.sets[*n], taints));
@@ -32,7 +32,7 @@ impl TaintSets {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// One node less has the list.
+    /// Counts one node less for the list.
     pub(super) fn leave(&mut self, at: u32) {
         let at = at as usize;
         self.users[at] -= 1;
@@ -42,7 +42,7 @@ impl TaintSets {
     }
 }
 
-/// Whether two lists ask the same of pods.
+/// Reports whether two lists have the same effect on pods.
 fn alike(known: &[Taint], new: &[Taint]) -> bool {
     let same = |(known, new): (&Taint, &Taint)| {
         known.key == new.key && known.value == new.value && known.effect == new.effect

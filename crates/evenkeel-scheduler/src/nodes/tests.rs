@@ -1,4 +1,4 @@
-//! The table's arithmetic and its order.
+//! Arithmetic and order of the node table.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -74,7 +74,7 @@ fn lists_of_taints_are_shared_and_used_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Placing, moving and removing in any order leaves exactly what a table built afresh has.
+    /// Adding, moving and removing pods in any order gives the same table as building it anew.
     #[test]
     fn counting_is_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
         let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();

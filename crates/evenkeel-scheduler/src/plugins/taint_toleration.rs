@@ -1,6 +1,13 @@
-//! TaintToleration: pods keep off taints they do not tolerate, and rather off those they need not mind.
+//! TaintToleration: keeps pods off nodes with taints that they do not tolerate.
 //!
-//! Nodes share a few distinct lists of taints, so that each is judged once for each pod and the rest is looking up.
+//! Nodes share a few distinct taint lists; the plugin evaluates each list once for a pod.
+//!
+//! Upstream: `plugins/tainttoleration`
+//!
+//! | documented | where |
+//! |---|---|
+//! | effects `NoSchedule`, `NoExecute` keep pods without toleration away | `ToleratedTaintSets`, `pre_filter`, `filter` |
+//! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |
 
 use evenkeel_api::{
     placement::{forbidding, tolerates},
@@ -19,15 +26,15 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Judges taints against tolerations.
+/// The TaintToleration plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct TaintToleration;
 
-/// For each distinct list of taints, whether the pod may run under it.
-struct Allowed(Vec<bool>);
+/// For each distinct taint list, whether the pod tolerates it.
+struct ToleratedTaintSets(Vec<bool>);
 
-/// For each distinct list of taints, how many of them the pod would rather avoid.
-struct Disliked(Vec<i64>);
+/// For each distinct taint list, the number of intolerable `PreferNoSchedule` taints.
+struct IntolerableCounts(Vec<i64>);
 
 impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
@@ -80,15 +87,15 @@ impl PreFilter for TaintToleration {
         if allowed.iter().all(|allowed| *allowed) {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(Allowed(allowed));
+        state.put(ToleratedTaintSets(allowed));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for TaintToleration {
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let allowed = match state.get::<Allowed>() {
-            Some(Allowed(allowed)) => allowed[node.taint_set()],
+        let allowed = match state.get::<ToleratedTaintSets>() {
+            Some(ToleratedTaintSets(allowed)) => allowed[node.taint_set()],
             None => forbidding(&pod.pod.spec.tolerations, node.taints()).is_none(),
         };
         if allowed { Ok(()) } else { Err(Status::unresolvable("node(s) had untolerated taint(s)")) }
@@ -115,14 +122,16 @@ impl PreScore for TaintToleration {
         if counts.iter().all(|count| *count == 0) {
             return PreScoreResult::Same(MAX_NODE_SCORE);
         }
-        state.put(Disliked(counts));
+        state.put(IntolerableCounts(counts));
         PreScoreResult::All
     }
 }
 
 impl Score for TaintToleration {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<Disliked>().map_or(0, |Disliked(counts)| counts[node.taint_set()])
+        state
+            .get::<IntolerableCounts>()
+            .map_or(0, |IntolerableCounts(counts)| counts[node.taint_set()])
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {

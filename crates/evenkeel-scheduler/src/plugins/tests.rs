@@ -15,9 +15,9 @@ fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
     let nominator = Nominator::default();
     let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
-    match schedule(view, pod, 7, &mut CycleState::default()).choice {
-        Ok(choice) => choice.node.to_string(),
-        Err(unfit) => unfit.to_string(),
+    match schedule(view, pod, 7, &mut CycleState::default()).result {
+        Ok(choice) => choice.suggested_host.to_string(),
+        Err(fit_error) => fit_error.to_string(),
     }
 }
 

@@ -37,7 +37,7 @@ pub use registry::{Made, Making, Registry};
 use crate::{
     SchedulerOptions, extender,
     framework::{Extender, Profile},
-    run::Prepared,
+    run::StandbyScheduler,
 };
 use anyhow::{Context as _, Result, bail};
 use config::Configuration;
@@ -204,7 +204,7 @@ async fn run(
 }
 
 /// A scheduler that takes in what changes, and goes on from there when it leads.
-fn stand_by(manager: &Manager, prepared: Prepared, lead: impl FnOnce() + Send + 'static) {
+fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
     let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
     let wait = turn.clone();
     manager.add(Group::Others, "scheduler stands by", |running| async move {
@@ -293,8 +293,8 @@ struct Scheduling {
 }
 
 impl Scheduling {
-    fn prepare(self) -> Prepared {
+    fn prepare(self) -> StandbyScheduler {
         let Self { client, caches, clock, registry, options } = self;
-        Prepared::new(client, caches, clock, &registry, &options)
+        StandbyScheduler::new(client, caches, clock, &registry, &options)
     }
 }

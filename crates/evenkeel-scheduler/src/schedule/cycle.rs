@@ -1,10 +1,10 @@
-//! What one attempt works with: plugins, nodes, and the pods that were promised room on some of them.
+//! State of one scheduling cycle: profile, nodes and nominated pods.
 
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-use super::{Found, Rejected, Unfit, View, enough_nodes, trace::Trace};
+use super::{FilterOutcome, FitError, NodeStatus, View, num_feasible_nodes_to_find, trace::Trace};
 use crate::{
     framework::{
         Code, CycleState, Extender, Filter, Point, PreFilter, PreFilterResult, Profile, Status,
@@ -16,29 +16,29 @@ use crate::{
     queue::Nominator,
 };
 
-/// One attempt to place a pod. Pods can be put on nodes and taken off to see what would be, as long as that is undone.
+/// One scheduling cycle of a pod. Callers may move pods to and from nodes to evaluate alternatives, and must undo it.
 pub struct Cycle<'a> {
     pub(super) profile: &'a Profile,
     pub(super) nodes: &'a mut NodeTable,
     nominator: &'a Nominator,
-    /// Nodes on which pods were promised room.
-    promised: HashSet<Slot>,
+    /// Slots of nodes that have nominated pods.
+    nodes_with_nominated_pods: HashSet<Slot>,
     pub(super) pod: &'a PodInfo,
     pub(super) start: usize,
     pub(super) seed: u64,
     filters: SmallVec<[(usize, &'a dyn Filter); 16]>,
-    /// Plugins that were not skipped, to be told when pods are put on nodes or taken off.
+    /// PreFilter plugins that were not skipped; they follow added and removed pods.
     extensions: SmallVec<[&'a dyn PreFilter; 8]>,
-    only: Option<Vec<Arc<str>>>,
-    pub(super) only_by: Vec<usize>,
+    pre_filter_nodes: Option<Vec<Arc<str>>>,
+    pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
-    /// Where it is noted who is being asked, if anywhere.
+    /// Counts running extender calls; `None` in tests and previews.
     pub(super) metrics: Option<&'a Metrics>,
     pub(super) trace: Trace,
 }
 
-/// Why a node was rejected, and by which plugin.
-pub(crate) type Asked = Result<(), (usize, Status)>;
+/// Result of the filters on a node: `Ok`, or the index of the rejecting plugin with its status.
+pub(crate) type FilterResult = Result<(), (usize, Status)>;
 
 impl<'a> Cycle<'a> {
     pub(crate) fn new(
@@ -48,9 +48,10 @@ impl<'a> Cycle<'a> {
         extenders: &'a [Arc<dyn Extender>],
     ) -> Self {
         let View { profile, nodes, nominator, start } = view;
-        let promised = nominator.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
+        let nodes_with_nominated_pods =
+            nominator.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
         Self {
-            promised: promised.collect(),
+            nodes_with_nominated_pods: nodes_with_nominated_pods.collect(),
             profile,
             nodes,
             nominator,
@@ -59,15 +60,15 @@ impl<'a> Cycle<'a> {
             seed,
             filters: SmallVec::new(),
             extensions: SmallVec::new(),
-            only: None,
-            only_by: Vec::new(),
+            pre_filter_nodes: None,
+            pre_filter_plugins: Vec::new(),
             extenders,
             metrics: None,
             trace: Trace::new(seed, profile.len()),
         }
     }
 
-    /// Notes which extenders are being asked.
+    /// Starts to count running extender calls.
     pub(crate) fn measure(&mut self, metrics: Option<&'a Metrics>) {
         self.metrics = metrics;
     }
@@ -84,32 +85,32 @@ impl<'a> Cycle<'a> {
         self.trace
     }
 
-    /// The pod that is to be placed.
+    /// Returns the pod to schedule.
     pub fn pod(&self) -> &'a PodInfo {
         self.pod
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> &NodeTable {
         self.nodes
     }
 
-    /// Pods that were promised room.
+    /// Returns the nominated pods.
     pub fn nominator(&self) -> &'a Nominator {
         self.nominator
     }
 
-    /// What chance is made of in this attempt.
+    /// Returns the seed of the attempt's random choices.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Those that have a say beside the plugins.
+    /// Returns the extenders.
     pub fn extenders(&self) -> &'a [Arc<dyn Extender>] {
         self.extenders
     }
 
-    /// Takes a pod off its node, for the sake of seeing what would be.
+    /// Removes a pod from its node, in the nodes and in `state`.
     pub fn remove_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         self.nodes.remove(other.uid());
         let node = self.nodes.at(slot);
@@ -118,7 +119,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Puts a pod on a node, for the sake of seeing what would be.
+    /// Adds a pod to a node, in the nodes and in `state`.
     pub fn add_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         let name = Arc::clone(self.nodes.at(slot).name());
         self.nodes.place(other.clone(), &name);
@@ -128,49 +129,58 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Puts back what [`Self::remove_pod`] took away, when the state it was taken from is of no more use.
-    pub(crate) fn put_back(&mut self, other: &PodInfo, slot: Slot) {
+    /// Restores a pod that [`Self::remove_pod`] removed, in the nodes only.
+    pub(crate) fn restore_pod(&mut self, other: &PodInfo, slot: Slot) {
         let name = Arc::clone(self.nodes.at(slot).name());
         self.nodes.place(other.clone(), &name);
     }
 
-    /// Whether the pod can run on the node: with the pods there that were promised room and come first, and without them.
+    /// Runs the filters on a node, with and without its nominated pods.
     pub fn fits(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
-        self.ask(state, slot).map_err(|(_, why)| why)
+        self.run_filter_plugins_with_nominated_pods(state, slot).map_err(|(_, why)| why)
     }
 
-    pub(crate) fn ask(&mut self, state: &CycleState, slot: Slot) -> Asked {
-        if !self.promised.is_empty() && self.promised.contains(&slot) {
-            self.ask_with_nominated(state, slot)?;
+    /// Upstream: `RunFilterPluginsWithNominatedPods`
+    pub(crate) fn run_filter_plugins_with_nominated_pods(
+        &mut self,
+        state: &CycleState,
+        slot: Slot,
+    ) -> FilterResult {
+        if !self.nodes_with_nominated_pods.is_empty()
+            && self.nodes_with_nominated_pods.contains(&slot)
+        {
+            self.filter_with_nominated_pods(state, slot)?;
         }
-        self.filter(state, slot)
+        self.run_filter_plugins(state, slot)
     }
 
-    /// Filters such as affinity fail without the promised pods, others (room) with them; the pod must pass in both cases.
-    fn ask_with_nominated(&mut self, state: &CycleState, slot: Slot) -> Asked {
+    /// Runs the filters with the nominated pods of at least this pod's priority. The pod must pass with them (resources) and
+    /// without them (affinity to a nominated pod).
+    fn filter_with_nominated_pods(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let name = Arc::clone(self.nodes.at(slot).name());
         let first = |other: &&PodInfo| {
             other.priority() >= self.pod.priority()
                 && other.uid() != self.pod.uid()
                 && self.nodes.pod(other.uid()).is_none()
         };
-        let promised: SmallVec<[PodInfo; 2]> =
+        let nodes_with_nominated_pods: SmallVec<[PodInfo; 2]> =
             self.nominator.nominated_pods_for_node(&name).iter().filter(first).cloned().collect();
-        if promised.is_empty() {
+        if nodes_with_nominated_pods.is_empty() {
             return Ok(());
         }
         let mut state = state.clone();
-        for other in &promised {
+        for other in &nodes_with_nominated_pods {
             self.add_pod(&mut state, other, slot);
         }
-        let answer = self.filter(&state, slot);
-        for other in &promised {
+        let answer = self.run_filter_plugins(&state, slot);
+        for other in &nodes_with_nominated_pods {
             self.nodes.remove(other.uid());
         }
         answer
     }
 
-    fn filter(&mut self, state: &CycleState, slot: Slot) -> Asked {
+    /// Upstream: `RunFilterPlugins`
+    fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let node = self.nodes.at(slot);
         let timed = self.trace.times_node(slot);
         for (n, plugin) in &self.filters {
@@ -189,16 +199,21 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    /// Asks the pre-filters, and keeps what they leave.
-    pub(crate) fn pre_filter(&mut self, state: &mut CycleState) -> Result<(), Rejected> {
+    /// Runs the PreFilter plugins and merges their results.
+    ///
+    /// Upstream: `RunPreFilterPlugins`
+    pub(crate) fn run_pre_filter_plugins(
+        &mut self,
+        state: &mut CycleState,
+    ) -> Result<(), NodeStatus> {
         let began = Trace::now();
-        let answer = self.pre_filters(state);
+        let answer = self.pre_filter_each(state);
         let why = answer.as_ref().err().map(|rejected| &rejected.why);
         self.trace.ran(Point::PreFilter, began, why);
         answer
     }
 
-    fn pre_filters(&mut self, state: &mut CycleState) -> Result<(), Rejected> {
+    fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
         let (mut skipped, mut hopeful) = (SmallVec::<[usize; 16]>::new(), None);
         for (n, plugin) in self.profile.at(Point::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
@@ -214,19 +229,19 @@ impl<'a> Cycle<'a> {
                     skipped.push(n);
                     continue;
                 }
-                Ok(PreFilterResult::Only(names)) => self.leave_only(n, names)?,
-                // Preemption may help: the others are asked all the same, since it needs what they work out.
+                Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(n, names)?,
+                // Preemption may help, and it needs the state of the remaining plugins.
                 Err(why) if why.code == Code::Unschedulable => {
-                    hopeful = Some(Rejected { slot: 0, plugin: n, why });
+                    hopeful = Some(NodeStatus { slot: 0, plugin: n, why });
                 }
                 Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
-                    return Err(Rejected { slot: 0, plugin: n, why });
+                    return Err(NodeStatus { slot: 0, plugin: n, why });
                 }
                 Err(why) => {
                     let reason = why.reasons.join(", ");
                     let why =
                         Status::error(format!("running PreFilter plugin \"{name}\": {reason}"));
-                    return Err(Rejected { slot: 0, plugin: n, why });
+                    return Err(NodeStatus { slot: 0, plugin: n, why });
                 }
             }
             self.extensions.push(plugin);
@@ -236,71 +251,91 @@ impl<'a> Cycle<'a> {
         hopeful.map_or(Ok(()), Err)
     }
 
-    fn leave_only(&mut self, plugin: usize, names: Vec<Arc<str>>) -> Result<(), Rejected> {
-        self.only_by.push(plugin);
-        match &mut self.only {
-            None => self.only = Some(names),
+    fn merge_pre_filter_result(
+        &mut self,
+        plugin: usize,
+        names: Vec<Arc<str>>,
+    ) -> Result<(), NodeStatus> {
+        self.pre_filter_plugins.push(plugin);
+        match &mut self.pre_filter_nodes {
+            None => self.pre_filter_nodes = Some(names),
             Some(left) => left.retain(|name| names.contains(name)),
         }
-        if self.only.as_ref().is_some_and(|left| !left.is_empty()) {
+        if self.pre_filter_nodes.as_ref().is_some_and(|left| !left.is_empty()) {
             return Ok(());
         }
-        let names = self.only_names();
+        let names = self.pre_filter_plugin_names();
         let reason = match names.as_slice() {
             [one] => format!("node(s) didn't satisfy plugin {one}"),
             several => {
                 format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" "))
             }
         };
-        Err(Rejected { slot: 0, plugin, why: Status::unresolvable(reason) })
+        Err(NodeStatus { slot: 0, plugin, why: Status::unresolvable(reason) })
     }
 
-    /// The plugins that left only some nodes, by name.
-    pub(super) fn only_names(&self) -> Vec<&'static str> {
+    /// Names of the plugins that restricted the nodes.
+    pub(super) fn pre_filter_plugin_names(&self) -> Vec<&'static str> {
         let mut names: Vec<_> =
-            self.only_by.iter().map(|n| self.profile.plugin(*n).name()).collect();
+            self.pre_filter_plugins.iter().map(|n| self.profile.plugin(*n).name()).collect();
         names.sort_unstable();
         names
     }
 
-    /// Whether pre-filters left this node.
-    pub(crate) fn is_left(&self, name: &Arc<str>) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(name))
+    /// Reports whether the merged PreFilter result contains the node.
+    pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
+        self.pre_filter_nodes.as_ref().is_none_or(|only| only.contains(name))
     }
 
-    /// No node was found.
-    pub(crate) fn unfit(&self, overall: Option<Rejected>, rejected: Vec<Rejected>) -> Unfit {
-        Unfit {
+    /// Builds the error of an attempt without feasible node.
+    pub(crate) fn fit_error(
+        &self,
+        overall: Option<NodeStatus>,
+        rejected: Vec<NodeStatus>,
+    ) -> FitError {
+        FitError {
             n_nodes: self.nodes.len(),
             overall,
             rejected,
-            only_by: self.only_by.clone(),
-            only_named: self.only_names(),
+            pre_filter_plugins: self.pre_filter_plugins.clone(),
+            pre_filter_plugin_names: self.pre_filter_plugin_names(),
         }
     }
 
-    /// Looks at one node, which is likely to do.
-    pub(super) fn try_one(&mut self, state: &CycleState, name: &str) -> Found {
-        let mut found = Found::default();
+    /// Evaluates the pod's nominated node alone.
+    ///
+    /// Upstream: `evaluateNominatedNode`
+    pub(super) fn evaluate_nominated_node(
+        &mut self,
+        state: &CycleState,
+        name: &str,
+    ) -> FilterOutcome {
+        let mut found = FilterOutcome::default();
         if let Some(slot) = self.nodes.get(name).map(NodeRef::slot) {
-            self.look_at(state, slot, &mut found);
+            self.check_node(state, slot, &mut found);
         }
         found
     }
 
-    /// Looks at nodes until there are enough.
-    pub(super) fn search(&mut self, state: &CycleState) -> Found {
+    /// Runs the filters on nodes until enough are feasible.
+    ///
+    /// Upstream: `findNodesThatPassFilters`
+    pub(super) fn find_nodes_that_pass_filters(&mut self, state: &CycleState) -> FilterOutcome {
         let began = Trace::now();
-        let mut found = Found::default();
-        let only: Option<Vec<Slot>> = self.only.as_ref().map(|names| {
+        let mut found = FilterOutcome::default();
+        let only: Option<Vec<Slot>> = self.pre_filter_nodes.as_ref().map(|names| {
             names.iter().filter_map(|name| self.nodes.get(name)).map(NodeRef::slot).collect()
         });
         let n = only.as_ref().map_or(self.nodes.len(), Vec::len);
-        let enough = if self.has_choice() { enough_nodes(n, self.profile.percentage()) } else { 1 };
+        let enough = if self.has_choice() {
+            num_feasible_nodes_to_find(n, self.profile.percentage())
+        } else {
+            1
+        };
         for at in 0..n {
             let at = (self.start + at) % n;
             let slot = only.as_ref().map_or_else(|| self.nodes.nth(at).slot(), |only| only[at]);
-            self.look_at(state, slot, &mut found);
+            self.check_node(state, slot, &mut found);
             if found.feasible.len() >= enough {
                 break;
             }
@@ -309,17 +344,18 @@ impl<'a> Cycle<'a> {
         found
     }
 
-    /// Whether it matters which node is chosen.
+    /// Reports whether anything ranks the nodes; else the first feasible one is enough.
     fn has_choice(&self) -> bool {
         self.profile.at(Point::Score).next().is_some()
             || self.extenders.iter().any(|extender| extender.filters() || extender.prioritizes())
     }
 
-    fn look_at(&mut self, state: &CycleState, slot: Slot, found: &mut Found) {
+    /// Upstream: `checkNode` in `findNodesThatPassFilters`
+    fn check_node(&mut self, state: &CycleState, slot: Slot, found: &mut FilterOutcome) {
         found.evaluated += 1;
-        match self.ask(state, slot) {
+        match self.run_filter_plugins_with_nominated_pods(state, slot) {
             Ok(()) => found.feasible.push(slot),
-            Err((plugin, why)) => found.rejected.push(Rejected { slot, plugin, why }),
+            Err((plugin, why)) => found.rejected.push(NodeStatus { slot, plugin, why }),
         }
     }
 }

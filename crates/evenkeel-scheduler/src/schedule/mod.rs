@@ -1,16 +1,16 @@
-//! One attempt to find a node for a pod. Pure: equal tables, pods and seeds give equal outcomes.
+//! One attempt to find a node for a pod. Pure: equal nodes, pods and seeds give equal outcomes.
 
-mod choice;
 mod cycle;
-mod extend;
+mod extenders;
+mod fit_error;
+mod prioritize;
 mod trace;
-mod unfit;
 
 use futures::FutureExt;
 use std::sync::Arc;
 
-pub(crate) use choice::mix;
 pub use cycle::Cycle;
+pub(crate) use prioritize::mix;
 pub(crate) use trace::Trace;
 
 pub use crate::queue::Nominator;
@@ -21,142 +21,156 @@ use crate::{
     queue::PluginSet,
 };
 
-/// What an attempt looks at.
+/// Input of an attempt.
+///
+/// Upstream: `Snapshot`
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The plugins.
+    /// Profile of the pod.
     pub profile: &'a Profile,
-    /// The nodes. They are the same afterwards.
+    /// The nodes. An attempt changes and restores them.
     pub nodes: &'a mut NodeTable,
-    /// Pods that were promised room.
+    /// The nominated pods.
     pub nominator: &'a Nominator,
-    /// Position in the order of nodes at which to begin; it moves on from attempt to attempt.
+    /// Index of the first node to evaluate; advances from attempt to attempt.
+    ///
+    /// Upstream: `nextStartNodeIndex`
     pub start: usize,
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The node, or why there is none.
-    pub choice: Result<Choice, Unfit>,
-    /// How many nodes were looked at.
+    /// The selected node, or why no node is feasible.
+    pub result: Result<ScheduleResult, FitError>,
+    /// Number of evaluated nodes.
     pub evaluated: usize,
-    /// Where the next attempt should begin.
+    /// Index of the first node for the next attempt.
     pub next_start: usize,
 }
 
-/// A node was found.
+/// The selected node.
+///
+/// Upstream: `ScheduleResult`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// Its name.
-    pub node: Arc<str>,
-    /// How many nodes would have done.
-    pub feasible: usize,
+pub struct ScheduleResult {
+    /// Name of the node.
+    pub suggested_host: Arc<str>,
+    /// Number of feasible nodes.
+    pub feasible_nodes: usize,
 }
 
-/// No node was found.
+/// No node is feasible.
+///
+/// Upstream: `FitError`, `Diagnosis`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit {
-    /// How many nodes there are.
+pub struct FitError {
+    /// Number of all nodes.
     pub n_nodes: usize,
-    /// Why, where no node had to be looked at to know.
-    pub overall: Option<Rejected>,
-    /// Why each node was rejected.
-    pub rejected: Vec<Rejected>,
-    /// Plugins that left only some nodes, extenders among them.
-    pub only_by: Vec<usize>,
-    /// The same by name.
-    pub only_named: Vec<&'static str>,
+    /// Status of every node, if a PreFilter plugin rejected the pod or a plugin failed.
+    pub overall: Option<NodeStatus>,
+    /// Status of each node that was evaluated.
+    ///
+    /// Upstream: `NodeToStatus`
+    pub rejected: Vec<NodeStatus>,
+    /// Indexes of the plugins that restricted the nodes; includes extenders.
+    pub pre_filter_plugins: Vec<usize>,
+    /// Names of the plugins that restricted the nodes.
+    pub pre_filter_plugin_names: Vec<&'static str>,
 }
 
-/// Why one node (or all of them) was rejected.
+/// Status of a node with the plugin that set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejected {
-    /// Which node; meaningless in [`Unfit::overall`].
+pub struct NodeStatus {
+    /// Slot of the node; unused in [`FitError::overall`].
     pub slot: Slot,
-    /// By which plugin of the profile.
+    /// Index of the plugin in the profile.
     pub plugin: usize,
-    /// Why.
+    /// Code and reasons.
     pub why: Status,
 }
 
-/// Nodes that are enough for a choice (`numFeasibleNodesToFind` in `pkg/scheduler/schedule_one.go`): all up to 100; then a share
-/// that falls from 50 % to 5 % as the cluster grows, unless one is set.
-pub fn enough_nodes(n_nodes: usize, percentage: u32) -> usize {
-    const LEAST: usize = 100;
-    if n_nodes < LEAST || percentage >= 100 {
+/// Returns how many feasible nodes an attempt looks for: all of up to 100; else `percentage` of them, by default 50 % falling
+/// to 5 % as the cluster grows.
+///
+/// Upstream: `numFeasibleNodesToFind`
+pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
+    const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
+    if n_nodes < MIN_FEASIBLE_NODES_TO_FIND || percentage >= 100 {
         return n_nodes;
     }
     let percentage = match percentage {
         0 => 50_usize.saturating_sub(n_nodes / 125).max(5),
         set => set as usize,
     };
-    (n_nodes * percentage / 100).max(LEAST)
+    (n_nodes * percentage / 100).max(MIN_FEASIBLE_NODES_TO_FIND)
 }
 
-/// Finds a node for `pod`; ties are broken by `seed`.
+/// Finds a node for `pod` without extenders; `seed` breaks ties.
 pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState) -> Outcome {
     let mut cycle = Cycle::new(view, pod, seed, &[]);
-    let outcome = attempt(&mut cycle, state).now_or_never();
+    let outcome = schedule_pod(&mut cycle, state).now_or_never();
     outcome.expect("only extenders are waited for, and there are none")
 }
 
-/// What was found among the nodes that were looked at.
+/// Nodes found so far.
 #[derive(Debug, Default)]
-struct Found {
+struct FilterOutcome {
     feasible: Vec<Slot>,
-    rejected: Vec<Rejected>,
+    rejected: Vec<NodeStatus>,
     evaluated: usize,
-    /// Extenders left out some, perhaps without saying why.
+    /// An extender removed nodes.
     extended: bool,
 }
 
-/// The attempt itself. What it changes of the nodes on the way is undone.
-pub(crate) async fn attempt(cycle: &mut Cycle<'_>, state: &mut CycleState) -> Outcome {
+/// Runs one attempt; restores the nodes that it changes.
+///
+/// Upstream: `schedulePod`, `findNodesThatFitPod`
+pub(crate) async fn schedule_pod(cycle: &mut Cycle<'_>, state: &mut CycleState) -> Outcome {
     let (n_nodes, start) = (cycle.nodes().len(), cycle.start);
-    let none = |unfit| Outcome { choice: Err(unfit), evaluated: 0, next_start: start };
+    let none = |fit_error| Outcome { result: Err(fit_error), evaluated: 0, next_start: start };
     if n_nodes == 0 {
-        return none(cycle.unfit(None, Vec::new()));
+        return none(cycle.fit_error(None, Vec::new()));
     }
-    if let Err(rejected) = cycle.pre_filter(state) {
-        return none(cycle.unfit(Some(rejected), Vec::new()));
+    if let Err(rejected) = cycle.run_pre_filter_plugins(state) {
+        return none(cycle.fit_error(Some(rejected), Vec::new()));
     }
-    let hinted = &cycle.pod().pod.status.nominated_node_name;
-    let mut found = Found::default();
-    if !hinted.is_empty() {
-        // Room was made there, and hardly anywhere else.
-        found = cycle.try_one(state, hinted);
-        extend::filter(cycle, &mut found).await;
+    let nominated_node = &cycle.pod().pod.status.nominated_node_name;
+    let mut found = FilterOutcome::default();
+    if !nominated_node.is_empty() {
+        // Preemption made room there, so it is likely feasible.
+        found = cycle.evaluate_nominated_node(state, nominated_node);
+        extenders::find_nodes_that_pass_extenders(cycle, &mut found).await;
     }
     let mut next_start = start;
     if found.feasible.is_empty() {
-        found = cycle.search(state);
+        found = cycle.find_nodes_that_pass_filters(state);
         next_start = (start + found.evaluated) % n_nodes;
-        extend::filter(cycle, &mut found).await;
+        extenders::find_nodes_that_pass_extenders(cycle, &mut found).await;
     }
-    let outcome = |choice| Outcome { choice, evaluated: found.evaluated, next_start };
+    let outcome = |choice| Outcome { result: choice, evaluated: found.evaluated, next_start };
     let n_feasible = found.feasible.len();
     let slot = match found.feasible.as_slice() {
         [] => {
-            let mut unfit = cycle.unfit(None, found.rejected);
-            unfit.only_by.extend(found.extended.then_some(PluginSet::EXTENDERS));
-            return outcome(Err(unfit));
+            let mut fit_error = cycle.fit_error(None, found.rejected);
+            fit_error.pre_filter_plugins.extend(found.extended.then_some(PluginSet::EXTENDERS));
+            return outcome(Err(fit_error));
         }
         [only] => *only,
         several => {
-            let extra = extend::prioritize(cycle, several).await;
-            cycle.best(state, several, &extra)
+            let extender_scores = extenders::prioritize_nodes(cycle, several).await;
+            cycle.prioritize_and_select_host(state, several, &extender_scores)
         }
     };
     if let Some(wrong) = found.rejected.iter().position(is_error) {
         let wrong = found.rejected.swap_remove(wrong);
-        return outcome(Err(cycle.unfit(Some(wrong), Vec::new())));
+        return outcome(Err(cycle.fit_error(Some(wrong), Vec::new())));
     }
     let node = Arc::clone(cycle.nodes().at(slot).name());
-    outcome(Ok(Choice { node, feasible: n_feasible }))
+    outcome(Ok(ScheduleResult { suggested_host: node, feasible_nodes: n_feasible }))
 }
 
-fn is_error(rejected: &Rejected) -> bool {
+fn is_error(rejected: &NodeStatus) -> bool {
     rejected.why.code == crate::framework::Code::Error
 }
 
@@ -178,7 +192,11 @@ mod tests {
             (1000, 1, 100),
             (1000, 100, 1000),
         ] {
-            assert_eq!(enough_nodes(nodes, percentage), want, "{nodes} nodes, {percentage} %");
+            assert_eq!(
+                num_feasible_nodes_to_find(nodes, percentage),
+                want,
+                "{nodes} nodes, {percentage} %"
+            );
         }
     }
 }

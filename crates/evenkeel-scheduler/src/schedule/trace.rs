@@ -1,31 +1,31 @@
-//! How long the parts of an attempt took and which plugins were asked, for metrics.
+//! Measurements of an attempt for metrics: durations and numbers of plugin calls.
 
 use smallvec::SmallVec;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use super::choice::mix;
+use super::prioritize::mix;
 use crate::{
     framework::{Point, Status},
     nodes::Slot,
 };
 
-/// In one attempt of so many, plugins are timed one by one.
+/// One attempt in this many records the duration of each plugin.
 const SAMPLED: u64 = 10;
-/// In such an attempt, the filters are timed on one node of so many.
+/// A sampled attempt records filters on one node in this many.
 const TIMED_NODES: Slot = 64;
 
-/// What an attempt notes of itself.
+/// Measurements of one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     sampled: bool,
-    /// How long all plugins of a point took together, and how that ended.
+    /// Extension point, status and total duration of its plugins.
     pub(crate) points: SmallVec<[(Point, &'static str, Duration); 6]>,
-    /// How long one plugin took, and what it said.
+    /// Extension point, plugin, status and duration of single plugin calls.
     pub(crate) plugins: Vec<(Point, usize, &'static str, Duration)>,
-    /// How often each plugin's filter was asked.
+    /// Number of filter calls, by plugin.
     pub(crate) filtered: SmallVec<[u32; 32]>,
-    /// How often other plugins were asked.
+    /// Extension point, plugin and number of other plugin calls.
     pub(crate) asked: SmallVec<[(Point, usize, u32); 32]>,
 }
 
@@ -46,12 +46,12 @@ impl Trace {
         self.sampled
     }
 
-    /// When a plugin begins, if plugins are timed.
+    /// Returns the start time of a plugin call if plugin durations are recorded.
     pub(crate) fn begin(&self) -> Option<Instant> {
         self.sampled.then(Instant::now)
     }
 
-    /// A plugin that is timed, and not counted, has ended.
+    /// Records the duration of a plugin call that is not counted.
     pub(crate) fn took(
         &mut self,
         point: Point,
@@ -84,14 +84,14 @@ impl Trace {
         }
     }
 
-    /// A plugin had nothing to do with the pod: that is not counted, as upstream has it.
+    /// Records a skipped plugin; as upstream, it is not counted.
     pub(super) fn skipped(&mut self, point: Point, plugin: usize, began: Option<Instant>) {
         if let Some(began) = began {
             self.plugins.push((point, plugin, "Skip", began.elapsed()));
         }
     }
 
-    /// A plugin scored so many nodes.
+    /// Counts a plugin's scores of this many nodes.
     pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Instant>) {
         self.asked.push((Point::Score, plugin, u32::try_from(n_nodes).unwrap_or(u32::MAX)));
         if let Some(began) = began {
@@ -104,7 +104,7 @@ impl Trace {
     }
 }
 
-/// Upstream's label `status`.
+/// Returns the `status` label of upstream's metrics.
 fn code(why: Option<&Status>) -> &'static str {
     why.map_or("Success", |why| why.code.as_str())
 }

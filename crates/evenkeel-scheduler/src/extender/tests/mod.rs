@@ -7,7 +7,7 @@ mod tls;
 use super::{Extender, ExtenderError, FilteredNodes, SetUpError, set_up, wire};
 use crate::{
     SchedulerOptions,
-    core::{Core, Step},
+    core::{AttemptResult, Core},
     fixtures::{self, at},
     program::config::{ExtenderConfig, ManagedResource, Span},
 };
@@ -152,14 +152,17 @@ async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
     let (extender, _server) = extender(|config| config.preempt_verb.clear(), replies).await;
     let options = SchedulerOptions { extenders: vec![extender], ..SchedulerOptions::default() };
     let mut core = Core::new(&options);
-    core.node_seen(&fixtures::node("a", &json!({})), at(0));
-    core.pod_seen(&fixtures::pod("p", &json!({})), at(0));
-    let attempted = core.attempt(at(0)).await.unwrap();
-    let Step::Failed(failure) = attempted.step else { panic!("no node is left") };
+    core.add_or_update_node(&fixtures::node("a", &json!({})), at(0));
+    core.add_or_update_pod(&fixtures::pod("p", &json!({})), at(0));
+    let attempted = core.schedule_one(at(0)).await.unwrap();
+    let AttemptResult::Failed(failure) = attempted.result else { panic!("no node is left") };
     let told = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
     assert_eq!((&*failure.message, failure.error), (told, false));
     assert_eq!(core.counts().unschedulable, 1);
-    core.node_seen(&fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})), at(20));
+    core.add_or_update_node(
+        &fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})),
+        at(20),
+    );
     assert_eq!(core.counts().active, 1);
 }
 

@@ -12,7 +12,7 @@ use crate::{
     plugins::DefaultPreemption,
     pod::PodInfo,
     program::config::{ExtenderConfig, ManagedResource},
-    schedule::{Cycle, Nominator, View, attempt},
+    schedule::{Cycle, Nominator, View, schedule_pod},
 };
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -44,9 +44,9 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let (mut nodes, pod, mut state) = (nodes(), pod("p", 10, "4"), CycleState::default());
     let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, &pod, 7, &extenders);
-    let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
-    let unfit = outcome.choice.expect_err("both nodes are full");
-    DefaultPreemption::default().post_filter(&mut cycle, &state, &unfit).await
+    let outcome = schedule_pod(&mut cycle, &mut state).now_or_never().unwrap();
+    let fit_error = outcome.result.expect_err("both nodes are full");
+    DefaultPreemption::default().post_filter(&mut cycle, &state, &fit_error).await
 }
 
 /// As `preempted` with one extender that is only asked about preemptions; and what it was sent.

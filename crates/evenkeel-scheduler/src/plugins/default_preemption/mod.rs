@@ -32,7 +32,7 @@ use crate::{
     },
     nodes::NodeRef,
     pod::PodInfo,
-    schedule::{Cycle, Unfit},
+    schedule::{Cycle, FitError},
 };
 use execute::Executor;
 
@@ -75,14 +75,14 @@ impl DefaultPreemption {
         &self,
         cycle: &mut Cycle<'_>,
         state: &CycleState,
-        unfit: &Unfit,
+        fit_error: &FitError,
     ) -> Result<Vec<Candidate>, PostFilterResult> {
-        if let Some(why) = plan::ineligible_to_preempt_others(cycle, unfit) {
+        if let Some(why) = plan::ineligible_to_preempt_others(cycle, fit_error) {
             return Err(post_filter_result(None, why));
         }
         let executor = self.executor.get();
         let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
-        let candidates = plan::find_candidates(cycle, state, unfit, &budgets, &self.args);
+        let candidates = plan::find_candidates(cycle, state, fit_error, &budgets, &self.args);
         candidates
             .map_err(|not_helpful| post_filter_result(Some("".into()), &not_helpful.to_string()))
     }
@@ -92,9 +92,9 @@ impl DefaultPreemption {
         &self,
         cycle: &mut Cycle<'_>,
         state: &CycleState,
-        unfit: &Unfit,
+        fit_error: &FitError,
     ) -> PostFilterResult {
-        let candidates = match self.find_candidates(cycle, state, unfit) {
+        let candidates = match self.find_candidates(cycle, state, fit_error) {
             Ok(candidates) => candidates,
             Err(none) => return none,
         };
@@ -239,16 +239,16 @@ impl PostFilter for DefaultPreemption {
         &'a self,
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
-        unfit: &'a Unfit,
+        fit_error: &'a FitError,
     ) -> PluginFuture<'a, PostFilterResult> {
         if let Some(executor) = self.executor.get() {
             executor.record_attempt();
         }
-        Box::pin(self.preempt(cycle, state, unfit))
+        Box::pin(self.preempt(cycle, state, fit_error))
     }
 
-    fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, unfit: &Unfit) -> Preview {
-        match self.find_candidates(cycle, state, unfit).map(plan::equally_good_candidates) {
+    fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) -> Preview {
+        match self.find_candidates(cycle, state, fit_error).map(plan::equally_good_candidates) {
             Ok(victims) => {
                 let message = victims
                     .first()

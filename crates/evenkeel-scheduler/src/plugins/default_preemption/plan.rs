@@ -14,7 +14,7 @@ use crate::{
     framework::{Candidate, Code, CycleState, Status},
     nodes::{NodeRef, Slot},
     pod::PodInfo,
-    schedule::{Cycle, Rejected, Unfit, mix},
+    schedule::{Cycle, FitError, NodeStatus, mix},
 };
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -25,14 +25,14 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 /// Upstream: `PodEligibleToPreemptOthers`
 pub(super) fn ineligible_to_preempt_others(
     cycle: &Cycle<'_>,
-    unfit: &Unfit,
+    fit_error: &FitError,
 ) -> Option<&'static str> {
     let pod = cycle.pod();
     if &*pod.pod.spec.preemption_policy == "Never" {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cycle.nodes().get(&pod.pod.status.nominated_node_name)?;
-    if unfit.code(node.slot()) == Code::UnschedulableAndUnresolvable {
+    if fit_error.code(node.slot()) == Code::UnschedulableAndUnresolvable {
         // The earlier preemption on this node was in vain.
         return None;
     }
@@ -64,11 +64,11 @@ fn has_preemption_disruption_target(pod: &Pod) -> bool {
 pub(super) fn find_candidates(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
-    unfit: &Unfit,
+    fit_error: &FitError,
     budgets: &[Arc<PodDisruptionBudget>],
     args: &Args,
-) -> Result<Vec<Candidate>, Box<Unfit>> {
-    let potential = nodes_where_preemption_might_help(cycle, unfit);
+) -> Result<Vec<Candidate>, Box<FitError>> {
+    let potential = nodes_where_preemption_might_help(cycle, fit_error);
     let num_candidates = num_candidates(potential.len(), args);
     let offset = match potential.len() {
         0 => 0,
@@ -80,7 +80,7 @@ pub(super) fn find_candidates(
         match select_victims_on_node(cycle, state, slot, budgets) {
             Ok(victims) if victims.num_pdb_violations == 0 => non_violating.push(victims),
             Ok(victims) => violating.push(victims),
-            Err(why) => rejected.push(Rejected { slot, plugin: 0, why }),
+            Err(why) => rejected.push(NodeStatus { slot, plugin: 0, why }),
         }
         if !non_violating.is_empty() && non_violating.len() + violating.len() >= num_candidates {
             break;
@@ -89,7 +89,7 @@ pub(super) fn find_candidates(
     violating.truncate(num_candidates);
     non_violating.extend(violating);
     if non_violating.is_empty() {
-        Err(Box::new(not_helpful(unfit.n_nodes, rejected)))
+        Err(Box::new(not_helpful(fit_error.n_nodes, rejected)))
     } else {
         Ok(non_violating)
     }
@@ -106,23 +106,29 @@ fn num_candidates(n_nodes: usize, args: &Args) -> usize {
 /// Returns the nodes where removing pods may help.
 ///
 /// Upstream: `nodesWherePreemptionMightHelp`
-fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, unfit: &Unfit) -> Vec<Slot> {
+fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
     let helps = |why: &Status| why.code == Code::Unschedulable;
-    match &unfit.overall {
+    match &fit_error.overall {
         Some(overall) if helps(&overall.why) => cycle.nodes().iter().map(NodeRef::slot).collect(),
         Some(_) => Vec::new(),
         None => {
-            let rejected = unfit.rejected.iter().filter(|rejected| helps(&rejected.why));
+            let rejected = fit_error.rejected.iter().filter(|rejected| helps(&rejected.why));
             rejected.map(|rejected| rejected.slot).collect()
         }
     }
 }
 
-fn not_helpful(n_nodes: usize, mut rejected: Vec<Rejected>) -> Unfit {
+fn not_helpful(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
     let absent = n_nodes - rejected.len().min(n_nodes);
     let why = Status::unresolvable(NOT_HELPFUL);
-    rejected.extend((0..absent).map(|_| Rejected { slot: 0, plugin: 0, why: why.clone() }));
-    Unfit { n_nodes, overall: None, rejected, only_by: Vec::new(), only_named: Vec::new() }
+    rejected.extend((0..absent).map(|_| NodeStatus { slot: 0, plugin: 0, why: why.clone() }));
+    FitError {
+        n_nodes,
+        overall: None,
+        rejected,
+        pre_filter_plugins: Vec::new(),
+        pre_filter_plugin_names: Vec::new(),
+    }
 }
 
 /// Selects the victims on a node: removes all pods of lower priority, then reprieves as many as fit. Pods that would violate a
@@ -146,7 +152,7 @@ fn select_victims_on_node(
         cycle.remove_pod(&mut state, other, slot);
     }
     if let Err(why) = cycle.fits(&state, slot) {
-        potential.iter().for_each(|other| cycle.put_back(other, slot));
+        potential.iter().for_each(|other| cycle.restore_pod(other, slot));
         return Err(why);
     }
     potential.sort_by(more_important_pod);
@@ -161,7 +167,7 @@ fn select_victims_on_node(
             victims.push(other);
         }
     }
-    victims.iter().for_each(|other| cycle.put_back(other, slot));
+    victims.iter().for_each(|other| cycle.restore_pod(other, slot));
     if victims.is_empty() {
         let name = cycle.nodes().at(slot).name();
         let reason = format!("expected at least one victim pod on node \"{name}\"");

@@ -15,7 +15,7 @@ use crate::{
     framework::{Candidate, CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
-    schedule::{Cycle, Nominator, View, attempt},
+    schedule::{Cycle, Nominator, View, schedule_pod},
 };
 
 /// Returns a pod with a priority and a CPU request; `more` is merged into it.
@@ -61,12 +61,12 @@ fn find_candidates(
     let (nominator, mut state) = (Nominator::default(), CycleState::default());
     let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
-    let outcome = attempt(&mut cycle, &mut state).now_or_never().unwrap();
-    let unfit = outcome.choice.expect_err("it must not fit anywhere");
-    if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &unfit) {
+    let outcome = schedule_pod(&mut cycle, &mut state).now_or_never().unwrap();
+    let fit_error = outcome.result.expect_err("it must not fit anywhere");
+    if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &fit_error) {
         return Err(why.to_owned());
     }
-    plan::find_candidates(&mut cycle, &state, &unfit, budgets, &Args::default())
+    plan::find_candidates(&mut cycle, &state, &fit_error, budgets, &Args::default())
         .map_err(|not_helpful| not_helpful.to_string())
 }
 
@@ -198,13 +198,15 @@ fn the_attempt_names_the_node_and_says_so() {
         ..crate::SchedulerOptions::default()
     });
     let now = crate::fixtures::at(0);
-    core.node_seen(&node("a", &json!({})), now);
+    core.add_or_update_node(&node("a", &json!({})), now);
     let mut low = asking("4", "1Gi");
     merge(&mut low, &json!({ "spec": { "nodeName": "a" } }));
-    core.pod_seen(&crate::fixtures::pod("low", &low), now);
-    core.pod_seen(&plain("high", 5, "1").pod, now);
-    let attempted = core.attempt(now).now_or_never().unwrap().unwrap();
-    let crate::core::Step::Failed(failure) = attempted.step else { panic!("there is no room") };
+    core.add_or_update_pod(&crate::fixtures::pod("low", &low), now);
+    core.add_or_update_pod(&plain("high", 5, "1").pod, now);
+    let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
+    let crate::core::AttemptResult::Failed(failure) = attempted.result else {
+        panic!("there is no room")
+    };
     assert_eq!(
         failure.message,
         "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 1 victims"
@@ -212,12 +214,14 @@ fn the_attempt_names_the_node_and_says_so() {
     assert_eq!(failure.nominated.as_deref(), Some("a"));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
     // The node is nominated for the pod.
-    core.pod_gone("low", now);
-    core.pod_seen(&plain("other", 5, "4").pod, now);
+    core.delete_pod("low", now);
+    core.add_or_update_pod(&plain("other", 5, "4").pod, now);
     core.queue_mut().remove("high");
     core.queue_mut().nominator_mut().add_nominated_pod(&plain("high", 5, "1"), "a");
-    let attempted = core.attempt(now).now_or_never().unwrap().unwrap();
-    assert!(matches!(attempted.step, crate::core::Step::Failed(failure) if !failure.error));
+    let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
+    assert!(
+        matches!(attempted.result, crate::core::AttemptResult::Failed(failure) if !failure.error)
+    );
 }
 
 proptest! {

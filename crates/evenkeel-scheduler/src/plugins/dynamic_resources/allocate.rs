@@ -1,7 +1,8 @@
-//! Devices for claims on one node. Pure: a search over all ways, the first that works is taken.
+//! Allocates devices for claims on one node. Pure: a backtracking search that returns the first solution.
 //!
-//! Claim after claim, request after request, device after device is chosen; what leads nowhere is undone. Within a request
-//! only combinations are tried, not orders of them. Upstream: `structured/internal/incubating`.
+//! It selects a device for each request of each claim, and tries combinations of devices, not permutations.
+//!
+//! Upstream: `structured/internal/incubating`, `Allocator.Allocate`
 
 use evenkeel_api::{
     quantity::Quantity,
@@ -18,40 +19,40 @@ use super::{
     in_use::InUse,
     inventory::{Inventory, Offer},
     pools::{self, Pool, PoolState},
-    requests::{Choice, MOST_DEVICES, Wanted, claim_name},
+    requests::{Choice, MAX_DEVICES, Wanted, claim_name},
     selectors::Unsaid,
 };
 
-/// Why there is no allocation.
+/// Failure of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Not on this node.
+    /// The node cannot provide the devices.
     None,
-    /// Not on this node, since what a driver says makes no sense.
+    /// The node cannot provide the devices, and a pool is invalid.
     Invalid,
-    /// On no node: something is wrong with claim or class.
+    /// No node can: claim or class is invalid.
     Fatal(String),
-    /// The search took too long.
+    /// The search timed out.
     TimedOut,
 }
 
-/// A device for a request.
+/// A device selected for a request.
 #[derive(Debug, Clone)]
 pub(super) struct Picked<'a> {
-    /// Which of the claim's requests, and which of its choices.
+    /// Index of the request, and of its subrequest.
     pub(super) request: usize,
     pub(super) choice: usize,
     pub(super) offer: &'a Offer,
     pub(super) device: &'a Device,
-    /// A share of it, of this size.
+    /// Capacity consumed from a shared device.
     pub(super) share: Option<Amounts>,
 }
 
-/// Devices for one claim.
+/// Devices selected for one claim.
 #[derive(Debug)]
 pub(super) struct Allocated<'a> {
     pub(super) devices: Vec<Picked<'a>>,
-    /// The choice taken, for each request.
+    /// The selected subrequest of each request.
     pub(super) choices: Vec<usize>,
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// Finds devices for all claims, or none at all. `over` says that it takes too long.
+/// Finds devices for all claims, or fails. `over` reports whether the timeout has passed.
 pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
     in_use: &'a InUse,
@@ -79,7 +80,7 @@ pub(super) fn allocate<'a>(
     }
 }
 
-/// What is looked for next.
+/// Position of the search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct At {
     claim: usize,
@@ -88,7 +89,7 @@ struct At {
     device: usize,
 }
 
-/// Where a device is among the pools.
+/// Position of a device among the pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Place {
     pool: usize,
@@ -96,20 +97,20 @@ struct Place {
     device: usize,
 }
 
-/// How a part of the search ended.
+/// Result of a search step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Done,
     None,
-    /// The claim would have more devices than it can; other devices would not help.
+    /// The claim exceeds its maximum number of devices, whatever the devices.
     TooMany,
 }
 
-/// What was done for one device, to be undone.
+/// Undo record of one selected device.
 struct Undo<'a> {
     counted: bool,
     marked: bool,
-    /// The share, and whether there was one before.
+    /// The consumed capacity, and whether there was any before.
     share: Option<(Amounts, bool)>,
     at: At,
     place: Place,
@@ -124,13 +125,13 @@ struct Search<'a> {
     over: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
-    /// The devices of choices that want all there are, by claim, request and choice.
+    /// Devices of requests with `allocationMode: All`, by claim, request and subrequest.
     all: HashMap<(usize, usize, usize), Vec<Place>>,
-    /// Chosen devices, and for which claims.
+    /// Selected devices, with their claims.
     chosen: HashMap<&'a str, Vec<usize>>,
-    /// How much of shared devices was chosen; being there says that some was.
+    /// Consumed capacity of shared devices.
     shares: HashMap<&'a str, Amounts>,
-    /// What of a pool's counters is left beside what is in use, and what was chosen of it.
+    /// Remaining counters of each pool, less those of selected devices.
     left: HashMap<usize, Counters<'a>>,
     spent: HashMap<usize, Counters<'a>>,
     picked: Vec<Vec<Picked<'a>>>,
@@ -179,7 +180,7 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
-    /// All devices that the choice can mean.
+    /// Returns all devices that match the subrequest.
     fn all_of(&self, claim: &ResourceClaim, choice: &Choice) -> Result<Vec<Place>, Failure> {
         let mut places = Vec::new();
         for (pool_at, pool) in self.pools.iter().enumerate() {
@@ -211,7 +212,7 @@ impl<'a> Search<'a> {
         Ok(places)
     }
 
-    /// Whether the claim can have as many devices as it asks for at least.
+    /// Fails if the claim requests more devices than the maximum.
     fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
         let least = |request: usize| {
             let choices = self.claims[claim].requests[request].iter().enumerate();
@@ -219,12 +220,12 @@ impl<'a> Search<'a> {
         };
         let before: usize = (0..request).filter_map(least).sum();
         let more = least(request).unwrap_or(0);
-        if more <= MOST_DEVICES.saturating_sub(before) {
+        if more <= MAX_DEVICES.saturating_sub(before) {
             return Ok(());
         }
         let of = &self.claims[claim].claim;
         Err(Failure::Fatal(format!(
-            "claim {}, request {}: adding {more} devices exceeds the claim limit of {MOST_DEVICES}, with {before} already accounted for",
+            "claim {}, request {}: adding {more} devices exceeds the claim limit of {MAX_DEVICES}, with {before} already accounted for",
             claim_name(of),
             of.spec.devices.requests[request].name
         )))
@@ -234,13 +235,13 @@ impl<'a> Search<'a> {
         &self.claims[at.claim].requests[at.request][at.choice]
     }
 
-    /// How many devices the choice takes.
+    /// Returns the number of devices of the subrequest.
     fn count(&self, at: At) -> usize {
         let all = || self.all.get(&(at.claim, at.request, at.choice)).map_or(0, Vec::len);
         self.choice(at).count.unwrap_or_else(all)
     }
 
-    /// Looks for what is next. `chosen` says that the choice was made; of the request's devices those from `start` on are
+    /// Makes the next step. `chosen` means that the subrequest is fixed; devices from `start` on are tried.
     /// tried.
     fn next(&mut self, at: At, chosen: bool, start: Place) -> Result<Step, Failure> {
         self.steps += 1;
@@ -251,7 +252,7 @@ impl<'a> Search<'a> {
         let Some(choices) = wanted.requests.get(at.request) else {
             let step =
                 self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
-            // Another claim's limit says nothing of this one's devices.
+            // The limit of another claim does not restrict this claim.
             return Ok(if step == Step::TooMany { Step::None } else { step });
         };
         let several = choices.first().is_some_and(|choice| choice.choice.is_some());
@@ -270,13 +271,13 @@ impl<'a> Search<'a> {
             let next = At { claim: at.claim, request: at.request + 1, ..At::default() };
             return self.next(next, false, Place::default());
         }
-        if n_wanted - at.device > MOST_DEVICES.saturating_sub(self.picked[at.claim].len()) {
+        if n_wanted - at.device > MAX_DEVICES.saturating_sub(self.picked[at.claim].len()) {
             return Ok(Step::TooMany);
         }
         if all { self.take_all(at) } else { self.take_one(at, start) }
     }
 
-    /// The first of a request's choices with which all the rest can be had.
+    /// Selects the first subrequest with which the search succeeds.
     fn choose(&mut self, at: At, n_choices: usize) -> Result<Step, Failure> {
         let mut always_too_many = true;
         for choice in 0..n_choices {
@@ -292,7 +293,7 @@ impl<'a> Search<'a> {
         Ok(if always_too_many { Step::TooMany } else { Step::None })
     }
 
-    /// The next of the devices that are all wanted.
+    /// Selects the next device of a request for all devices.
     fn take_all(&mut self, at: At) -> Result<Step, Failure> {
         let places = self.all.get(&(at.claim, at.request, at.choice));
         let Some(place) = places.and_then(|places| places.get(at.device)).copied() else {
@@ -306,7 +307,7 @@ impl<'a> Search<'a> {
         step
     }
 
-    /// Some device, and then the rest.
+    /// Selects a device, then continues the search.
     fn take_one(&mut self, at: At, start: Place) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
@@ -350,13 +351,13 @@ impl<'a> Search<'a> {
     fn is_taken(&self, choice: &Choice, id: &str, claim: usize) -> bool {
         let chosen = self.chosen.get(id);
         if choice.admin {
-            // Who looks after a device does not take it from others, but no claim has it twice.
+            // Admin access does not exclude other claims, but a claim gets each device only once.
             return chosen.is_some_and(|claims| claims.contains(&claim));
         }
         self.in_use.is_taken(id) || chosen.is_some_and(|claims| !claims.is_empty())
     }
 
-    /// Whether class and request select the device, and it can be used from the node.
+    /// Reports whether class and request select the device, and the node can access it.
     fn selects(
         &self,
         claim: &ResourceClaim,
@@ -388,7 +389,7 @@ impl<'a> Search<'a> {
         Ok(!own || pools::device_reaches(&offer.devices()[device], self.node))
     }
 
-    /// Whether the device has as much as is asked for.
+    /// Reports whether the device has the requested capacity.
     fn suffices(
         &self,
         claim: &ResourceClaim,
@@ -408,7 +409,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Takes the device, if it can be had; `must` says that no other would do.
+    /// Selects the device if available; `must` means that no other device would do.
     fn take(&mut self, at: At, place: Place, must: bool) -> Result<Option<Undo<'a>>, Failure> {
         let choice = self.choice(at);
         let offer: &'a Offer = self.pools[place.pool].offers[place.offer];
@@ -506,7 +507,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The device joins the claim's constraints; if one refuses, it is in none.
+    /// Adds the device to the claim's constraints; to none if one is violated.
     fn constrain(&mut self, at: At, choice: &Choice, driver: &str, device: &'a Device) -> bool {
         let constraints = &mut self.constraints[at.claim];
         let refuses = constraints
@@ -526,7 +527,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Spends what the device takes up of its pool's counters, if there is so much.
+    /// Consumes the device's counters if the pool has enough left.
     fn spend(&mut self, pool: usize, device: &'a Device) -> bool {
         if !self.left.contains_key(&pool) {
             let left = self.left_in(pool);
@@ -547,7 +548,7 @@ impl<'a> Search<'a> {
         enough
     }
 
-    /// What devices in use leave of the pool's counters.
+    /// Returns the counters of a pool less those of devices in use.
     fn left_in(&self, pool: usize) -> Counters<'a> {
         let pool = &self.pools[pool];
         let mut left = Counters::new();
@@ -610,7 +611,7 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
     matches!(&*taint.effect, "NoSchedule" | "NoExecute") && !tolerations.iter().any(bears)
 }
 
-/// For tests and messages: the devices of an allocation by name.
+/// Names the devices of an allocation, for tests and messages.
 #[cfg(test)]
 pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<Wanted>]) -> Vec<String> {
     let mut names = Vec::new();

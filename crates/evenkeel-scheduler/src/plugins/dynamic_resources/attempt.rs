@@ -1,4 +1,4 @@
-//! One attempt to find a node for a pod with claims: what all nodes share, and what each would give.
+//! State of one attempt for a pod with claims: data of all nodes, and the allocation on each.
 
 use evenkeel_api::{
     placement,
@@ -13,24 +13,24 @@ use std::{
 
 use super::{
     allocate::{self, Failure},
+    assumed::{AssumedClaims, ExtendedClaimInCreation},
     claims::{self, Readiness},
-    extended::{Special, Which, Wish},
+    extended::{ExtendedResourceClaim, ExtendedResourceRequest, Which},
     in_use::InUse,
     inventory::Inventory,
-    on_way::{Making, OnWay},
     requests::{self, Classes, Wanted, claim_name},
     result::{self, Allocation},
     selectors::Selectors,
 };
 use crate::framework::{Status, StatusResult};
 
-/// What holds for all nodes.
+/// Data that holds for all nodes.
 #[derive(Clone)]
 pub(super) struct Attempt(Arc<Shared>);
 
 struct Shared {
     claims: Vec<Arc<ResourceClaim>>,
-    /// Those that have no devices yet, or why they never will.
+    /// Claims without allocation, or why they can never be allocated.
     wanted: Result<Vec<Arc<Wanted>>, String>,
     extended: Extended,
     inventory: Arc<Inventory>,
@@ -38,43 +38,43 @@ struct Shared {
     found: Mutex<Found>,
 }
 
-/// How it stands with devices in place of extended resources.
+/// Extended resources that devices may provide.
 #[derive(Default)]
 pub(super) enum Extended {
-    /// None are asked for.
+    /// The pod requests none.
     #[default]
     None,
-    /// These are.
-    Wish(Wish),
-    /// They were given in an attempt that came to nothing: that claim must go first.
+    /// The pod requests these.
+    ExtendedResourceRequest(ExtendedResourceRequest),
+    /// An earlier attempt created this claim; it must be deleted first.
     Stale(Arc<ResourceClaim>),
 }
 
-/// What was found out node by node.
+/// Results by node.
 #[derive(Default)]
 struct Found {
     by_node: HashMap<Box<str>, OnNode>,
-    /// Claims whose devices are of no use on some node.
+    /// Claims whose allocation does not suit some node.
     unavailable: BTreeSet<usize>,
-    /// Claims for extended resources, by what of them must be devices.
+    /// Claims for extended resources, by the set of resources that devices must provide.
     variants: HashMap<Which, Arc<Variant>>,
 }
 
-/// What a node would give.
+/// Allocation on one node.
 struct OnNode {
-    /// Devices for the claims without, in their order, and last for the one that is to be made.
+    /// Allocations of the unallocated claims in order, last the one of the claim to create.
     allocations: Vec<Allocation>,
-    special: Option<Arc<Special>>,
+    special: Option<Arc<ExtendedResourceClaim>>,
 }
 
-/// A claim for extended resources that is to be made.
+/// A claim to create for extended resources.
 struct Variant {
-    special: Arc<Special>,
-    /// It and the claims without devices, or why they never will have any.
+    special: Arc<ExtendedResourceClaim>,
+    /// That claim with the unallocated claims, or why they can never be allocated.
     wanted: Result<Vec<Arc<Wanted>>, String>,
 }
 
-/// Whether devices can be looked for at all.
+/// Checks classes before any node is evaluated.
 pub(super) fn check(
     claims: &[Arc<ResourceClaim>],
     class: &Classes<'_>,
@@ -140,7 +140,7 @@ impl Attempt {
         self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the pod's claims can be had on the node.
+    /// Reports whether the node can provide the pod's claims.
     pub(super) fn filter(
         &self,
         node: &Node,
@@ -173,14 +173,14 @@ impl Attempt {
         Ok(())
     }
 
-    /// What must be made for extended resources on the node.
+    /// Returns the claim to create for extended resources on the node.
     fn variant(&self, node: &Node, selectors: &Selectors) -> Result<Option<Arc<Variant>>, Status> {
         let wish = match &self.0.extended {
             Extended::None => return Ok(None),
             Extended::Stale(_) => {
                 return Err(Status::unresolvable("cannot schedule extended resource claim"));
             }
-            Extended::Wish(wish) => wish,
+            Extended::ExtendedResourceRequest(wish) => wish,
         };
         let which = wish.on(node)?;
         if !which.contains(&true) {
@@ -226,7 +226,7 @@ impl Attempt {
             .map_err(Status::error)
     }
 
-    /// How much of what the claims prefer the node gives.
+    /// Scores the node by the preferred subrequests that it satisfies.
     pub(super) fn score(&self, node: &str) -> i64 {
         let found = self.found();
         let Some(on_node) = found.by_node.get(node) else { return 0 };
@@ -243,12 +243,12 @@ impl Attempt {
         ranks.sum()
     }
 
-    /// What the pod gets on the node.
-    pub(super) fn decided(&self, node: &str) -> Option<OnWay> {
+    /// Returns the claims to assume for the node.
+    pub(super) fn decided(&self, node: &str) -> Option<AssumedClaims> {
         let found = self.found();
         let Some(on_node) = found.by_node.get(node) else {
-            // The node offers all extended resources itself.
-            return self.0.claims.is_empty().then(OnWay::default);
+            // The node advertises all extended resources itself.
+            return self.0.claims.is_empty().then(AssumedClaims::default);
         };
         let mut new = on_node.allocations.iter().cloned();
         let each = self.0.claims.iter().map(|claim| {
@@ -262,23 +262,23 @@ impl Attempt {
         let special = match &on_node.special {
             Some(special) => {
                 let special = Arc::clone(special);
-                Some(Making { special, allocation: new.next()?, made: None })
+                Some(ExtendedClaimInCreation { special, allocation: new.next()?, made: None })
             }
             None => None,
         };
-        Some(OnWay { claims, special })
+        Some(AssumedClaims { claims, special })
     }
 
-    /// The claim that must go before devices can be given in place of extended resources.
+    /// Returns the claim of an earlier attempt that must be deleted first.
     pub(super) fn stale(&self) -> Option<&Arc<ResourceClaim>> {
         match &self.0.extended {
             Extended::Stale(claim) => Some(claim),
-            Extended::None | Extended::Wish(_) => None,
+            Extended::None | Extended::ExtendedResourceRequest(_) => None,
         }
     }
 
-    /// A claim whose devices keep the pod from a node, and which nobody else uses.
-    pub(super) fn in_the_way(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
+    /// Returns a claim, unused by other pods, whose allocation makes a node infeasible.
+    pub(super) fn unavailable_claims(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
         let found = self.found();
         let claims = found.unavailable.iter().filter_map(|n| self.0.claims.get(*n));
         claims
@@ -292,7 +292,7 @@ impl Attempt {
     }
 }
 
-/// Whether the devices that the claim has can be used from the node, and are or will be ready.
+/// Reports whether the node can access the claim's devices, and they are ready or may become so.
 fn is_available(claim: &ResourceClaim, node: &Node, patience: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
     let reaches = allocation.node_selector.as_deref().is_none_or(|selector| {

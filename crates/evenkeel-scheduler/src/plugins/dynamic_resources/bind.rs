@@ -1,4 +1,4 @@
-//! Writes what was decided about a pod's claims, and waits until their devices are ready.
+//! Writes allocations and reservations of claims.
 
 use evenkeel_api::{
     View,
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use super::{claims, result::Allocation};
 use crate::framework::PreBindError;
 
-/// Keeps a claim while its devices are in use.
+/// Finalizer of allocated claims.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// So often is a claim read anew when somebody else wrote it meanwhile.
-pub(super) const TRIES: usize = 5;
+/// Maximum number of attempts on conflicts.
+pub(super) const MAX_ATTEMPTS: usize = 5;
 
-/// Makes the claim the pod's: its devices, if they were decided on now, and that the pod uses them. What is written is the
-/// claim as it was read, so that no other write is lost.
+/// Allocates and reserves the claim for the pod. Writes with the resource version that was read, so that no concurrent write
+/// is lost.
 pub(super) async fn reserve(
     client: &Client,
     pod: &Pod,
@@ -32,7 +32,7 @@ pub(super) async fn reserve(
     let mut claim = claim;
     for attempt in 1.. {
         match attempt_to_reserve(client, pod, &claim, allocation, now).await {
-            Err(PreBindError::Api(error)) if error.is_conflict() && attempt < TRIES => {
+            Err(PreBindError::Api(error)) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
                 let meta = &claim.meta;
                 claim = Arc::new(client.get(&meta.namespace, &meta.name).await?);
             }
@@ -79,7 +79,7 @@ async fn attempt_to_reserve(
     patch(client, claim, &version, "status", json!({ "status": status })).await.map_err(Into::into)
 }
 
-/// Who may use the claim, with the pod.
+/// Returns `reservedFor` with the pod added.
 fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     let mut reserved: Vec<Value> = Vec::new();
     for one in &claim.status.reserved_for {
@@ -93,7 +93,7 @@ fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     Value::Array(reserved)
 }
 
-/// Changes a claim, if it is still at this version.
+/// Patches a claim at this resource version.
 pub(super) async fn patch(
     client: &Client,
     claim: &ResourceClaim,
@@ -110,7 +110,7 @@ pub(super) async fn patch(
         .await
 }
 
-/// Takes the devices from a claim that nobody uses.
+/// Deallocates a claim that no pod uses.
 pub(super) async fn deallocate(
     client: &Client,
     claim: &ResourceClaim,
@@ -119,7 +119,7 @@ pub(super) async fn deallocate(
     patch(client, claim, &claim.meta.resource_version, "status", change).await
 }
 
-/// The pod uses the claim no more.
+/// Removes the pod's reservation.
 pub(super) async fn release(
     client: &Client,
     claim: &ResourceClaim,

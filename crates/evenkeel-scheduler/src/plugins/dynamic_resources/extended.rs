@@ -22,17 +22,17 @@ const UNWRITTEN: &str = "<extended-resources>";
 pub(super) const MARK: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// The extended resources that a pod asks for, some of which are devices.
-pub(super) struct Wish {
+pub(super) struct ExtendedResourceRequest {
     pod: Arc<Pod>,
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
-/// Which of a [`Wish`]'s resources must be devices, in their order.
+/// Which of a [`ExtendedResourceRequest`]'s resources must be devices, in their order.
 pub(super) type Which = SmallVec<[bool; 8]>;
 
 /// The claim of a pod on some node, as it is to be made.
 #[derive(Debug, PartialEq)]
-pub(super) struct Special {
+pub(super) struct ExtendedResourceClaim {
     pub(super) claim: Arc<ResourceClaim>,
     pub(super) mappings: Vec<Mapping>,
 }
@@ -53,7 +53,7 @@ impl Mapping {
     }
 }
 
-impl Wish {
+impl ExtendedResourceRequest {
     /// The pod's; none where none of its resources can be devices.
     pub(super) fn of(
         pod: &PodInfo,
@@ -88,7 +88,7 @@ impl Wish {
     }
 
     /// The claim for these resources.
-    pub(super) fn special(&self, which: &Which) -> Special {
+    pub(super) fn special(&self, which: &Which) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
         let wanted = self.resources.iter().zip(which).filter(|(_, wanted)| **wanted);
@@ -101,7 +101,7 @@ impl Wish {
         requests.sort_by(|a, b| a.name.cmp(&b.name));
         let mut claim = ResourceClaim { meta: self.meta(), ..ResourceClaim::default() };
         claim.spec.devices.requests = requests.into();
-        Special { claim: Arc::new(claim), mappings }
+        ExtendedResourceClaim { claim: Arc::new(claim), mappings }
     }
 
     fn meta(&self) -> Meta {
@@ -129,7 +129,7 @@ impl Wish {
 }
 
 /// Whether a claim was made for a pod's extended resources.
-pub(super) fn is_special(claim: &ResourceClaim) -> bool {
+pub(super) fn is_extended_resource_claim(claim: &ResourceClaim) -> bool {
     claim.meta.annotations.get(MARK) == Some("true")
 }
 
@@ -264,13 +264,13 @@ mod tests {
         json!({ "name": name, "resources": { "requests": asks } })
     }
 
-    fn wish(init: &[Value], containers: &[Value]) -> Option<Wish> {
+    fn wish(init: &[Value], containers: &[Value]) -> Option<ExtendedResourceRequest> {
         let spec = json!({ "spec": { "initContainers": init, "containers": containers } });
-        Wish::of(&info("web", &spec), class_of)
+        ExtendedResourceRequest::of(&info("web", &spec), class_of)
     }
 
     /// Requests as `NAME=N*CLASS`, and mappings as `CONTAINER/RESOURCE=REQUEST`.
-    fn told(special: &Special) -> (Vec<String>, Vec<String>) {
+    fn told(special: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
         let requests = special.claim.spec.devices.requests.iter().map(|request| {
             let exactly = request.exactly.as_deref().unwrap();
             format!("{}={}*{}", request.name, exactly.count, exactly.device_class_name)
@@ -399,7 +399,9 @@ mod tests {
     fn the_claim_is_the_pods() {
         let wish = wish(&[], &[container("a", &json!({ "example.com/gpu": "2" }))]).unwrap();
         let special = wish.special(&wish.on(&node("n", &json!({}))).unwrap());
-        assert!(is_special(&special.claim) && special.claim.meta.controlled_by("web"));
+        assert!(
+            is_extended_resource_claim(&special.claim) && special.claim.meta.controlled_by("web")
+        );
         assert_eq!(
             body(&special.claim),
             json!({

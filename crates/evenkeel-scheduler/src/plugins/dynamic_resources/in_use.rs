@@ -1,4 +1,6 @@
-//! Devices that claims have, and those that pods on their way will give them.
+//! Devices allocated to claims, and in-flight allocations.
+//!
+//! Upstream: `allocatedDevices` and `inFlightAllocations` in `dra_manager.go`
 
 use evenkeel_api::views::{AllocationResult, ResourceClaim};
 use std::{
@@ -11,29 +13,29 @@ use super::{capacity::Amounts, inventory::device_id};
 /// Devices in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InUse {
-    /// Given to one claim, each once for each that has it.
+    /// Exclusively allocated devices, with their number of claims.
     whole: HashMap<Arc<str>, u32>,
-    /// Given in shares: how many, and how much all of them have.
+    /// Shared devices: number of shares and consumed capacity.
     shared: HashMap<Arc<str>, (u32, Amounts)>,
 }
 
 impl InUse {
-    /// Whether nobody else can have the device.
+    /// Reports whether the device is exclusively allocated.
     pub(super) fn is_taken(&self, id: &str) -> bool {
         self.whole.contains_key(id)
     }
 
-    /// How much of the device its shares have; `None` where it has none.
+    /// Returns the consumed capacity of a shared device.
     pub(super) fn shared(&self, id: &str) -> Option<&Amounts> {
         self.shared.get(id).map(|(_, amounts)| amounts)
     }
 
-    /// Whether somebody has the device or a share of it.
+    /// Reports whether the device is in use.
     pub(super) fn has(&self, id: &str) -> bool {
         self.is_taken(id) || self.shared.contains_key(id)
     }
 
-    /// Devices are given.
+    /// Adds the devices of an allocation.
     pub(super) fn add(&mut self, allocation: &AllocationResult) {
         for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
         {
@@ -50,7 +52,7 @@ impl InUse {
         }
     }
 
-    /// Devices are given back.
+    /// Removes the devices of an allocation.
     pub(super) fn remove(&mut self, allocation: &AllocationResult) {
         for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
         {
@@ -78,32 +80,32 @@ impl InUse {
     }
 }
 
-/// Claims and their devices, as the cache shows them, as was written, and as is being decided.
+/// Claims and their devices: as cached, as written, and as in flight.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     in_use: Arc<InUse>,
-    /// What each claim has as far as the cache shows, by uid.
+    /// By claim uid, devices in the cache.
     seen: HashMap<Box<str>, Arc<AllocationResult>>,
-    /// What claims are to have, by uid: decided, and not yet seen.
+    /// By claim uid, in-flight allocations.
     pending: HashMap<Box<str>, Arc<AllocationResult>>,
-    /// Newer versions of claims than the cache shows: the answers to writes, by uid.
+    /// By claim uid, written versions that the cache does not have.
     written: HashMap<Box<str>, Arc<ResourceClaim>>,
-    /// Claims whose decision was carried out, by uid: it is dropped when the cache shows it.
+    /// Uids of claims whose allocation was written; the in-flight entry is dropped when the cache has it.
     settled: HashSet<Box<str>>,
 }
 
 impl Tracker {
-    /// Devices in use, as of now.
+    /// Returns the devices in use.
     pub(super) fn in_use(&self) -> Arc<InUse> {
         Arc::clone(&self.in_use)
     }
 
-    /// Whether the claim's devices are being decided about.
+    /// Reports whether an allocation of the claim is in flight.
     pub(super) fn is_pending(&self, uid: &str) -> bool {
         self.pending.contains_key(uid) && !self.settled.contains(uid)
     }
 
-    /// The claim as it is known best.
+    /// Returns the newest known version of the claim.
     pub(super) fn best(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
         match self.written.get(&*cached.meta.uid) {
             Some(written) if written.meta.version() > cached.meta.version() => Arc::clone(written),
@@ -111,7 +113,7 @@ impl Tracker {
         }
     }
 
-    /// The cache shows a claim.
+    /// Handles a claim from the cache.
     pub(super) fn seen(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         let newer = |written: &Arc<ResourceClaim>| written.meta.version() > claim.meta.version();
@@ -133,7 +135,7 @@ impl Tracker {
         }
     }
 
-    /// The cache shows that a claim is gone.
+    /// Handles the deletion of a claim.
     pub(super) fn gone(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         self.written.remove(uid);
@@ -143,7 +145,7 @@ impl Tracker {
         }
     }
 
-    /// It was decided what the claim is to have.
+    /// Adds an in-flight allocation.
     pub(super) fn decide(&mut self, uid: &str, allocation: Arc<AllocationResult>) {
         self.settled.remove(uid);
         self.drop_pending(uid);
@@ -151,35 +153,35 @@ impl Tracker {
         self.pending.insert(uid.into(), allocation);
     }
 
-    /// The claim that was decided about has this uid, now that it was made.
+    /// Sets the uid of an in-flight allocation once its claim was created.
     pub(super) fn rename(&mut self, before: &str, uid: &str) {
         if let Some(allocation) = self.pending.remove(before) {
             self.pending.insert(uid.into(), allocation);
         }
     }
 
-    /// What was decided is not to be.
+    /// Removes an in-flight allocation.
     pub(super) fn abandon(&mut self, uid: &str) {
         if !self.settled.contains(uid) {
             self.drop_pending(uid);
         }
     }
 
-    /// The claim was written.
+    /// Records a written claim.
     pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
         let uid: Box<str> = (&*claim.meta.uid).into();
         let allocation = claim.status.allocation.as_deref();
         if allocation.is_some() && self.seen.get(&uid).map(|seen| &**seen) == allocation {
-            // The cache was faster than the answer.
+            // The cache had the claim before the response arrived.
             self.drop_pending(&uid);
         } else if self.pending.contains_key(&uid) && allocation.is_some() {
-            // Until the cache shows it.
+            // Kept until the cache has it.
             self.settled.insert(uid.clone());
         }
         self.written.insert(uid, claim);
     }
 
-    /// Claims that were written but never seen again: the cache showed a newer version before the answer came.
+    /// Returns written claims that a newer cached version replaced before the response arrived.
     pub(super) fn overtaken(&mut self, cached: &ResourceClaim) {
         let uid = &*cached.meta.uid;
         let old = |written: &Arc<ResourceClaim>| written.meta.version() <= cached.meta.version();

@@ -32,7 +32,7 @@ type Said = Result<bool, Unsaid>;
 type Answers = Box<[Option<Said>]>;
 
 /// More expressions than these are not remembered for a slice.
-const MOST: usize = 64;
+const MAX_ENTRIES: usize = 64;
 
 impl Offer {
     fn new(slice: Arc<ResourceSlice>) -> Self {
@@ -57,7 +57,7 @@ impl Offer {
     /// Whether the expression selects the device. It is asked once.
     pub(super) fn selects(&self, selector: &Selector, device: usize) -> Said {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= MOST && !said.contains_key(selector.text()) {
+        if said.len() >= MAX_ENTRIES && !said.contains_key(selector.text()) {
             said.clear();
         }
         let answers = said

@@ -1,24 +1,40 @@
-//! DynamicResources: a pod goes where the devices that it claims can be had, and is bound once they are its own.
+//! DynamicResources: schedules pods to nodes that can provide the devices that they claim, and allocates the claims before
+//! binding.
 //!
-//! Devices are chosen for each node by a pure search ([`allocate`]) over what drivers offer ([`inventory`]) and what is in use
-//! ([`in_use`]). What was chosen is written into the claims beside other attempts ([`bind`]). Upstream: KEP-4381 and those
-//! that build on it, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`.
+//! [`allocate`] searches devices for each node over the published ResourceSlices ([`inventory`]) and the devices in use
+//! ([`in_use`]). [`bind`] writes allocations concurrently with other attempts.
+//!
+//! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`
+//!
+//! | documented | where |
+//! |---|---|
+//! | requests, `firstAvailable`, `allocationMode` | `requests::wanted`, `requests::Choice` |
+//! | CEL selectors of requests and classes | `selectors::Selectors` |
+//! | constraints (`matchAttribute`) | `constraint::Constraint` |
+//! | pools, slices by node | `pools::gather`, `inventory::Inventory` |
+//! | device taints and tolerations | `allocate::forbids` |
+//! | partitionable devices (shared counters) | `allocate::spend` |
+//! | consumable capacity (KEP-5075) | `capacity::taken`, `capacity::suffices` |
+//! | extended resources backed by devices (KEP-5004) | `extended::ExtendedResourceRequest`, `extended_claims::ExtendedResourceClaims` |
+//! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::wait` |
+//! | `status.allocation`, `status.reservedFor` | `result::result`, `bind::reserve` |
+//! | in-flight allocations | `in_use::Tracker`, `assumed::AssumedClaims` |
 
 mod allocate;
+mod assumed;
 mod attempt;
 mod bind;
 mod capacity;
 mod claims;
 mod constraint;
 mod extended;
+mod extended_claims;
 mod in_use;
 mod inventory;
-mod on_way;
 mod pools;
 mod requests;
 mod result;
 mod selectors;
-mod special;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -47,24 +63,26 @@ use crate::{
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
-    schedule::{Cycle, Unfit},
+    schedule::{Cycle, FitError},
 };
+use assumed::AssumedClaims;
 use attempt::{Attempt, Extended};
-use extended::Wish;
+use extended::ExtendedResourceRequest;
+use extended_claims::ExtendedResourceClaims;
 use in_use::Tracker;
 use inventory::Inventory;
-use on_way::OnWay;
 use selectors::Selectors;
-use special::Specials;
 
-/// What can be set about [`DynamicResources`]; upstream's `DynamicResourcesArgs`.
+/// Arguments of [`DynamicResources`].
+///
+/// Upstream: `DynamicResourcesArgs`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args {
-    /// How long devices are looked for on one node; as long as it takes when zero.
+    /// Timeout of the search on one node (`filterTimeout`); zero for none.
     pub filter_timeout: Duration,
-    /// How long a pod waits for devices to be made ready.
+    /// Timeout for device binding conditions (`bindingTimeout`).
     pub binding_timeout: Duration,
-    /// Whether extended resources can be devices.
+    /// Feature gate `DRAExtendedResource`.
     pub extended_resources: bool,
 }
 
@@ -78,44 +96,44 @@ impl Default for Args {
     }
 }
 
-/// Gives pods the devices that they claim.
+/// The DynamicResources plugin.
 #[derive(Default)]
 pub struct DynamicResources {
     args: Args,
-    seen: OnceLock<Seen>,
+    seen: OnceLock<Observed>,
     selectors: Selectors,
     inventory: Mutex<Option<Arc<Inventory>>>,
-    /// Extended resources that are devices.
+    /// Extended resources that DeviceClasses map to devices.
     resource_classes: Arc<ResourceClasses>,
-    /// What was decided for pods that are on their way, by uid.
-    on_way: Mutex<HashMap<Box<str>, OnWay>>,
+    /// Claims of assumed pods, by uid.
+    assumed: Mutex<HashMap<Box<str>, AssumedClaims>>,
 }
 
-/// What it looks at.
-struct Seen {
+/// Caches and state of the plugin.
+struct Observed {
     handle: Handle,
     claims: Cache<ResourceClaim>,
     slices: Cache<ResourceSlice>,
     classes: Cache<DeviceClass>,
     rules: Cache<DeviceTaintRule>,
-    /// The inventory is no longer what the caches show.
+    /// Set when the inventory no longer matches the caches.
     stale: Arc<AtomicBool>,
-    /// Told of each change of a claim.
+    /// Notified of each change of a claim.
     changed: Arc<Notify>,
-    /// Devices in use: also by what was decided in other profiles.
+    /// Devices in use, including in-flight allocations of all profiles.
     tracker: Arc<Mutex<Tracker>>,
-    specials: Arc<Mutex<Specials>>,
+    extended_claims: Arc<Mutex<ExtendedResourceClaims>>,
 }
 
-impl Seen {
+impl Observed {
     fn new(handle: &Handle) -> Self {
         let (claims, slices) = (handle.watch::<ResourceClaim>(), handle.watch::<ResourceSlice>());
         let rules = handle.watch::<DeviceTaintRule>();
         let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
-        let (tracker, specials) =
-            (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<Specials>>());
+        let (tracker, extended_claims) =
+            (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<ExtendedResourceClaims>>());
         let (tracks, finds, tells) =
-            (Arc::clone(&tracker), Arc::clone(&specials), Arc::clone(&changed));
+            (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&changed));
         claims.subscribe(move |event| {
             let (gone, seen) = match event {
                 CacheEvent::Deleted(claim) => (Some(claim), None),
@@ -124,16 +142,16 @@ impl Seen {
                 }
                 CacheEvent::Added { object, .. } => (None, Some(object)),
             };
-            let (mut tracker, mut specials) = (locked(&tracks), locked(&finds));
+            let (mut tracker, mut extended_claims) = (locked(&tracks), locked(&finds));
             if let Some(gone) = gone {
                 tracker.gone(gone);
-                specials.gone(gone);
+                extended_claims.gone(gone);
             }
             if let Some(seen) = seen {
                 tracker.seen(seen);
-                specials.seen(seen);
+                extended_claims.seen(seen);
             }
-            drop((tracker, specials));
+            drop((tracker, extended_claims));
             tells.notify_waiters();
         });
         let (of_slices, of_rules) = (Arc::clone(&stale), Arc::clone(&stale));
@@ -141,7 +159,7 @@ impl Seen {
         rules.subscribe(move |_| of_rules.store(true, Ordering::Release));
         let classes = handle.watch();
         let handle = handle.clone();
-        Self { handle, claims, slices, classes, rules, stale, changed, tracker, specials }
+        Self { handle, claims, slices, classes, rules, stale, changed, tracker, extended_claims }
     }
 }
 
@@ -156,20 +174,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DynamicResources {
-    /// With other arguments than the defaults.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args, ..Self::default() }
     }
 
-    /// A claim as it is known best.
-    fn claim(&self, seen: &Seen, namespace: &str, name: &str) -> Option<Arc<ResourceClaim>> {
+    /// Returns the newest known version of a claim.
+    fn claim(&self, seen: &Observed, namespace: &str, name: &str) -> Option<Arc<ResourceClaim>> {
         let cached = seen.claims.get(namespace, name)?;
         let mut tracker = locked(&seen.tracker);
         tracker.overtaken(&cached);
         Some(tracker.best(cached))
     }
 
-    /// The pod's claims.
+    /// Returns the pod's claims.
     fn claims(&self, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, String> {
         if pod.spec.resource_claims.is_empty() {
             return Ok(Vec::new());
@@ -178,16 +196,16 @@ impl DynamicResources {
         claims::of_pod(pod, |name| self.claim(seen?, &pod.meta.namespace, name))
     }
 
-    /// Which of the pod's extended resources may be devices.
-    fn extended(&self, seen: &Seen, pod: &PodInfo) -> Extended {
+    /// Returns the extended resources of the pod that devices may provide.
+    fn extended(&self, seen: &Observed, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
-        let Some(wish) = Wish::of(pod, class_of) else { return Extended::None };
-        let stale = locked(&seen.specials).of(&pod.pod);
-        stale.map_or(Extended::Wish(wish), Extended::Stale)
+        let Some(wish) = ExtendedResourceRequest::of(pod, class_of) else { return Extended::None };
+        let stale = locked(&seen.extended_claims).of(&pod.pod);
+        stale.map_or(Extended::ExtendedResourceRequest(wish), Extended::Stale)
     }
 
-    /// All devices there are.
-    fn inventory(&self, seen: &Seen) -> Arc<Inventory> {
+    /// Returns the devices of all slices.
+    fn inventory(&self, seen: &Observed) -> Arc<Inventory> {
         let mut inventory = locked(&self.inventory);
         let stale = seen.stale.swap(false, Ordering::AcqRel);
         match &*inventory {
@@ -201,12 +219,13 @@ impl DynamicResources {
         }
     }
 
-    /// Whether a change of a claim may help the pod.
+    /// Reports whether a change of a claim may make the pod schedulable.
     fn after_claim(&self, pod: &Pod, edit: &Edit<Arc<ResourceClaim>>) -> QueueingHint {
         let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
         let Some(now) = edit.now() else {
             let is_stale = |claim: &ResourceClaim| {
-                extended::is_special(claim) && claim.meta.controlled_by(&pod.meta.uid)
+                extended::is_extended_resource_claim(claim)
+                    && claim.meta.controlled_by(&pod.meta.uid)
             };
             return QueueingHint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
         };
@@ -229,7 +248,7 @@ impl Plugin for DynamicResources {
             if self.args.extended_resources {
                 self.resource_classes.follow(handle);
             }
-            Seen::new(handle)
+            Observed::new(handle)
         });
     }
 
@@ -286,11 +305,11 @@ impl Plugin for DynamicResources {
     }
 }
 
-/// That the attempt got as far as to this plugin's [`PreFilter`].
+/// Marks that this plugin's [`PreFilter`] ran.
 struct Asked;
 
-/// What is told where it did not: another plugin refused the pod before. Upstream misses its own state then, takes that for an
-/// error, and asks no other plugin for a way out.
+/// Message if another plugin rejected the pod first. Upstream then misses its state, reports an error and skips the remaining
+/// PostFilter plugins.
 const NOT_ASKED: &str = "not found";
 
 impl PreEnqueue for DynamicResources {
@@ -344,7 +363,7 @@ impl PostFilter for DynamicResources {
         &'a self,
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
-        _: &'a Unfit,
+        _: &'a FitError,
     ) -> PluginFuture<'a, PostFilterResult> {
         let pod = cycle.pod();
         Box::pin(async move {
@@ -355,11 +374,11 @@ impl PostFilter for DynamicResources {
                 return PostFilterResult::default();
             };
             let client = &seen.handle.client;
-            // Devices that are of use on some node only stand in the way of others.
-            let (done, what) = if let Some(claim) = attempt.in_the_way(&pod.pod) {
+            // Devices that suit only some nodes are deallocated for other claims.
+            let (done, what) = if let Some(claim) = attempt.unavailable_claims(&pod.pod) {
                 (bind::deallocate(client, &claim).await.map(drop), "deallocation")
             } else if let Some(claim) = attempt.stale() {
-                (special::delete(client, claim).await, "deletion")
+                (extended_claims::delete(client, claim).await, "deletion")
             } else {
                 return PostFilterResult::default();
             };
@@ -371,7 +390,7 @@ impl PostFilter for DynamicResources {
         })
     }
 
-    fn preview(&self, _: &mut Cycle<'_>, state: &CycleState, _: &Unfit) -> Preview {
+    fn preview(&self, _: &mut Cycle<'_>, state: &CycleState, _: &FitError) -> Preview {
         match state.get::<Asked>() {
             Some(Asked) => Preview::default(),
             None => Preview { message: NOT_ASKED.into(), done: true, ..Preview::default() },

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::selectors::{Selector, Selectors};
 
 /// The most devices that a claim can have.
-pub(super) const MOST_DEVICES: usize = 32;
+pub(super) const MAX_DEVICES: usize = 32;
 
 /// Finds a class by its name.
 pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
@@ -123,9 +123,9 @@ pub(super) fn wanted(
             choices.push(context.choice(&request.name, Some(&one.name), &terms)?);
         }
         let n = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
-        if n > MOST_DEVICES.saturating_sub(least) {
+        if n > MAX_DEVICES.saturating_sub(least) {
             return Err(format!(
-                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MOST_DEVICES}, with {least} already accounted for",
+                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MAX_DEVICES}, with {least} already accounted for",
                 claim_name(claim),
                 request.name
             ));

@@ -31,14 +31,14 @@ pub(super) struct Allocation {
 }
 
 /// The most choices that a request has.
-const MOST_CHOICES: i64 = 8;
+const MAX_NODE_SELECTOR_TERMS: i64 = 8;
 
 /// How good it is to have taken these choices of a claim's requests: what is preferred counts more.
 pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
     let of_request = |request: &DeviceRequest| -> i64 {
         let choices = request.first_available.iter().zip(0..);
         let taken = choices.filter(|(one, _)| is_taken(&format!("{}/{}", request.name, one.name)));
-        taken.map(|(_, n)| MOST_CHOICES - n).sum()
+        taken.map(|(_, n)| MAX_NODE_SELECTOR_TERMS - n).sum()
     };
     claim.spec.devices.requests.iter().map(of_request).sum()
 }

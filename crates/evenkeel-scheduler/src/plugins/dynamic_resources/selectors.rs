@@ -9,7 +9,7 @@ use std::{
 };
 
 /// More expressions than these are not remembered.
-const MOST: usize = 256;
+const MAX_ENTRIES: usize = 256;
 
 /// Expressions that were read.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Selectors {
             return Arc::clone(known);
         }
         let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
-        if read.len() >= MOST {
+        if read.len() >= MAX_ENTRIES {
             read.clear();
         }
         read.insert(text.into(), Arc::clone(&selector));

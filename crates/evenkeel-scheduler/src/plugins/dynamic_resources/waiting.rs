@@ -12,7 +12,7 @@ use evenkeel_runtime::plan::{Note, Target};
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    DynamicResources, Seen,
+    DynamicResources, Observed,
     claims::{self, Readiness},
     locked,
 };
@@ -34,7 +34,7 @@ impl DynamicResources {
     /// Waits until the devices of the pod's claims are ready.
     pub(super) async fn wait(
         &self,
-        seen: &Seen,
+        seen: &Observed,
         pod: &PodInfo,
         node: &str,
     ) -> Result<(), PreBindError> {
@@ -50,7 +50,12 @@ impl DynamicResources {
         outcome.map_err(|unready| PreBindError::Refused(unready.why))
     }
 
-    async fn until_ready(&self, seen: &Seen, uid: &str, began: Timestamp) -> Result<(), Unready> {
+    async fn until_ready(
+        &self,
+        seen: &Observed,
+        uid: &str,
+        began: Timestamp,
+    ) -> Result<(), Unready> {
         let (clock, patience) = (&seen.handle.clock, self.args.binding_timeout);
         let end = later(began, patience);
         loop {
@@ -72,9 +77,14 @@ impl DynamicResources {
     }
 
     /// Looks at the pod's claims: `None` if all can be used, or when the first that cannot is overdue.
-    fn look(&self, seen: &Seen, uid: &str, now: Timestamp) -> Result<Option<Timestamp>, Unready> {
+    fn look(
+        &self,
+        seen: &Observed,
+        uid: &str,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, Unready> {
         let patience = self.args.binding_timeout;
-        for claim in self.of_pod_on_way(seen, uid) {
+        for claim in self.of_assumed_pod(seen, uid) {
             let claim = claim.map_err(|why| Unready { how: Awaited::Error, why })?;
             match claims::readiness(&claim) {
                 Readiness::Ready => {}
@@ -93,8 +103,12 @@ impl DynamicResources {
     }
 
     /// The claims of a pod that is on its way, each as it is known now.
-    fn of_pod_on_way(&self, seen: &Seen, uid: &str) -> Vec<Result<Arc<ResourceClaim>, String>> {
-        let (claims, made) = match locked(&self.on_way).get(uid) {
+    fn of_assumed_pod(
+        &self,
+        seen: &Observed,
+        uid: &str,
+    ) -> Vec<Result<Arc<ResourceClaim>, String>> {
+        let (claims, made) = match locked(&self.assumed).get(uid) {
             Some(decided) => {
                 let claims = decided.claims.iter().map(|(claim, _)| Arc::clone(claim));
                 let made = decided.special.as_ref().and_then(|making| making.made.clone());
@@ -113,9 +127,9 @@ impl DynamicResources {
     }
 
     /// Counts for each device of the pod how the wait ended.
-    fn count(&self, seen: &Seen, uid: &str, how: Awaited, took: Duration) {
+    fn count(&self, seen: &Observed, uid: &str, how: Awaited, took: Duration) {
         let (metrics, profile) = (seen.handle.metrics.claims(), &seen.handle.profile);
-        for claim in self.of_pod_on_way(seen, uid).into_iter().flatten() {
+        for claim in self.of_assumed_pod(seen, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
                 let conditional = !device.binding_conditions.is_empty();

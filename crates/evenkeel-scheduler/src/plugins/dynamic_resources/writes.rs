@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    Asked, DynamicResources, OnWay,
+    Asked, AssumedClaims, DynamicResources,
     attempt::{Attempt, Extended},
     bind,
     in_use::InUse,
@@ -22,7 +22,7 @@ use crate::{
         PreFilter as _, PreFilterResult, Profile, QueueingHint, Reserve as _,
     },
     pod::PodInfo,
-    schedule::{Cycle, Nominator, Unfit, View},
+    schedule::{Cycle, FitError, Nominator, View},
     scripted::Script,
 };
 
@@ -232,9 +232,16 @@ async fn asked_for_a_way_out(
     let mut nodes = table(&[]);
     let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
-    let (rejected, only_by, only_named) = (Vec::new(), Vec::new(), Vec::new());
-    let unfit = Unfit { n_nodes: 2, overall: None, rejected, only_by, only_named };
-    plugin.post_filter(&mut cycle, state, &unfit).await
+    let (rejected, pre_filter_plugins, pre_filter_plugin_names) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let fit_error = FitError {
+        n_nodes: 2,
+        overall: None,
+        rejected,
+        pre_filter_plugins,
+        pre_filter_plugin_names,
+    };
+    plugin.post_filter(&mut cycle, state, &fit_error).await
 }
 
 #[tokio::test]
@@ -302,7 +309,7 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     assert!(
         !has_device(&plugin) && !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
     );
-    assert!(super::locked(&plugin.on_way).get("web").is_none());
+    assert!(super::locked(&plugin.assumed).get("web").is_none());
     assert_eq!(script.asked().len(), 1, "there is nothing to release");
 }
 
@@ -313,8 +320,8 @@ async fn a_pod_that_is_called_back_releases_what_it_had() {
     let handle = handle(client, &clock());
     plugin.connect(&handle);
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
-    let decided = OnWay { claims: vec![(claim("1", &used), None)], special: None };
-    super::locked(&plugin.on_way).insert("web".into(), decided);
+    let decided = AssumedClaims { claims: vec![(claim("1", &used), None)], special: None };
+    super::locked(&plugin.assumed).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     handle.tasks.join().await;
     let (what, body) = script.asked().pop().unwrap();
@@ -403,7 +410,7 @@ async fn a_claim_is_made_for_extended_resources() {
         json!({"metadata": {"uid": "web"}, "status": {"extendedResourceClaimStatus": status}})
     );
     plugin.post_bind(&pod, "n");
-    assert!(super::locked(&plugin.on_way).is_empty());
+    assert!(super::locked(&plugin.assumed).is_empty());
     assert_eq!(claims_made(&plugin), [("false  Pod success".to_owned(), 1)]);
 }
 
@@ -458,8 +465,8 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
     let seen = plugin.seen.get().unwrap();
     // Until it is gone it is as if it were not there.
     let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
-    super::locked(&seen.specials).seen(&shown);
-    assert!(super::locked(&seen.specials).of(&pod.pod).is_none());
+    super::locked(&seen.extended_claims).seen(&shown);
+    assert!(super::locked(&seen.extended_claims).of(&pod.pod).is_none());
     seen.handle.tasks.join().await;
     let what = script.seen();
     assert_eq!(what, [format!("DELETE {SPECIAL}")]);
@@ -477,7 +484,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ]);
     let (plugin, _, _) = with_class(&script, &pod);
     let stale: Arc<ResourceClaim> = object("web-1", &made("2", &old));
-    super::locked(&plugin.seen.get().unwrap().specials).seen(&stale);
+    super::locked(&plugin.seen.get().unwrap().extended_claims).seen(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let why = "cannot schedule extended resource claim".to_owned();
@@ -499,8 +506,11 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ] {
         assert_eq!(plugin.queueing_hint(pod, &gone(claim)), want);
     }
-    super::locked(&plugin.seen.get().unwrap().specials).gone(&stale);
-    assert!(matches!(plugin.extended(plugin.seen.get().unwrap(), &pod), Extended::Wish(_)));
+    super::locked(&plugin.seen.get().unwrap().extended_claims).gone(&stale);
+    assert!(matches!(
+        plugin.extended(plugin.seen.get().unwrap(), &pod),
+        Extended::ExtendedResourceRequest(_)
+    ));
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
-//! Where required terms let a pod run: its own, and the anti-affinity of pods that are there.
+//! Required terms: the pod's own, and the anti-affinity of existing pods.
+//!
+//! Upstream: `plugins/interpodaffinity/filtering.go`
 
 use smallvec::SmallVec;
 
@@ -10,18 +12,26 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Pods that count, by the domains that terms speak of.
+/// Matching pods by topology domain.
+///
+/// Upstream: `preFilterState`
 #[derive(Clone)]
-struct Neighbours {
-    /// For each term of the pod's required affinity, the pods that satisfy all of them.
+struct AffinityState {
+    /// For each required affinity term, the pods that match all terms.
+    ///
+    /// Upstream: `affinityCounts`
     near: Vec<PerDomain>,
-    /// How many those are, over all terms.
+    /// Sum of the counts over all terms.
     near_total: i64,
-    /// The pod satisfies them itself, so that it may be the first of its kind.
+    /// The pod matches its own affinity terms, so it may be the first of its group.
     may_be_first: bool,
-    /// For each term of the pod's required anti-affinity, the pods that it is about.
+    /// For each required anti-affinity term, the matching pods.
+    ///
+    /// Upstream: `antiAffinityCounts`
     away: Vec<PerDomain>,
-    /// By label, the terms of required anti-affinity that pods have against this one.
+    /// By topology key, the required anti-affinity terms of existing pods that match this pod.
+    ///
+    /// Upstream: `existingAntiAffinityCounts`
     refused: Vec<PerDomain>,
 }
 
@@ -32,7 +42,7 @@ impl PreFilter for InterPodAffinity {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let neighbours = Neighbours::of(pod, nodes);
+        let neighbours = AffinityState::of(pod, nodes);
         let idle = neighbours.near.is_empty()
             && neighbours.away.is_empty()
             && neighbours.refused.iter().all(|refused| refused.figures().iter().all(|n| *n == 0));
@@ -44,8 +54,8 @@ impl PreFilter for InterPodAffinity {
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
-        if let Some(neighbours) = state.get_mut::<Neighbours>() {
-            neighbours.shift(pod, other, node, 1);
+        if let Some(neighbours) = state.get_mut::<AffinityState>() {
+            neighbours.update_with_pod(pod, other, node, 1);
         }
     }
 
@@ -56,23 +66,23 @@ impl PreFilter for InterPodAffinity {
         other: &PodInfo,
         node: NodeRef<'_>,
     ) {
-        if let Some(neighbours) = state.get_mut::<Neighbours>() {
-            neighbours.shift(pod, other, node, -1);
+        if let Some(neighbours) = state.get_mut::<AffinityState>() {
+            neighbours.update_with_pod(pod, other, node, -1);
         }
     }
 }
 
-impl Neighbours {
+impl AffinityState {
     fn of(pod: &PodInfo, nodes: &NodeTable) -> Self {
-        let mut census = nodes.census();
-        let class = census.class(&pod.pod);
+        let mut pod_index = nodes.pod_index();
+        let class = pod_index.class(&pod.pod);
         let mut refused = Vec::new();
-        for (rule, holders) in census.rules_about(class) {
+        for (rule, holders) in pod_index.rules_about(class) {
             if rule.kind == RuleKind::AntiAffinity {
                 by_label(&mut refused, &rule.key, nodes).add(holders, 1);
             }
         }
-        let rules = census.get(class).map_or(&[][..], |class| class.rules());
+        let rules = pod_index.get(class).map_or(&[][..], |class| class.rules());
         let domains = |kind| {
             let rules = rules.iter().filter(move |rule| rule.kind == kind);
             rules.map(|rule| (rule.scope, PerDomain::new(nodes.label(&rule.key), 0)))
@@ -80,31 +90,31 @@ impl Neighbours {
         let (near_scopes, mut near): (SmallVec<[ScopeId; 4]>, Vec<PerDomain>) =
             domains(RuleKind::Affinity).unzip();
         let mut near_total = 0;
-        for class in census.members_of_all(&near_scopes) {
+        for class in pod_index.members_of_all(&near_scopes) {
             near_total += near.iter_mut().map(|near| near.add(class.nodes(), 1)).sum::<i64>();
         }
         let away = domains(RuleKind::AntiAffinity).map(|(scope, mut away)| {
-            census.members(scope).for_each(|class| {
+            pod_index.members(scope).for_each(|class| {
                 away.add(class.nodes(), 1);
             });
             away
         });
         let away = away.collect();
-        let may_be_first = census.is_in_all(class, &near_scopes);
+        let may_be_first = pod_index.is_in_all(class, &near_scopes);
         Self { near, near_total, may_be_first, away, refused }
     }
 
-    fn shift(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
+    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
         let (slot, nodes) = (node.slot(), node.table());
-        let census = nodes.census();
+        let pod_index = nodes.pod_index();
         for (_, term) in terms(&other.pod).filter(|(kind, _)| *kind == RuleKind::AntiAffinity) {
-            if census.means(&Scope::of_term(term, &other.pod), &pod.pod) {
+            if pod_index.matches_pod(&Scope::of_term(term, &other.pod), &pod.pod) {
                 let refused = by_label(&mut self.refused, &term.topology_key, nodes);
                 refused.at_mut(slot).into_iter().for_each(|count| *count += by);
             }
         }
         let own = |wanted| terms(&pod.pod).filter(move |(kind, _)| *kind == wanted);
-        let means = |term| census.means(&Scope::of_term(term, &pod.pod), &other.pod);
+        let means = |term| pod_index.matches_pod(&Scope::of_term(term, &pod.pod), &other.pod);
         if !self.near.is_empty() && own(RuleKind::Affinity).all(|(_, term)| means(term)) {
             for count in self.near.iter_mut().filter_map(|near| near.at_mut(slot)) {
                 *count += by;
@@ -118,8 +128,10 @@ impl Neighbours {
         }
     }
 
-    /// Whether the pods that the pod must be near are near this node, or there are none anywhere and it is one itself.
-    fn near(&self, slot: Slot) -> bool {
+    /// Reports whether the node satisfies the pod's affinity, or the pod is the first of its group.
+    ///
+    /// Upstream: `satisfyPodAffinity`
+    fn satisfies_affinity(&self, slot: Slot) -> bool {
         let mut all = true;
         for near in &self.near {
             match near.at(slot) {
@@ -133,10 +145,10 @@ impl Neighbours {
 
 impl Filter for InterPodAffinity {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(neighbours) = state.get::<Neighbours>() else { return Ok(()) };
+        let Some(neighbours) = state.get::<AffinityState>() else { return Ok(()) };
         let slot = node.slot();
         let some = |one: &PerDomain| one.at(slot).is_some_and(|count| count > 0);
-        if !neighbours.near(slot) {
+        if !neighbours.satisfies_affinity(slot) {
             return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));
         }
         if neighbours.away.iter().any(some) {

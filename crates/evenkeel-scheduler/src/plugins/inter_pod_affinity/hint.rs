@@ -1,4 +1,4 @@
-//! Which changes may let in a pod that its affinities, or others', kept out.
+//! Queueing hints: changes that may satisfy required terms.
 
 use evenkeel_api::views::{Node, Pod};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     }
 }
 
-/// A pod on a node came, changed or went. As upstream, namespaces count by name only.
+/// A pod on a node was added, updated or deleted. As upstream, namespaces match by name only.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let near = |other: &Pod| {
         let mut own = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
@@ -41,12 +41,12 @@ fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint 
     })
 }
 
-/// A node came, or its labels changed.
+/// A node was added, or its labels changed.
 fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
     let moved = |kind: RuleKind, key: &str| {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);
         match (old.map(value), value(new)) {
-            // Without the label a node takes any pod that wants to be away from others.
+            // A node without the topology key satisfies any anti-affinity.
             (None, now) => kind == RuleKind::AntiAffinity || now.is_some(),
             (Some(None), now) => kind == RuleKind::Affinity && now.is_some(),
             (Some(Some(_)), None) => kind == RuleKind::AntiAffinity,

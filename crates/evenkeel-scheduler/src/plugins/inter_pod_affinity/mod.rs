@@ -1,8 +1,17 @@
-//! InterPodAffinity: pods that must or would rather run near certain others, or away from them.
+//! InterPodAffinity: schedules pods near other pods, or away from them.
 //!
-//! What is near is said by a node label: nodes with the same value. Who is where is known to the table by classes of pods
-//! (`nodes/census`), so that neither the pod's own terms nor those of the pods that are there are compared with pods one by one.
-//! Upstream: `plugins/interpodaffinity`.
+//! Pods are matched by equivalence class (`nodes/pod_index`), so terms are not compared with each pod.
+//!
+//! Upstream: `plugins/interpodaffinity`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `podAffinity`, `podAntiAffinity`: `requiredDuringSchedulingIgnoredDuringExecution` | `filter::AffinityState` |
+//! | the first pod of a group with affinity to itself | `filter::satisfies_affinity` |
+//! | anti-affinity of existing pods is symmetric | `filter::AffinityState` |
+//! | `preferredDuringSchedulingIgnoredDuringExecution`, its `weight` | `score::TopologyScores` |
+//! | `namespaces`, `namespaceSelector` of a term | `../../nodes/pod_index/scope.rs` |
+//! | `hardPodAffinityWeight`, `ignorePreferredTermsOfExistingPods` | `Args` |
 
 mod filter;
 mod hint;
@@ -20,18 +29,20 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Judges pods' affinities to other pods, and those pods' to them.
+/// The InterPodAffinity plugin.
 #[derive(Debug, Clone, Default)]
 pub struct InterPodAffinity {
     args: Args,
 }
 
 /// Arguments of [`InterPodAffinity`].
+///
+/// Upstream: `InterPodAffinityArgs`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// What a required term of a pod that is there counts for in the score, 0 to 100.
+    /// Score weight of required affinity terms of existing pods, 0 to 100. Default: 1.
     pub hard_pod_affinity_weight: i32,
-    /// A pod without preferences of its own is scored without those of the pods that are there.
+    /// Ignore preferred terms of existing pods if the pod has none.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -42,7 +53,7 @@ impl Default for Args {
 }
 
 impl InterPodAffinity {
-    /// With arguments.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args }
     }
@@ -80,7 +91,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// The figures by this label, made if there are none yet.
+/// Returns the values by this topology key, created on first use.
 fn by_label<'a>(all: &'a mut Vec<PerDomain>, key: &str, nodes: &NodeTable) -> &'a mut PerDomain {
     let at = all.iter().position(|one| one.column().key() == key).unwrap_or_else(|| {
         all.push(PerDomain::new(nodes.label(key), 0));

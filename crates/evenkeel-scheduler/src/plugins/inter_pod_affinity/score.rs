@@ -1,4 +1,6 @@
-//! How much a node is liked: by the weights of the pod's preferred terms, and of those that pods nearby have about it.
+//! Preferred terms: weights of the pod's terms, and of existing pods' terms about it.
+//!
+//! Upstream: `plugins/interpodaffinity/scoring.go`
 
 use super::{InterPodAffinity, by_label};
 use crate::{
@@ -8,8 +10,10 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Sums of weights, by label.
-struct Liked(Vec<PerDomain>);
+/// Sums of weights by topology key and value.
+///
+/// Upstream: `topologyScore`
+struct TopologyScores(Vec<PerDomain>);
 
 impl PreScore for InterPodAffinity {
     fn pre_score(
@@ -23,17 +27,17 @@ impl PreScore for InterPodAffinity {
         if self.args.ignore_preferred_terms_of_existing_pods && !prefers() {
             return PreScoreResult::Skip;
         }
-        let mut census = nodes.census();
-        let class = census.class(&pod.pod);
+        let mut pod_index = nodes.pod_index();
+        let class = pod_index.class(&pod.pod);
         let (mut liked, mut counted) = (Vec::new(), 0);
-        for rule in census.get(class).map_or(&[][..], |class| class.rules()) {
+        for rule in pod_index.get(class).map_or(&[][..], |class| class.rules()) {
             let RuleKind::Preference(weight) = rule.kind else { continue };
-            for class in census.members(rule.scope).filter(|class| !class.nodes().is_empty()) {
+            for class in pod_index.members(rule.scope).filter(|class| !class.nodes().is_empty()) {
                 let liked = by_label(&mut liked, &rule.key, nodes);
                 counted += liked.add(class.nodes(), weight.into());
             }
         }
-        for (rule, holders) in census.rules_about(class) {
+        for (rule, holders) in pod_index.rules_about(class) {
             let weight = match rule.kind {
                 RuleKind::AntiAffinity => continue,
                 RuleKind::Affinity => self.args.hard_pod_affinity_weight,
@@ -47,14 +51,14 @@ impl PreScore for InterPodAffinity {
         if counted == 0 {
             return PreScoreResult::Skip;
         }
-        state.put(Liked(liked));
+        state.put(TopologyScores(liked));
         PreScoreResult::All
     }
 }
 
 impl Score for InterPodAffinity {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<Liked>().map_or(0, |liked| liked.sum(node))
+        state.get::<TopologyScores>().map_or(0, |liked| liked.sum(node))
     }
 
     fn score_all(
@@ -64,7 +68,9 @@ impl Score for InterPodAffinity {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
-        let Some(liked) = state.get::<Liked>() else { return scores.resize(nodes.len(), 0) };
+        let Some(liked) = state.get::<TopologyScores>() else {
+            return scores.resize(nodes.len(), 0);
+        };
         scores.extend(nodes.iter().map(|node| liked.sum(*node)));
     }
 
@@ -78,7 +84,7 @@ impl Score for InterPodAffinity {
     }
 }
 
-impl Liked {
+impl TopologyScores {
     fn sum(&self, node: NodeRef<'_>) -> i64 {
         self.0.iter().filter_map(|liked| liked.at(node.slot())).sum()
     }

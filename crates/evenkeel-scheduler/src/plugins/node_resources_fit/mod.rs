@@ -1,7 +1,14 @@
-//! NodeResourcesFit: no node is given more than it has; among those with room, the emptiest, the fullest, or those as full as an
-//! administrator wants are best.
+//! NodeResourcesFit: rejects nodes without enough resources, and scores the others by a scoring strategy.
 //!
-//! Upstream: `plugins/noderesources/fit.go`.
+//! Upstream: `plugins/noderesources/fit.go`
+//!
+//! | documented | where |
+//! |---|---|
+//! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check`, `Short` |
+//! | `ignoredResources`, `ignoredResourceGroups` | `ignores` |
+//! | `scoringStrategy`: `LeastAllocated`, `MostAllocated` | `Strategy`, `score::mean` |
+//! | `scoringStrategy`: `RequestedToCapacityRatio` | `Strategy`, `score::by_shape` |
+//! | extended resources backed by devices (KEP-5004) | `is_devices` |
 
 mod hint;
 mod score;
@@ -23,41 +30,43 @@ use crate::{
     resources::is_extended,
 };
 
-/// Counts CPU, memory, local storage, extended resources and pods.
+/// The NodeResourcesFit plugin.
 #[derive(Debug, Clone)]
 pub struct NodeResourcesFit {
     ignored_resources: Vec<Box<str>>,
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
     counted: Counted,
-    /// Extended resources that are devices, which [`DynamicResources`](super::DynamicResources) gives where a node does not
-    /// offer them itself; `None` where that cannot be.
+    /// Extended resources that DeviceClasses map to devices for [`DynamicResources`](super::DynamicResources); `None` without
+    /// the feature.
     devices: Option<Arc<ResourceClasses>>,
 }
 
 /// Arguments of [`NodeResourcesFit`].
+///
+/// Upstream: `NodeResourcesFitArgs`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Extended resources that are not looked at.
+    /// Extended resources that the filter ignores.
     pub ignored_resources: Vec<Box<str>>,
-    /// The same, by what stands before the slash.
+    /// Prefixes (before the slash) of extended resources that the filter ignores.
     pub ignored_resource_groups: Vec<Box<str>>,
-    /// Which nodes are best.
+    /// Scoring strategy.
     pub strategy: Strategy,
-    /// What that is judged by.
+    /// Resources that the score counts.
     pub resources: Vec<ResourceWeight>,
-    /// Whether extended resources can be devices.
+    /// Feature gate `DRAExtendedResource`.
     pub extended_resources: bool,
 }
 
-/// Which nodes are best.
+/// Scoring strategy of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
-    /// The emptiest.
+    /// `LeastAllocated`: prefers the node with most unrequested resources.
     LeastAllocated,
-    /// The fullest.
+    /// `MostAllocated`: prefers the node with least unrequested resources.
     MostAllocated,
-    /// By how full they would be.
+    /// `RequestedToCapacityRatio`: scores utilization by a shape.
     RequestedToCapacityRatio(Shape),
 }
 
@@ -80,7 +89,7 @@ impl Default for NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
-    /// With arguments.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         let counted = Counted::new(&args.resources);
         let devices = args.extended_resources.then(Arc::default);
@@ -89,12 +98,12 @@ impl NodeResourcesFit {
         Self { ignored_resources, ignored_groups, strategy, counted, devices }
     }
 
-    /// Whether a resource is given as devices by nodes that do not offer it.
+    /// Reports whether devices provide the resource on nodes that do not advertise it.
     fn is_devices(&self, name: &str) -> bool {
         self.devices.as_ref().is_some_and(|devices| devices.class_of(name).is_some())
     }
 
-    /// Whether a resource is not looked at.
+    /// Reports whether the filter ignores a resource.
     fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or_default();
         is_extended(name)
@@ -173,11 +182,13 @@ impl Filter for NodeResourcesFit {
     }
 }
 
-/// What a node is short of.
+/// Insufficient resources of a node.
+///
+/// Upstream: `InsufficientResource`
 #[derive(Default)]
 struct Short {
     reasons: SmallVec<[Reason; 1]>,
-    /// Even an empty node would be.
+    /// The node would be insufficient even without pods.
     unresolvable: bool,
 }
 

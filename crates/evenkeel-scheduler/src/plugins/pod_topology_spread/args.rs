@@ -1,15 +1,17 @@
-//! Arguments: what pods without constraints of their own get.
+//! Arguments of the plugin.
 
 use std::sync::LazyLock;
 
 /// Arguments of [`PodTopologySpread`](super::PodTopologySpread).
+///
+/// Upstream: `PodTopologySpreadArgs`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// For pods without constraints of their own; only with [`DefaultingType::List`].
+    /// Constraints for pods without their own; only with [`DefaultingType::List`].
     pub default_constraints: Vec<DefaultConstraint>,
-    /// Where default constraints come from.
+    /// Source of the default constraints.
     pub defaulting_type: DefaultingType,
-    /// Whether constraints' `matchLabelKeys` count.
+    /// Apply `matchLabelKeys`.
     pub match_label_keys: bool,
 }
 
@@ -23,38 +25,38 @@ impl Default for Args {
     }
 }
 
-/// Where default constraints come from.
+/// Source of the default constraints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultingType {
-    /// Kubernetes' own: rather even over hosts and zones.
+    /// Kubernetes' defaults: soft constraints over hosts and zones.
     #[default]
     System,
-    /// The arguments.
+    /// `defaultConstraints` of the arguments.
     List,
 }
 
-/// A constraint for pods that have none; which pods count follows from the pod's Services and owner.
+/// A default constraint; its selector comes from the pod's Services and owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultConstraint {
-    /// Difference allowed.
+    /// Maximum skew, at least 1.
     pub max_skew: i32,
-    /// Node label whose value is the topology.
+    /// Topology key.
     pub topology_key: Box<str>,
-    /// Rule or wish.
+    /// Requirement or preference.
     pub when_unsatisfiable: WhenUnsatisfiable,
 }
 
-/// Rule or wish.
+/// Value of `whenUnsatisfiable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenUnsatisfiable {
-    /// A rule.
+    /// `DoNotSchedule`.
     DoNotSchedule,
-    /// A wish.
+    /// `ScheduleAnyway`.
     ScheduleAnyway,
 }
 
 impl WhenUnsatisfiable {
-    /// As the API writes it.
+    /// Returns the value as the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DoNotSchedule => "DoNotSchedule",

@@ -1,4 +1,4 @@
-//! A constraint, as the pod has it and as the table is asked about it.
+//! A topology spread constraint, prepared for counting.
 
 use evenkeel_api::{
     Text,
@@ -14,27 +14,27 @@ use crate::{
     plugins::node_selector::Required,
 };
 
-/// A constraint of a pod.
+/// A topology spread constraint of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct SpreadConstraint {
     pub(super) max_skew: i32,
     pub(super) topology_key: Text,
     pub(super) selector: Selector,
     pub(super) min_domains: i32,
-    /// Nodes that the pod's node affinity rules out do not count.
+    /// `nodeAffinityPolicy: Honor`: skip nodes that the pod's node affinity excludes.
     pub(super) honors_affinity: bool,
-    /// Nodes with taints that the pod does not tolerate do not count.
+    /// `nodeTaintsPolicy: Honor`: skip nodes with taints that the pod does not tolerate.
     pub(super) honors_taints: bool,
 }
 
-impl Wanted {
-    /// One of the pod's own; its `matchLabelKeys` count with `keys`.
+impl SpreadConstraint {
+    /// Converts a constraint of the pod; `keys` applies its `matchLabelKeys`.
     pub(super) fn of(own: &TopologySpreadConstraint, pod: &Pod, keys: bool) -> Self {
         let keys = if keys { &own.match_label_keys[..] } else { &[][..] };
         Self {
             max_skew: own.max_skew,
             topology_key: own.topology_key.clone(),
-            selector: narrowed(&own.label_selector, keys, pod),
+            selector: with_match_label_keys(&own.label_selector, keys, pod),
             min_domains: own.min_domains.unwrap_or(1),
             honors_affinity: &*own.node_affinity_policy != "Ignore",
             honors_taints: &*own.node_taints_policy == "Honor",
@@ -53,30 +53,30 @@ impl Wanted {
     }
 }
 
-/// The selector with the pod's own values of some labels (KEP-3243).
-fn narrowed(selector: &Selector, keys: &[Text], pod: &Pod) -> Selector {
+/// Adds the pod's values of `matchLabelKeys` to the selector (KEP-3243).
+fn with_match_label_keys(selector: &Selector, keys: &[Text], pod: &Pod) -> Selector {
     let own = keys.iter().filter_map(|key| {
         let value = pod.meta.labels.get(key)?;
         Requirement::new(key, Operator::In, [value.into()].into()).ok()
     });
     let own: Vec<Requirement> = own.collect();
-    // What selects nothing selects nothing with further labels, either.
+    // A selector that matches nothing still matches nothing.
     if own.is_empty() || selector.is_nothing() {
         return selector.clone();
     }
     Selector::all(own.into_iter().chain(selector.requirements().iter().cloned()))
 }
 
-/// The nodes that count.
+/// Nodes whose pods count.
 pub(super) struct Eligible {
-    /// `None`: all of them.
+    /// `None` stands for all nodes.
     nodes: Option<Vec<bool>>,
 }
 
 impl Eligible {
-    /// Of those that have all `keys` (where they must), the nodes that a constraint's policies leave.
+    /// Returns the nodes that have all topology `keys` (if required) and satisfy the constraint's policies.
     pub(super) fn of(
-        wanted: &Wanted,
+        wanted: &SpreadConstraint,
         pod: &Pod,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
@@ -105,7 +105,7 @@ impl Eligible {
         Self { nodes: Some(eligible) }
     }
 
-    /// Whether all nodes count.
+    /// Reports whether all nodes are eligible.
     pub(super) fn is_all(&self) -> bool {
         self.nodes.is_none()
     }

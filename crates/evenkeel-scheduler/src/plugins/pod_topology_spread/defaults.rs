@@ -1,6 +1,6 @@
-//! Which pods are a pod's kind when it does not say so: those of its Services and its owner.
+//! Selectors of default constraints: from the pod's Services and its owner.
 //!
-//! Upstream: `plugins/helper/spread.go`.
+//! Upstream: `plugins/helper/spread.go`, `DefaultSelector`
 
 use evenkeel_api::{
     selector::Selector,
@@ -8,7 +8,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::cache::{Cache, Caches, Index};
 
-/// What pods can belong to.
+/// Caches of the objects that select or own pods.
 pub(super) struct Owners {
     services: Index<Service>,
     replica_sets: Cache<ReplicaSet>,
@@ -28,10 +28,10 @@ impl Owners {
         }
     }
 
-    /// Selects the pod's kind; `None` when nothing says what that is.
+    /// Returns the selector for the pod; `None` if no object selects or owns it.
     pub(super) fn selector(&self, pod: &Pod) -> Option<Selector> {
         let mut requirements = Vec::new();
-        // The Services select the pod: where two speak of one label they say the same.
+        // The Services all select the pod, so they agree on shared labels.
         let mut add = |selector: &Selector| {
             for requirement in selector.requirements() {
                 if !requirements.contains(requirement) {

@@ -1,10 +1,12 @@
-//! Hard constraints: no domain may have more than `maxSkew` matching pods above the emptiest.
+//! Hard constraints (`DoNotSchedule`): a domain may exceed the minimum by at most `maxSkew` matching pods.
+//!
+//! Upstream: `plugins/podtopologyspread/filtering.go`
 
 use std::sync::Arc;
 
 use super::{
     PodTopologySpread, WhenUnsatisfiable,
-    constraint::{Eligible, Wanted},
+    constraint::{Eligible, SpreadConstraint},
 };
 use crate::{
     framework::{CycleState, Filter, PreFilter, PreFilterResult, Status, StatusResult},
@@ -13,23 +15,23 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Stands for a domain without a node that counts.
-const NO_DOMAIN: i64 = i64::MIN;
+/// Marks a domain without eligible node.
+const NO_ELIGIBLE_NODE: i64 = i64::MIN;
 
 /// The pod's hard constraints.
 #[derive(Clone)]
-struct Hard(Vec<Constraint>);
+struct HardConstraints(Vec<Constraint>);
 
-/// A constraint, and how things are.
+/// A hard constraint with its counts.
 #[derive(Clone)]
 struct Constraint {
-    wanted: Arc<Wanted>,
+    wanted: Arc<SpreadConstraint>,
     eligible: Arc<Eligible>,
-    /// Matching pods in each domain that has a node that counts.
+    /// Number of matching pods in each domain with an eligible node.
     pods: PerDomain,
-    /// The fewest in any domain, after `minDomains`.
+    /// Global minimum of the counts, after `minDomains`.
     fewest: i64,
-    /// 1 if the pod itself matches.
+    /// 1 if the pod matches its own selector, else 0.
     own: i64,
 }
 
@@ -49,13 +51,13 @@ impl PreFilter for PodTopologySpread {
             .into_iter()
             .zip(&keys)
             .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &keys));
-        state.put(Hard(constraints.collect()));
+        state.put(HardConstraints(constraints.collect()));
         Ok(PreFilterResult::All)
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
-        if let Some(hard) = state.get_mut::<Hard>() {
-            hard.shift(pod, other, node, 1);
+        if let Some(hard) = state.get_mut::<HardConstraints>() {
+            hard.update_with_pod(pod, other, node, 1);
         }
     }
 
@@ -66,14 +68,14 @@ impl PreFilter for PodTopologySpread {
         other: &PodInfo,
         node: NodeRef<'_>,
     ) {
-        if let Some(hard) = state.get_mut::<Hard>() {
-            hard.shift(pod, other, node, -1);
+        if let Some(hard) = state.get_mut::<HardConstraints>() {
+            hard.update_with_pod(pod, other, node, -1);
         }
     }
 }
 
-impl Hard {
-    fn shift(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
+impl HardConstraints {
+    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
         let (pod, other, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
         let Self(constraints) = self;
         if other.namespace != pod.namespace
@@ -87,7 +89,7 @@ impl Hard {
                 && let Some(count) = one.pods.at_mut(slot)
             {
                 *count += by;
-                one.find_fewest();
+                one.find_min_match();
             }
         }
     }
@@ -95,29 +97,29 @@ impl Hard {
 
 impl Constraint {
     fn of(
-        wanted: Wanted,
+        wanted: SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
         let eligible = Eligible::of(&wanted, &pod.pod, nodes, keys);
-        let mut pods = PerDomain::new(Arc::clone(key), NO_DOMAIN);
+        let mut pods = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
         if eligible.is_all() {
             for (count, nodes) in pods.figures_mut().iter_mut().zip(key.nodes_by_value()) {
-                *count = if *nodes > 0 { 0 } else { NO_DOMAIN };
+                *count = if *nodes > 0 { 0 } else { NO_ELIGIBLE_NODE };
             }
         } else {
             for slot in nodes.slots().iter().copied().filter(|slot| eligible.has(*slot)) {
                 pods.at_mut(slot).into_iter().for_each(|count| *count = 0);
             }
         }
-        // An empty selector counts no pods, though the pod itself matches it.
+        // An empty selector matches no existing pods, but matches the pod itself.
         if !wanted.selector.is_everything() {
             let scope = Scope::within(&pod.pod.meta.namespace, wanted.selector.clone());
-            let mut census = nodes.census();
-            let scope = census.scope(scope);
-            for class in census.members(scope).filter(|class| !class.is_deleting()) {
+            let mut pod_index = nodes.pod_index();
+            let scope = pod_index.scope(scope);
+            for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
                 for (slot, n) in class.nodes().iter().filter(|(slot, _)| eligible.has(*slot)) {
                     pods.at_mut(slot).into_iter().for_each(|count| *count += i64::from(n));
                 }
@@ -126,12 +128,13 @@ impl Constraint {
         let own = i64::from(wanted.selector.matches(&pod.pod.meta.labels));
         let (wanted, eligible) = (Arc::new(wanted), Arc::new(eligible));
         let mut constraint = Self { wanted, eligible, pods, fewest: 0, own };
-        constraint.find_fewest();
+        constraint.find_min_match();
         constraint
     }
 
-    fn find_fewest(&mut self) {
-        let domains = || self.pods.figures().iter().copied().filter(|count| *count != NO_DOMAIN);
+    fn find_min_match(&mut self) {
+        let domains =
+            || self.pods.figures().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
         let enough = match self.wanted.min_domains {
             ..=1 => true,
             least => domains().count() >= least as usize,
@@ -142,14 +145,16 @@ impl Constraint {
 
 impl Filter for PodTopologySpread {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(Hard(constraints)) = state.get::<Hard>() else { return Ok(()) };
+        let Some(HardConstraints(constraints)) = state.get::<HardConstraints>() else {
+            return Ok(());
+        };
         for one in constraints {
             let Some(count) = one.pods.at(node.slot()) else {
                 return Err(Status::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
-            let count = if count == NO_DOMAIN { 0 } else { count };
+            let count = if count == NO_ELIGIBLE_NODE { 0 } else { count };
             if count + one.own - one.fewest > i64::from(one.wanted.max_skew) {
                 return Err(Status::unschedulable(
                     "node(s) didn't match pod topology spread constraints",

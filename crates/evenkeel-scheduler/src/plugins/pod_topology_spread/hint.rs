@@ -1,11 +1,11 @@
-//! Which changes may let in a pod that its hard constraints kept out.
+//! Queueing hints: changes that may satisfy a hard constraint.
 
 use evenkeel_api::views::{Node, Pod};
 
-use super::constraint::Wanted;
+use super::constraint::SpreadConstraint;
 use crate::framework::{Change, QueueingHint};
 
-pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> QueueingHint {
+pub(super) fn hint(pod: &Pod, wanted: &[SpreadConstraint], change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => {
             node_changed(wanted, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
@@ -28,24 +28,33 @@ pub(super) fn hint(pod: &Pod, wanted: &[Wanted], change: &Change) -> QueueingHin
     }
 }
 
-/// A pod on a node came, changed or went.
-fn pod_changed(pod: &Pod, wanted: &[Wanted], old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
+/// A pod on a node was added, updated or deleted.
+fn pod_changed(
+    pod: &Pod,
+    wanted: &[SpreadConstraint],
+    old: Option<&Pod>,
+    new: Option<&Pod>,
+) -> QueueingHint {
     if old.iter().chain(&new).any(|other| other.meta.namespace != pod.meta.namespace) {
         return QueueingHint::Skip;
     }
-    let matches = |wanted: &Wanted, of: Option<&Pod>| {
+    let matches = |wanted: &SpreadConstraint, of: Option<&Pod>| {
         of.is_some_and(|of| wanted.selector.matches(&of.meta.labels))
     };
     QueueingHint::when(wanted.iter().any(|wanted| matches(wanted, old) != matches(wanted, new)))
 }
 
-/// A node came, changed or went.
-fn node_changed(wanted: &[Wanted], old: Option<&Node>, new: Option<&Node>) -> QueueingHint {
+/// A node was added, updated or deleted.
+fn node_changed(
+    wanted: &[SpreadConstraint],
+    old: Option<&Node>,
+    new: Option<&Node>,
+) -> QueueingHint {
     let has_all =
         |node: &Node| wanted.iter().all(|wanted| node.meta.labels.contains(&wanted.topology_key));
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all(old) == has_all(new) => {
-            let moved = |wanted: &Wanted| {
+            let moved = |wanted: &SpreadConstraint| {
                 let key = &wanted.topology_key;
                 old.meta.labels.get(key) != new.meta.labels.get(key)
             };

@@ -1,8 +1,18 @@
-//! PodTopologySpread: pods of a kind are dealt evenly to topologies, as a rule or as a wish.
+//! PodTopologySpread: spreads pods over topology domains, as a requirement or a preference.
 //!
-//! A pod's own constraints, or else those that are the default, are brought into numbers of the table's columns (`constraint`);
-//! how many pods match where is added up from the classes of pods that the table keeps (`nodes/census`).
-//! Upstream: `plugins/podtopologyspread`.
+//! Pods are counted by equivalence class (`nodes/pod_index`).
+//!
+//! Upstream: `plugins/podtopologyspread`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `topologySpreadConstraints`: `topologyKey`, `labelSelector`, `maxSkew` | `constraint::SpreadConstraint` |
+//! | `whenUnsatisfiable: DoNotSchedule` | `filter::HardConstraints` |
+//! | `whenUnsatisfiable: ScheduleAnyway` | `score::SoftConstraints` |
+//! | `minDomains` | `filter::find_min_match` |
+//! | `nodeAffinityPolicy`, `nodeTaintsPolicy` | `constraint::Eligible` |
+//! | `matchLabelKeys` | `constraint::with_match_label_keys` |
+//! | cluster-level default constraints (`defaultingType`, `defaultConstraints`) | `args::Args`, `defaults::Owners` |
 
 mod args;
 mod constraint;
@@ -16,7 +26,7 @@ mod tests;
 use std::sync::OnceLock;
 
 pub use args::{Args, DefaultConstraint, DefaultingType, WhenUnsatisfiable};
-use constraint::Wanted;
+use constraint::SpreadConstraint;
 use defaults::Owners;
 use evenkeel_api::views::Pod;
 
@@ -28,7 +38,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Spreads pods over topologies.
+/// The PodTopologySpread plugin.
 #[derive(Default)]
 pub struct PodTopologySpread {
     args: Args,
@@ -36,18 +46,18 @@ pub struct PodTopologySpread {
 }
 
 impl PodTopologySpread {
-    /// With arguments.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args, owners: OnceLock::new() }
     }
 
-    /// The pod's constraints of one kind, or the default ones.
-    fn wanted(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<Wanted> {
+    /// Returns the pod's constraints of one kind, or the default constraints.
+    fn wanted(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         let own = &pod.spec.topology_spread_constraints;
         if !own.is_empty() {
             let own = own.iter().filter(|own| *own.when_unsatisfiable == *action.as_str());
             let keys = self.args.match_label_keys;
-            return own.map(|own| Wanted::of(own, pod, keys)).collect();
+            return own.map(|own| SpreadConstraint::of(own, pod, keys)).collect();
         }
         let mut defaults =
             self.args.constraints().iter().filter(|default| default.when_unsatisfiable == action);
@@ -55,7 +65,8 @@ impl PodTopologySpread {
         let Some(selector) = self.owners.get().and_then(|owners| owners.selector(pod)) else {
             return Vec::new();
         };
-        let with = |default: &DefaultConstraint| Wanted::default_of(default, selector.clone());
+        let with =
+            |default: &DefaultConstraint| SpreadConstraint::default_of(default, selector.clone());
         std::iter::once(first).chain(defaults).map(with).collect()
     }
 }

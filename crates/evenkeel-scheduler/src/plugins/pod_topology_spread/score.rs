@@ -1,10 +1,12 @@
-//! Soft constraints: the fewer matching pods a node's domains have, the better.
+//! Soft constraints (`ScheduleAnyway`): nodes in domains with fewer matching pods score higher.
+//!
+//! Upstream: `plugins/podtopologyspread/scoring.go`
 
 use std::sync::Arc;
 
 use super::{
     PodTopologySpread, WhenUnsatisfiable,
-    constraint::{Eligible, Wanted},
+    constraint::{Eligible, SpreadConstraint},
 };
 use crate::{
     framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
@@ -12,33 +14,33 @@ use crate::{
     pod::PodInfo,
 };
 
-/// The label by which pods are counted on each node rather than in each domain.
+/// Pods are counted by node under this key, not by domain.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Stands for a domain that none of the feasible nodes is in.
+/// Marks a domain without feasible node.
 const NOT_ASKED: i64 = -1;
 
 /// The pod's soft constraints.
-struct Soft {
+struct SoftConstraints {
     constraints: Vec<Constraint>,
-    /// Nodes must have all the labels to be scored.
+    /// Nodes without all topology keys are not scored.
     needs_all: bool,
 }
 
 struct Constraint {
     column: Arc<LabelColumn>,
     counts: Counts,
-    /// How much a pod weighs: more where there are more domains.
+    /// Weight of a pod; grows with the number of domains.
     weight: f64,
-    /// What is added, so that small differences count less where larger ones are allowed.
+    /// `maxSkew` - 1: reduces the effect of small differences if larger ones are allowed.
     slack: f64,
 }
 
-/// How many matching pods there are.
+/// Number of matching pods.
 enum Counts {
-    /// On each node, by slot.
+    /// By node, indexed by slot.
     OfNodes(Vec<u32>),
-    /// In each domain; the one after the last is that of nodes without the label.
+    /// By domain; the last entry stands for nodes without the key.
     OfDomains(Vec<i64>),
 }
 
@@ -54,7 +56,7 @@ impl PreScore for PodTopologySpread {
         if wanted.is_empty() {
             return PreScoreResult::Skip;
         }
-        // With the system's defaults a node without a zone still takes part in the spreading over hosts.
+        // With the system default constraints, nodes without zone still spread over hosts.
         let needs_all = !pod.pod.spec.topology_spread_constraints.is_empty()
             || self.args.defaulting_type != super::DefaultingType::System;
         let keys: Vec<_> = wanted.iter().map(|wanted| nodes.label(&wanted.topology_key)).collect();
@@ -69,14 +71,14 @@ impl PreScore for PodTopologySpread {
             .zip(&keys)
             .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &asked, all))
             .collect();
-        state.put(Soft { constraints, needs_all });
+        state.put(SoftConstraints { constraints, needs_all });
         PreScoreResult::All
     }
 }
 
 impl Constraint {
     fn of(
-        wanted: &Wanted,
+        wanted: &SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
@@ -96,7 +98,7 @@ impl Constraint {
         }
     }
 
-    /// What the constraint says of a node, if it has the label.
+    /// Returns the constraint's score of a node that has the topology key.
     fn of_node(&self, slot: Slot) -> Option<f64> {
         let domain = self.column.of(slot)?;
         let count = match &self.counts {
@@ -107,9 +109,9 @@ impl Constraint {
     }
 }
 
-/// Each node where matching pods are, with how many.
+/// Calls a function with each node that has matching pods and their number.
 fn each_matching(
-    wanted: &Wanted,
+    wanted: &SpreadConstraint,
     pod: &PodInfo,
     nodes: &NodeTable,
     mut each: impl FnMut(Slot, u32),
@@ -117,29 +119,29 @@ fn each_matching(
     if wanted.selector.is_everything() {
         return;
     }
-    let mut census = nodes.census();
-    let scope = census.scope(Scope::within(&pod.pod.meta.namespace, wanted.selector.clone()));
-    for class in census.members(scope).filter(|class| !class.is_deleting()) {
+    let mut pod_index = nodes.pod_index();
+    let scope = pod_index.scope(Scope::within(&pod.pod.meta.namespace, wanted.selector.clone()));
+    for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
         class.nodes().iter().for_each(|(slot, count)| each(slot, count));
     }
 }
 
-fn of_nodes(wanted: &Wanted, pod: &PodInfo, nodes: &NodeTable) -> Counts {
+fn of_nodes(wanted: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Counts {
     let mut counts = vec![0; nodes.n_slots()];
     each_matching(wanted, pod, nodes, |slot, count| counts[slot as usize] += count);
     Counts::OfNodes(counts)
 }
 
-/// Counts in the domains of the nodes that are asked about, and how many those are.
+/// Counts matching pods in the domains of the feasible nodes; returns the number of domains, too.
 fn of_domains(
-    wanted: &Wanted,
+    wanted: &SpreadConstraint,
     key: &LabelColumn,
     pod: &PodInfo,
     nodes: &NodeTable,
     asked: &[Slot],
     all: &[Arc<LabelColumn>],
 ) -> (Counts, usize) {
-    // Nodes without the label are one domain with those that have it empty.
+    // Nodes without the key share a domain with nodes whose value is empty.
     let unlabelled = key.id("").map_or(key.n_values(), |id| id as usize);
     let domain = |slot| key.of(slot).map_or(unlabelled, |id| id as usize);
     let mut counts = vec![NOT_ASKED; key.n_values() + 1];
@@ -159,8 +161,8 @@ fn of_domains(
     (Counts::OfDomains(counts), n_domains)
 }
 
-impl Soft {
-    /// Whether a node lacks a label that it needs to be scored.
+impl SoftConstraints {
+    /// Reports whether a node lacks a required topology key.
     fn ignores(&self, slot: Slot) -> bool {
         self.needs_all && self.constraints.iter().any(|one| one.column.of(slot).is_none())
     }
@@ -175,7 +177,7 @@ impl Soft {
 
 impl Score for PodTopologySpread {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<Soft>().map_or(0, |soft| soft.of_node(node.slot()))
+        state.get::<SoftConstraints>().map_or(0, |soft| soft.of_node(node.slot()))
     }
 
     fn score_all(
@@ -185,12 +187,14 @@ impl Score for PodTopologySpread {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
-        let Some(soft) = state.get::<Soft>() else { return scores.resize(nodes.len(), 0) };
+        let Some(soft) = state.get::<SoftConstraints>() else {
+            return scores.resize(nodes.len(), 0);
+        };
         scores.extend(nodes.iter().map(|node| soft.of_node(node.slot())));
     }
 
     fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
-        let Some(soft) = state.get::<Soft>() else { return };
+        let Some(soft) = state.get::<SoftConstraints>() else { return };
         let counted = nodes.iter().map(|node| !soft.ignores(node.slot()));
         let counted: Vec<bool> = counted.collect();
         let of_counted =

@@ -77,8 +77,9 @@ fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> boo
 
 /// How many pods count on a node.
 fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on: &Node) -> i64 {
-    let narrowed = constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
-    if constraint.label_selector.is_everything() && !narrowed {
+    let with_match_label_keys =
+        constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
+    if constraint.label_selector.is_everything() && !with_match_label_keys {
         return 0;
     }
     let here = world.placed().filter(|(other, node)| {

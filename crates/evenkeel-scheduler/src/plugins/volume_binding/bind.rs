@@ -1,7 +1,7 @@
 //! Writes what was decided about a pod's claims, and waits until they are bound.
 
 use super::{
-    Decided, Seen,
+    AssumedPodVolumes, Observed,
     find::{self, Provision},
 };
 use crate::framework::PreBindError;
@@ -27,13 +27,13 @@ struct Written {
 
 pub(super) async fn bind(
     client: &Client,
-    seen: &Seen,
+    seen: &Observed,
     pod: &Pod,
-    decided: &Decided,
+    assumed_volumes: &AssumedPodVolumes,
     patience: Duration,
 ) -> Result<(), PreBindError> {
-    let (volumes, claims) = write(client, decided).await?;
-    let check = || check(seen, pod, decided, &volumes, &claims);
+    let (volumes, claims) = write(client, assumed_volumes).await?;
+    let check = || check(seen, pod, assumed_volumes, &volumes, &claims);
     let wait = async {
         loop {
             // Before looking, so that no change is missed.
@@ -57,16 +57,17 @@ pub(super) async fn bind(
 /// Promises volumes to claims, and notes the node on claims whose volumes are to be made.
 async fn write(
     client: &Client,
-    decided: &Decided,
+    assumed_volumes: &AssumedPodVolumes,
 ) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
     let (mut volumes, mut claims) = (Vec::new(), Vec::new());
-    for (volume, claim) in &decided.found.bindings {
+    for (volume, claim) in &assumed_volumes.found.bindings {
         let version = put(client, &**volume, &promise(volume, claim)).await?;
         volumes.push(written(&**volume, version));
     }
-    for Provision { claim, .. } in &decided.found.provisions {
-        let annotations = json!({ storage::SELECTED_NODE: &*decided.node });
-        let noted = claim.meta.annotations.get(storage::SELECTED_NODE) == Some(&*decided.node);
+    for Provision { claim, .. } in &assumed_volumes.found.provisions {
+        let annotations = json!({ storage::SELECTED_NODE: &*assumed_volumes.node });
+        let noted =
+            claim.meta.annotations.get(storage::SELECTED_NODE) == Some(&*assumed_volumes.node);
         let version = if noted {
             claim.meta.version()
         } else {
@@ -100,20 +101,20 @@ fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
 
 /// Whether all claims are bound; why they never will be.
 fn check(
-    seen: &Seen,
+    seen: &Observed,
     pod: &Pod,
-    decided: &Decided,
+    assumed_volumes: &AssumedPodVolumes,
     volumes: &[Written],
     claims: &[Written],
 ) -> Result<bool, String> {
     let name = &pod.meta.name;
     let lost = || format!("pod does not exist any more: pod \"{name}\" not found");
     seen.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
-    let node = &decided.node;
+    let node = &assumed_volumes.node;
     let there = seen.nodes.get("", node);
     let there =
         there.ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
-    for (written, (_, claim)) in volumes.iter().zip(&decided.found.bindings) {
+    for (written, (_, claim)) in volumes.iter().zip(&assumed_volumes.found.bindings) {
         let found = seen.stored.volume(&written.name);
         let gone = |resource: &str, key: &str| {
             format!("failed to check binding: {}", not_found(resource, key))
@@ -143,7 +144,7 @@ fn check(
 }
 
 /// Whether a claim has the volume that was to be made for it.
-fn is_made(seen: &Seen, written: &Written, node: &Node) -> Result<bool, String> {
+fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
     let claim = seen.stored.claim(&written.namespace, name);
     let claim = claim.ok_or_else(|| {
@@ -168,7 +169,7 @@ fn is_made(seen: &Seen, written: &Written, node: &Node) -> Result<bool, String> 
     Ok(find::is_bound(&claim))
 }
 
-fn reaches(seen: &Seen, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
+fn reaches(seen: &Observed, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
     if find::is_reachable(&seen.stored, volume, node) {
         return Ok(());
     }

@@ -1,4 +1,6 @@
-//! What a node would give a pod of volumes. Pure.
+//! Finds volumes for a pod on a node. Pure.
+//!
+//! Upstream: `plugins/volumebinding/binder.go`
 
 use crate::{framework::Status, plugins::volumes::Lookup};
 use evenkeel_api::{
@@ -15,55 +17,65 @@ const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// A pod's claims.
+/// Claims of a pod.
+///
+/// Upstream: `PodVolumeClaims`
 #[derive(Debug, Default)]
 pub(super) struct PodClaims {
-    /// The volumes of those that are bound; `None` for one that is not there.
+    /// Volumes of the bound claims; `None` for a missing volume.
     pub(super) bound: Vec<Option<Arc<PersistentVolume>>>,
-    /// Those that are bound only now.
-    pub(super) delayed: Vec<Delayed>,
+    /// Unbound claims with delayed binding.
+    pub(super) delayed: Vec<UnboundClaim>,
 }
 
-/// A claim that waited for this pod.
+/// An unbound claim with delayed binding.
 #[derive(Debug)]
-pub(super) struct Delayed {
+pub(super) struct UnboundClaim {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) class: Option<Arc<StorageClass>>,
-    /// The node that was chosen for it.
+    /// Node that was selected for the claim (annotation `selected-node`).
     pub(super) node: Option<Arc<str>>,
-    /// Volumes of its class that nobody else has taken.
+    /// Available volumes of its class.
     pub(super) candidates: Vec<Arc<PersistentVolume>>,
 }
 
-/// What is to be done for a pod to have its volumes.
+/// Volumes for a pod on a node.
+///
+/// Upstream: `PodVolumes`
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Found {
-    /// Volumes that become claims'.
+pub(super) struct PodVolumes {
+    /// Volumes to bind to claims.
+    ///
+    /// Upstream: `StaticBindings`
     pub(super) bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
-    /// Claims for which volumes are to be made.
+    /// Claims to provision.
+    ///
+    /// Upstream: `DynamicProvisions`
     pub(super) provisions: Vec<Provision>,
 }
 
-/// A claim for which a volume is to be made.
+/// A claim to provision.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Provision {
     pub(super) claim: Arc<PersistentVolumeClaim>,
-    /// The room it takes up some of, where its driver says how much there is.
+    /// CSIStorageCapacity that the volume would use, if the driver publishes any.
     pub(super) capacity: Option<Arc<CsiStorageCapacity>>,
 }
 
-impl Found {
+impl PodVolumes {
     pub(super) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }
 }
 
-/// Whether the claim has its volume, and that is noted.
+/// Reports whether the claim is fully bound.
+///
+/// Upstream: `isPVCFullyBound`
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(storage::BIND_COMPLETED)
 }
 
-/// The claim, if a pod can use it.
+/// Returns the claim if a pod may use it.
 pub(super) fn usable(
     pod: &Pod,
     name: &str,
@@ -96,11 +108,17 @@ pub(super) fn usable(
     Ok(claim)
 }
 
-/// What the node would give.
-pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<Found, Status> {
-    let bound = bound(seen, claims, node);
+/// Finds volumes for the pod on the node.
+///
+/// Upstream: `FindPodVolumes`
+pub(super) fn find_pod_volumes(
+    seen: &dyn Lookup,
+    claims: &PodClaims,
+    node: &Node,
+) -> Result<PodVolumes, Status> {
+    let bound = check_bound_claims(seen, claims, node);
     let found = delayed(seen, claims, node)?;
-    // In upstream's order.
+    // Same order of checks as upstream.
     let reasons = [
         bound.err().filter(|why| *why == NOT_REACHED),
         found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
@@ -118,8 +136,14 @@ pub(super) fn find(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result
     }
 }
 
-/// Whether the volumes that the pod has are there and can be reached from the node; the first that is not says why.
-fn bound(seen: &dyn Lookup, claims: &PodClaims, node: &Node) -> Result<(), &'static str> {
+/// Reports whether the bound volumes exist and are accessible from the node; else returns the reason.
+///
+/// Upstream: `checkBoundClaims`
+fn check_bound_claims(
+    seen: &dyn Lookup,
+    claims: &PodClaims,
+    node: &Node,
+) -> Result<(), &'static str> {
     for volume in &claims.bound {
         let volume = volume.as_deref().ok_or(VOLUME_GONE)?;
         if !is_reachable(seen, volume, node) {
@@ -140,10 +164,10 @@ fn delayed(
     seen: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
-) -> Result<Result<Found, &'static str>, Status> {
-    let mut found = Found::default();
+) -> Result<Result<PodVolumes, &'static str>, Status> {
+    let mut found = PodVolumes::default();
     let mut unmade = Vec::new();
-    let mut choosing: Vec<&Delayed> = Vec::new();
+    let mut choosing: Vec<&UnboundClaim> = Vec::new();
     for one in &claims.delayed {
         match &one.node {
             Some(chosen) if **chosen != *node.meta.name => return Ok(Err(NO_VOLUME)),
@@ -162,7 +186,7 @@ fn delayed(
         }
     }
     for one in unmade {
-        match provision(seen, one, node)? {
+        match check_volume_provision(seen, one, node)? {
             Ok(provision) => found.provisions.push(provision),
             Err(why) => return Ok(Err(why)),
         }
@@ -171,9 +195,9 @@ fn delayed(
 }
 
 /// How a volume can be made for the claim of a pod on the node, or why not.
-fn provision(
+fn check_volume_provision(
     seen: &dyn Lookup,
-    one: &Delayed,
+    one: &UnboundClaim,
     node: &Node,
 ) -> Result<Result<Provision, &'static str>, Status> {
     let Some(class) = one.class.as_deref() else {
@@ -184,12 +208,12 @@ fn provision(
     if nobody || !storage::can_be_made_at(class, node) {
         return Ok(Err(NO_VOLUME));
     }
-    let capacity = room(seen, &one.claim, class, node);
+    let capacity = has_enough_capacity(seen, &one.claim, class, node);
     Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
 }
 
 /// Where there is enough room for the claim's volume; nowhere in particular where that is not said.
-fn room(
+fn has_enough_capacity(
     seen: &dyn Lookup,
     claim: &PersistentVolumeClaim,
     class: &StorageClass,

@@ -1,7 +1,19 @@
-//! VolumeBinding: a pod goes where its volumes can be had, and is bound once they are its own.
+//! VolumeBinding: schedules a pod where its volumes are available, and binds its claims before the pod.
 //!
-//! What a node would give is worked out in `find`, which is pure; what was decided for pods on their way to a node is kept
-//! until their claims are bound, so that no volume is chosen twice. Upstream: `plugins/volumebinding`.
+//! `find` computes a node's volumes without side effects. Volumes of assumed pods are kept until their claims are bound, so
+//! that no volume is selected twice.
+//!
+//! Upstream: `plugins/volumebinding`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `volumeBindingMode: Immediate`: the claim must be bound before the pod | `find::usable` |
+//! | node affinity of bound volumes | `find::check_bound_claims`, `find::is_reachable` |
+//! | `volumeBindingMode: WaitForFirstConsumer` with an existing volume | `find::find_pod_volumes` |
+//! | dynamic provisioning, `allowedTopologies` | `find::check_volume_provision` |
+//! | storage capacity tracking (CSIStorageCapacity) | `find::has_enough_capacity` |
+//! | binding before the pod runs, `bindTimeoutSeconds` | `bind::bind` |
+//! | scores by storage capacity, `shape` | `score::score` |
 
 mod bind;
 mod find;
@@ -18,7 +30,7 @@ use evenkeel_runtime::{
     client::Client,
     clock::Clock,
 };
-use find::{Delayed, Found, PodClaims, limit};
+use find::{PodClaims, PodVolumes, UnboundClaim, limit};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -43,12 +55,14 @@ use crate::{
     pod::PodInfo,
 };
 
-/// What can be set about [`VolumeBinding`]; upstream's `VolumeBindingArgs`.
+/// Arguments of [`VolumeBinding`].
+///
+/// Upstream: `VolumeBindingArgs`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// How long a pod waits for its claims to be bound.
+    /// Timeout for binding the claims of a pod. Default: 10 min.
     pub bind_timeout: Duration,
-    /// How good a node is by how full its storage would be; `None` for no scores.
+    /// Scores by storage utilization; `None` for no scores.
     pub shape: Option<Shape>,
 }
 
@@ -61,35 +75,35 @@ impl Default for Args {
     }
 }
 
-/// Places pods by their volumes.
+/// The VolumeBinding plugin.
 #[derive(Default)]
 pub struct VolumeBinding {
     args: Args,
-    seen: OnceLock<Seen>,
-    /// What was decided for pods that are on their way, by uid.
-    decided: Mutex<HashMap<Box<str>, Decided>>,
+    seen: OnceLock<Observed>,
+    /// Volumes of assumed pods, by uid.
+    assumed_volumes: Mutex<HashMap<Box<str>, AssumedPodVolumes>>,
 }
 
-/// What is decided for a pod.
+/// Volumes selected for an assumed pod.
 #[derive(Debug, Clone)]
-struct Decided {
+struct AssumedPodVolumes {
     node: Arc<str>,
-    found: Found,
+    found: PodVolumes,
 }
 
-/// What it looks at.
-struct Seen {
+/// Caches of the plugin.
+struct Observed {
     clock: Clock,
     metrics: Metrics,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
     stored: Cached,
     by_class: Index<PersistentVolume>,
-    /// Told of each change of a claim or a volume.
+    /// Notified of each change of a claim or volume.
     changed: Arc<Notify>,
 }
 
-impl Seen {
+impl Observed {
     fn new(handle: &Handle) -> Self {
         let Handle { caches, clock, metrics, .. } = handle;
         let stored = Cached::new(handle);
@@ -119,7 +133,7 @@ impl Plugin for VolumeBinding {
 
     fn connect(&self, handle: &Handle) {
         // A second scheduler over the same plug-in sees what the first one does.
-        self.seen.get_or_init(|| Seen::new(handle));
+        self.seen.get_or_init(|| Observed::new(handle));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -162,7 +176,7 @@ impl Plugin for VolumeBinding {
     }
 }
 
-/// Whether a change of an object may help a pod that had no volumes.
+/// Reports whether a change of an object may make the pod schedulable.
 fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     match change {
         ObjectChange::Claim(edit) => QueueingHint::when(edit.now().is_some_and(|claim| {
@@ -210,17 +224,17 @@ fn plugins(node: &CsiNode) -> &str {
 }
 
 impl VolumeBinding {
-    /// With other arguments than the defaults.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args, ..Self::default() }
     }
 
-    fn decided(&self) -> MutexGuard<'_, HashMap<Box<str>, Decided>> {
-        self.decided.lock().unwrap_or_else(PoisonError::into_inner)
+    fn assumed_volumes(&self) -> MutexGuard<'_, HashMap<Box<str>, AssumedPodVolumes>> {
+        self.assumed_volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pod's claims, and what may become their volumes.
-    fn claims(&self, seen: &Seen, pod: &Pod) -> Result<PodClaims, Status> {
+    /// Returns the pod's claims, and the volumes available to them.
+    fn claims(&self, seen: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
         for used in storage::claims_of(pod) {
             let name = used.claim_name(pod);
@@ -242,21 +256,26 @@ impl VolumeBinding {
         Ok(claims)
     }
 
-    /// A claim with what others on their way have decided about it, and without the volumes that they have taken.
+    /// Returns a claim with the assumed bindings of other pods, and without the volumes that they use.
     fn delayed(
         &self,
-        seen: &Seen,
+        seen: &Observed,
         claim: Arc<PersistentVolumeClaim>,
         class: Option<Arc<StorageClass>>,
-    ) -> Delayed {
+    ) -> UnboundClaim {
         let mut node: Option<Arc<str>> =
             claim.meta.annotations.get(storage::SELECTED_NODE).map(Arc::from);
         let mut candidates = seen.by_class.get(storage::class_of_claim(&claim));
-        for decided in self.decided().values() {
-            if decided.found.provisions.iter().any(|other| other.claim.meta.uid == claim.meta.uid) {
-                node = Some(Arc::clone(&decided.node));
+        for assumed_volumes in self.assumed_volumes().values() {
+            if assumed_volumes
+                .found
+                .provisions
+                .iter()
+                .any(|other| other.claim.meta.uid == claim.meta.uid)
+            {
+                node = Some(Arc::clone(&assumed_volumes.node));
             }
-            for (volume, other) in &decided.found.bindings {
+            for (volume, other) in &assumed_volumes.found.bindings {
                 if other.meta.uid == claim.meta.uid {
                     candidates.retain(|candidate| candidate.meta.name == volume.meta.name);
                 } else {
@@ -264,7 +283,7 @@ impl VolumeBinding {
                 }
             }
         }
-        Delayed { claim, class, node, candidates }
+        UnboundClaim { claim, class, node, candidates }
     }
 }
 
@@ -290,7 +309,7 @@ impl Filter for VolumeBinding {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         match (state.get::<PodClaims>(), self.seen.get()) {
             (Some(claims), Some(seen)) => {
-                let found = find::find(&seen.stored, claims, node.node());
+                let found = find::find_pod_volumes(&seen.stored, claims, node.node());
                 if found.as_ref().is_err_and(|why| why.code == Code::Error) {
                     seen.metrics.claims().volumes_failed(Stage::Predicate);
                 }
@@ -309,7 +328,7 @@ impl PreScore for VolumeBinding {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        // Where nothing is left to be bound every node is as good.
+        // Without unbound claims, every node scores the same.
         let waits = state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
         if self.args.shape.is_some() && waits { PreScoreResult::All } else { PreScoreResult::Skip }
     }
@@ -320,7 +339,7 @@ impl Score for VolumeBinding {
         let (Some(claims), Some(seen)) = (state.get::<PodClaims>(), self.seen.get()) else {
             return 0;
         };
-        let found = find::find(&seen.stored, claims, node.node());
+        let found = find::find_pod_volumes(&seen.stored, claims, node.node());
         let shape = self.args.shape.as_ref();
         found.ok().zip(shape).map_or(0, |(found, shape)| score::score(&found, shape))
     }
@@ -334,23 +353,23 @@ impl Reserve for VolumeBinding {
         let Some(there) = seen.nodes.get("", node) else {
             return Err(Status::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find(&seen.stored, claims, &there)
+        let found = find::find_pod_volumes(&seen.stored, claims, &there)
             .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Assume))?;
         if !found.is_empty() {
-            let decided = Decided { node: Arc::from(node), found };
-            self.decided().insert(pod.uid().into(), decided);
+            let assumed_volumes = AssumedPodVolumes { node: Arc::from(node), found };
+            self.assumed_volumes().insert(pod.uid().into(), assumed_volumes);
         }
         Ok(())
     }
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
-        self.decided().remove(pod.uid());
+        self.assumed_volumes().remove(pod.uid());
     }
 }
 
 impl PreBind for VolumeBinding {
     fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
-        match self.decided().contains_key(pod.uid()) {
+        match self.assumed_volumes().contains_key(pod.uid()) {
             true => PreBindPreFlight::Act { parallel: true },
             false => PreBindPreFlight::Skip,
         }
@@ -363,13 +382,15 @@ impl PreBind for VolumeBinding {
         _: &'a str,
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
-            let decided = self.decided().get(pod.uid()).cloned();
-            let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return Ok(()) };
-            bind::bind(client, seen, &pod.pod, &decided, self.args.bind_timeout)
+            let assumed_volumes = self.assumed_volumes().get(pod.uid()).cloned();
+            let (Some(assumed_volumes), Some(seen)) = (assumed_volumes, self.seen.get()) else {
+                return Ok(());
+            };
+            bind::bind(client, seen, &pod.pod, &assumed_volumes, self.args.bind_timeout)
                 .await
                 .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Bind))?;
-            // The claims say so themselves by now.
-            self.decided().remove(pod.uid());
+            // The claims are bound, so the cache has this information.
+            self.assumed_volumes().remove(pod.uid());
             Ok(())
         })
     }
@@ -377,6 +398,8 @@ impl PreBind for VolumeBinding {
 
 impl std::fmt::Debug for VolumeBinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VolumeBinding").field("decided", &self.decided()).finish_non_exhaustive()
+        f.debug_struct("VolumeBinding")
+            .field("decided", &self.assumed_volumes())
+            .finish_non_exhaustive()
     }
 }

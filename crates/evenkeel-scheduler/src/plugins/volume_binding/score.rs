@@ -1,12 +1,12 @@
 //! How full a node's storage would be, as a score.
 
-use super::find::Found;
+use super::find::PodVolumes;
 use crate::plugins::shape::Shape;
 use evenkeel_api::{quantity::Quantity, storage};
 use std::collections::BTreeMap;
 
 /// The score of a node that would give `found`: the mean over the classes of volumes that are bound or, where none is, made.
-pub(super) fn score(found: &Found, shape: &Shape) -> i64 {
+pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     let mut classes: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (volume, claim) in &found.bindings {
         let sums = classes.entry(&volume.spec.storage_class_name).or_default();

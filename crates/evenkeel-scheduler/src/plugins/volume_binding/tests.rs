@@ -1,8 +1,8 @@
 //! What nodes give, by table.
 
 use super::{
-    Decided, VolumeBinding,
-    find::{Delayed, Found, PodClaims, Provision, usable},
+    AssumedPodVolumes, VolumeBinding,
+    find::{PodClaims, PodVolumes, Provision, UnboundClaim, usable},
     score::score,
 };
 use crate::{
@@ -49,20 +49,20 @@ fn delayed(
     claim: Arc<PersistentVolumeClaim>,
     provisioner: &str,
     volumes: &[Arc<PersistentVolume>],
-) -> Delayed {
+) -> UnboundClaim {
     let class: Arc<StorageClass> = object(
         json!({"metadata": {"name": "c"}, "provisioner": provisioner,
             "allowedTopologies": [{"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": ["a", "b"]}]}]}),
         &json!({}),
     );
-    Delayed { claim, class: Some(class), node: None, candidates: volumes.to_vec() }
+    UnboundClaim { claim, class: Some(class), node: None, candidates: volumes.to_vec() }
 }
 
-fn find(claims: &PodClaims, node: &Node) -> Result<Found, Status> {
-    super::find::find(&Given::default(), claims, node)
+fn find_pod_volumes(claims: &PodClaims, node: &Node) -> Result<PodVolumes, Status> {
+    super::find::find_pod_volumes(&Given::default(), claims, node)
 }
 
-fn names(found: &Found) -> (Vec<String>, Vec<&str>) {
+fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
     let bindings = found
         .bindings
         .iter()
@@ -71,14 +71,14 @@ fn names(found: &Found) -> (Vec<String>, Vec<&str>) {
 }
 
 fn why(claims: &PodClaims, host: &str) -> String {
-    find(claims, &node(host, &json!({}))).unwrap_err().reasons.join("; ")
+    find_pod_volumes(claims, &node(host, &json!({}))).unwrap_err().reasons.join("; ")
 }
 
 #[test]
 fn bound_volumes_must_be_there_and_reached() {
     let claims = |volume| PodClaims { bound: vec![volume], delayed: vec![] };
     let local = claims(Some(volume("v", "1Gi", Some("a"))));
-    assert!(find(&local, &node("a", &json!({}))).unwrap().is_empty());
+    assert!(find_pod_volumes(&local, &node("a", &json!({}))).unwrap().is_empty());
     assert_eq!(why(&local, "b"), "node(s) didn't match PersistentVolume's node affinity");
     assert_eq!(
         why(&claims(None), "a"),
@@ -97,7 +97,7 @@ fn smaller_claims_choose_first_and_no_volume_twice() {
             delayed(claim("y", "1Gi"), none, &volumes),
         ],
     };
-    let found = find(&claims, &node("a", &json!({}))).unwrap();
+    let found = find_pod_volumes(&claims, &node("a", &json!({}))).unwrap();
     assert_eq!(names(&found), (vec!["y=small".to_owned(), "x=big".to_owned()], vec![]));
     assert_eq!(why(&claims, "b"), "node(s) didn't find available persistent volumes to bind");
 }
@@ -106,17 +106,17 @@ fn smaller_claims_choose_first_and_no_volume_twice() {
 fn what_is_not_there_is_made_where_that_can_be() {
     let claims = |node: Option<&str>| PodClaims {
         bound: vec![],
-        delayed: vec![Delayed {
+        delayed: vec![UnboundClaim {
             node: node.map(Arc::from),
             ..delayed(claim("x", "2Gi"), "csi.example.com", &[volume("small", "1Gi", None)])
         }],
     };
-    let found = find(&claims(None), &node("b", &json!({}))).unwrap();
+    let found = find_pod_volumes(&claims(None), &node("b", &json!({}))).unwrap();
     assert_eq!(names(&found), (vec![], vec!["x"]));
     let none = "node(s) didn't find available persistent volumes to bind";
     assert_eq!(why(&claims(None), "elsewhere"), none, "not by its class");
     assert_eq!(why(&claims(Some("a")), "b"), none, "another node was chosen");
-    assert!(find(&claims(Some("a")), &node("a", &json!({}))).is_ok());
+    assert!(find_pod_volumes(&claims(Some("a")), &node("a", &json!({}))).is_ok());
 }
 
 #[test]
@@ -189,14 +189,14 @@ fn room_is_looked_for_where_the_driver_says_how_much_there_is() {
         ),
     ] {
         let (claims, mut given) = roomy(&rooms);
-        let found = super::find::find(&given, &claims, &node("a", &json!({})));
+        let found = super::find::find_pod_volumes(&given, &claims, &node("a", &json!({})));
         let text = match found {
             Ok(found) => names(&found).1.join(", "),
             Err(why) => why.reasons.join("; "),
         };
         assert_eq!(text, want, "{rooms:?}");
         given.drivers.clear();
-        assert!(super::find::find(&given, &claims, &node("a", &json!({}))).is_ok());
+        assert!(super::find::find_pod_volumes(&given, &claims, &node("a", &json!({}))).is_ok());
     }
 }
 
@@ -205,7 +205,7 @@ fn emptier_storage_is_better() {
     let shape = Shape::new(&[(0, 10), (100, 0)]);
     for (room, want) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
         let (claims, given) = roomy(&[json!({"nodeTopology": {}, "capacity": room})]);
-        let found = super::find::find(&given, &claims, &node("a", &json!({}))).unwrap();
+        let found = super::find::find_pod_volumes(&given, &claims, &node("a", &json!({}))).unwrap();
         assert_eq!(score(&found, &shape), want, "{room}");
     }
     let volumes = [volume("v", "8Gi", None)];
@@ -213,9 +213,9 @@ fn emptier_storage_is_better() {
         bound: vec![],
         delayed: vec![delayed(claim("x", "2Gi"), "kubernetes.io/no-provisioner", &volumes)],
     };
-    let found = find(&claims, &node("a", &json!({}))).unwrap();
+    let found = find_pod_volumes(&claims, &node("a", &json!({}))).unwrap();
     assert_eq!(score(&found, &shape), 75, "what is bound counts by its own size");
-    assert_eq!(score(&Found::default(), &shape), 0);
+    assert_eq!(score(&PodVolumes::default(), &shape), 0);
 }
 
 #[tokio::test]
@@ -229,15 +229,15 @@ async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
     // A claim whose class is not there.
     let claims = |class: Option<Arc<StorageClass>>| {
         let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
-        PodClaims { delayed: vec![Delayed { class, ..claim }], ..PodClaims::default() }
+        PodClaims { delayed: vec![UnboundClaim { class, ..claim }], ..PodClaims::default() }
     };
     state.put(claims(None));
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());
-    let found = Found {
+    let found = PodVolumes {
         provisions: vec![Provision { claim: claim("c", "1Gi"), capacity: None }],
-        ..Found::default()
+        ..PodVolumes::default()
     };
-    plugin.decided().insert("p".into(), Decided { node: "a".into(), found });
+    plugin.assumed_volumes().insert("p".into(), AssumedPodVolumes { node: "a".into(), found });
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);

@@ -15,22 +15,22 @@ use std::{
 };
 
 use super::{
-    bind::{self, FINALIZER, TRIES},
+    bind::{self, FINALIZER, MAX_ATTEMPTS},
     extended::{self, Mapping},
 };
 
 /// The claims of that kind that there are, by the uids of their pods.
 #[derive(Debug, Default)]
-pub(super) struct Specials {
+pub(super) struct ExtendedResourceClaims {
     of_pod: HashMap<Text, Arc<ResourceClaim>>,
     /// Uids of those that are being deleted.
     given_up: HashSet<Text>,
 }
 
-impl Specials {
+impl ExtendedResourceClaims {
     /// The cache shows a claim.
     pub(super) fn seen(&mut self, claim: &Arc<ResourceClaim>) {
-        let owner = claim.meta.controller().filter(|_| extended::is_special(claim));
+        let owner = claim.meta.controller().filter(|_| extended::is_extended_resource_claim(claim));
         if let Some(owner) = owner.filter(|_| !self.given_up.contains(&claim.meta.uid)) {
             self.of_pod.insert(owner.uid.clone(), Arc::clone(claim));
         }
@@ -48,7 +48,7 @@ impl Specials {
     }
 
     /// The claim is being deleted: until the cache shows that, it is as if it were not there.
-    pub(super) fn give_up(&mut self, claim: &ResourceClaim) {
+    pub(super) fn release_claim(&mut self, claim: &ResourceClaim) {
         self.given_up.insert(claim.meta.uid.clone());
         self.forget(claim);
     }
@@ -119,7 +119,7 @@ async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiErro
         }
         let change = json!({ "metadata": { "finalizers": others } });
         match bind::patch(client, claim, &claim.meta.resource_version, "", change).await {
-            Err(error) if error.is_conflict() && attempt < TRIES => {
+            Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
                 newer = client.get(&claim.meta.namespace, &claim.meta.name).await?;
                 claim = &newer;
             }

@@ -1,12 +1,14 @@
-//! Pods on their way to a node: devices are theirs from the decision on, and their claims are written before they are bound.
+//! Assumed pods: devices are in use from Reserve on, and PreBind writes their claims.
+//!
+//! Upstream: in-flight allocations in `dra_manager.go`
 
 use evenkeel_api::views::ResourceClaim;
 use evenkeel_runtime::client::Client;
 use std::sync::{Arc, PoisonError};
 
 use super::{
-    DynamicResources, Seen, attempt::Attempt, bind, claims, extended::Special, locked,
-    result::Allocation, special,
+    DynamicResources, Observed, attempt::Attempt, bind, claims, extended::ExtendedResourceClaim,
+    extended_claims, locked, result::Allocation,
 };
 use crate::{
     framework::{
@@ -16,33 +18,33 @@ use crate::{
     pod::PodInfo,
 };
 
-/// What is decided for a pod.
+/// Claims of an assumed pod.
 #[derive(Debug, Clone, Default)]
-pub(super) struct OnWay {
-    /// Its claims, each with the devices that it is to get, if it has none.
+pub(super) struct AssumedClaims {
+    /// The pod's claims, each with the allocation to write, if it has none.
     pub(super) claims: Vec<(Arc<ResourceClaim>, Option<Allocation>)>,
-    /// Devices in place of extended resources.
-    pub(super) special: Option<Making>,
+    /// The claim for the pod's extended resources.
+    pub(super) special: Option<ExtendedClaimInCreation>,
 }
 
-/// A claim that is to be made.
+/// A claim for extended resources that PreBind creates.
 #[derive(Debug, Clone)]
-pub(super) struct Making {
-    pub(super) special: Arc<Special>,
+pub(super) struct ExtendedClaimInCreation {
+    pub(super) special: Arc<ExtendedResourceClaim>,
     pub(super) allocation: Allocation,
-    /// As it was written last.
+    /// Last written version.
     pub(super) made: Option<Arc<ResourceClaim>>,
 }
 
-impl Making {
-    /// Under which its devices are known.
+impl ExtendedClaimInCreation {
+    /// Uid under which the tracker knows the devices.
     fn uid(&self) -> &str {
         &self.made.as_ref().unwrap_or(&self.special.claim).meta.uid
     }
 }
 
-impl OnWay {
-    /// The devices that are to be given, each with the claim's uid.
+impl AssumedClaims {
+    /// Allocations to write, each with the claim's uid.
     fn gives(&self) -> impl Iterator<Item = (&str, &Allocation)> {
         let claims = self.claims.iter();
         let claims = claims.filter_map(|(claim, given)| Some((&*claim.meta.uid, given.as_ref()?)));
@@ -63,16 +65,16 @@ impl Reserve for DynamicResources {
             tracker.decide(uid, Arc::clone(&allocation.seen));
         }
         drop(tracker);
-        // The devices in use are no longer looked at: whoever changes them need not copy them.
+        // Dropped here, so that writers need not copy it.
         state.remove::<Attempt>();
         if !decided.claims.is_empty() || decided.special.is_some() {
-            locked(&self.on_way).insert(pod.uid().into(), decided);
+            locked(&self.assumed).insert(pod.uid().into(), decided);
         }
         Ok(())
     }
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
-        let decided = locked(&self.on_way).remove(pod.uid());
+        let decided = locked(&self.assumed).remove(pod.uid());
         let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return };
         let mut tracker = locked(&seen.tracker);
         decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
@@ -86,36 +88,36 @@ impl Reserve for DynamicResources {
             let (client, pod) = (seen.handle.client.clone(), Arc::clone(&pod.pod));
             seen.handle.tasks.spawn("claim release", async move {
                 if let Err(error) = bind::release(&client, &claim, &pod).await {
-                    // It is tried again when the pod is, and by the controller of claims when the pod is gone.
+                    // The pod's retry or the claim controller repeats a failed write.
                     let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
                     tracing::debug!(%namespace, %name, %error, "Claim not released");
                 }
             });
         }
         if let Some(made) = decided.special.and_then(|making| making.made) {
-            give_up(seen, made);
+            release_claim(seen, made);
         }
     }
 }
 
-/// Deletes a claim that was made for nothing.
-fn give_up(seen: &Seen, made: Arc<ResourceClaim>) {
-    let specials = Arc::clone(&seen.specials);
-    specials.lock().unwrap_or_else(PoisonError::into_inner).give_up(&made);
+/// Deletes a claim that is no longer needed.
+fn release_claim(seen: &Observed, made: Arc<ResourceClaim>) {
+    let extended_claims = Arc::clone(&seen.extended_claims);
+    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
     let client = seen.handle.client.clone();
     seen.handle.tasks.spawn("claim deletion", async move {
-        if let Err(error) = special::delete(&client, &made).await {
-            // The pod's next attempt finds it and tries again.
+        if let Err(error) = extended_claims::delete(&client, &made).await {
+            // The pod's next attempt finds the claim and retries.
             let (namespace, name) = (&made.meta.namespace, &made.meta.name);
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
-            specials.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
+            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
         }
     });
 }
 
 impl PreBind for DynamicResources {
     fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
-        if locked(&self.on_way).contains_key(pod.uid()) {
+        if locked(&self.assumed).contains_key(pod.uid()) {
             PreBindPreFlight::Act { parallel: true }
         } else {
             PreBindPreFlight::Skip
@@ -129,7 +131,7 @@ impl PreBind for DynamicResources {
         node: &'a str,
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
-            let decided = locked(&self.on_way).get(pod.uid()).cloned();
+            let decided = locked(&self.assumed).get(pod.uid()).cloned();
             let (Some(decided), Some(seen)) = (decided, self.seen.get()) else {
                 return Ok(());
             };
@@ -159,21 +161,21 @@ impl PreBind for DynamicResources {
 
 impl PostBind for DynamicResources {
     fn post_bind(&self, pod: &PodInfo, _: &str) {
-        locked(&self.on_way).remove(pod.uid());
+        locked(&self.assumed).remove(pod.uid());
     }
 }
 
 impl DynamicResources {
-    /// Makes the claim for the pod's extended resources, with its devices, and tells the pod.
+    /// Creates the claim for the pod's extended resources with its devices, and sets the pod's status.
     async fn make(
         &self,
-        seen: &Seen,
+        seen: &Observed,
         client: &Client,
         pod: &PodInfo,
-        making: Making,
+        making: ExtendedClaimInCreation,
     ) -> Result<Arc<ResourceClaim>, PreBindError> {
-        let Making { special, allocation, .. } = making;
-        let made = special::make(client, &special.claim).await;
+        let ExtendedClaimInCreation { special, allocation, .. } = making;
+        let made = extended_claims::make(client, &special.claim).await;
         seen.handle.metrics.claims().made(made.is_ok());
         let made = Arc::new(made?);
         self.remember(pod, &made);
@@ -182,14 +184,14 @@ impl DynamicResources {
         let written = bind::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
         self.remember(pod, &written);
         locked(&seen.tracker).wrote(Arc::clone(&written));
-        special::tell(client, &pod.pod, &written.meta.name, &special.mappings).await?;
+        extended_claims::tell(client, &pod.pod, &written.meta.name, &special.mappings).await?;
         Ok(written)
     }
 
-    /// Keeps what must be deleted if the pod is not bound.
+    /// Remembers the claim to delete if the pod is not bound.
     fn remember(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
-        let mut on_way = locked(&self.on_way);
-        if let Some(making) = on_way.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
+        let mut assumed = locked(&self.assumed);
+        if let Some(making) = assumed.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
             making.made = Some(Arc::clone(claim));
         }
     }

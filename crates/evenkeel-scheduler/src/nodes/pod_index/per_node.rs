@@ -1,8 +1,8 @@
-//! How many there are on each node.
+//! Counts by node.
 
 use crate::nodes::Slot;
 
-/// A count for each node that has any, by slot.
+/// Non-zero counts, sorted by slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PerNode(Vec<(Slot, u32)>);
 

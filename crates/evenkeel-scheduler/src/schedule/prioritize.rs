@@ -1,4 +1,4 @@
-//! Which of the nodes that would do.
+//! Scores feasible nodes and selects one.
 
 use hashbrown::HashMap;
 
@@ -8,32 +8,35 @@ use crate::{
     nodes::{NodeRef, Slot},
 };
 
-/// Scores that extenders gave nodes, by name.
-pub(super) type Extra = HashMap<Box<str>, i64>;
+/// Sums of the extenders' scores, by node name.
+pub(super) type ExtenderScoreSums = HashMap<Box<str>, i64>;
 
 impl Cycle<'_> {
-    /// One of the nodes with the best score.
-    pub(super) fn best(
+    /// Scores the nodes and selects one of those with the highest score.
+    ///
+    /// Upstream: `prioritizeNodes`, `selectHost`
+    pub(super) fn prioritize_and_select_host(
         &mut self,
         state: &mut CycleState,
         feasible: &[Slot],
-        extra: &Extra,
+        extender_scores: &ExtenderScoreSums,
     ) -> Slot {
         let nodes: Vec<NodeRef<'_>> = feasible.iter().map(|slot| self.nodes.at(*slot)).collect();
         let mut trace = std::mem::take(&mut self.trace);
-        let mut scores = scores(self, state, &nodes, &mut trace);
-        if !extra.is_empty() {
+        let mut scores = prioritize_nodes(self, state, &nodes, &mut trace);
+        if !extender_scores.is_empty() {
             for (score, node) in scores.iter_mut().zip(&nodes) {
-                *score += extra.get(&**node.name()).copied().unwrap_or(0);
+                *score += extender_scores.get(&**node.name()).copied().unwrap_or(0);
             }
         }
-        let best = best(&nodes, &scores, self.seed).slot();
+        let best = select_host(&nodes, &scores, self.seed).slot();
         self.trace = trace;
         best
     }
 }
 
-fn scores(
+/// Upstream: `prioritizeNodes`
+fn prioritize_nodes(
     cycle: &Cycle<'_>,
     state: &mut CycleState,
     feasible: &[NodeRef<'_>],
@@ -53,7 +56,7 @@ fn scores(
             }
             PreScoreResult::Skip => trace.skipped(Point::PreScore, n, timed),
             PreScoreResult::Same(score) => {
-                // It is the score of each of them.
+                // Every node has this score.
                 trace.scored(n, feasible.len(), timed);
                 same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n);
             }
@@ -79,20 +82,21 @@ fn scores(
     total
 }
 
-fn best<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
+/// Upstream: `selectHost`
+fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
     let top = scores.iter().copied().max().unwrap_or(0);
     let n_ties = scores.iter().filter(|score| **score == top).count().max(1);
-    let lucky = (mix(seed) % n_ties as u64) as usize;
+    let winner = (mix(seed) % n_ties as u64) as usize;
     let at = scores
         .iter()
         .enumerate()
         .filter(|(_, score)| **score == top)
-        .nth(lucky)
+        .nth(winner)
         .map_or(0, |(at, _)| at);
     nodes[at]
 }
 
-/// Spreads a seed over all bits (`splitmix64`).
+/// Mixes a seed over all bits (`splitmix64`).
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

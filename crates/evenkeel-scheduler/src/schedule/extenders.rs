@@ -1,6 +1,6 @@
-//! What extenders have to say in an attempt. They are asked one after the other, each about what the others left.
+//! Calls of extenders in an attempt: filters run one after the other, scores concurrently.
 
-use super::{Found, Rejected, choice::Extra, cycle::Cycle};
+use super::{FilterOutcome, NodeStatus, cycle::Cycle, prioritize::ExtenderScoreSums};
 use crate::{
     framework::{Extender, Status},
     nodes::{NodeRef, Slot},
@@ -13,14 +13,16 @@ fn names(cycle: &Cycle<'_>, slots: &[Slot]) -> Vec<Arc<str>> {
     slots.iter().map(|slot| Arc::clone(cycle.nodes().at(*slot).name())).collect()
 }
 
-/// Leaves the nodes that every extender finds good.
-pub(super) async fn filter(cycle: &Cycle<'_>, found: &mut Found) {
+/// Keeps the nodes that every extender accepts.
+///
+/// Upstream: `findNodesThatPassExtenders`
+pub(super) async fn find_nodes_that_pass_extenders(cycle: &Cycle<'_>, found: &mut FilterOutcome) {
     let before = found.feasible.len();
-    ask(cycle, found).await;
+    filter_with_each(cycle, found).await;
     found.extended = found.feasible.len() < before;
 }
 
-async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
+async fn filter_with_each(cycle: &Cycle<'_>, found: &mut FilterOutcome) {
     for extender in cycle.extenders {
         if found.feasible.is_empty() {
             return;
@@ -37,7 +39,7 @@ async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
             }
             Err(error) => {
                 let why = Status::error(error.to_string());
-                let rejected = Rejected { slot: 0, plugin: PluginSet::EXTENDERS, why };
+                let rejected = NodeStatus { slot: 0, plugin: PluginSet::EXTENDERS, why };
                 found.feasible.clear();
                 found.rejected.push(rejected);
                 return;
@@ -52,7 +54,7 @@ async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
         for (name, why) in unresolvable.chain(failed) {
             let Some(slot) = cycle.nodes().get(&name).map(NodeRef::slot) else { continue };
             if !found.rejected.iter().any(|rejected| rejected.slot == slot) {
-                found.rejected.push(Rejected { slot, plugin: PluginSet::EXTENDERS, why });
+                found.rejected.push(NodeStatus { slot, plugin: PluginSet::EXTENDERS, why });
             }
         }
         found.feasible.retain(|slot| {
@@ -62,13 +64,13 @@ async fn ask(cycle: &Cycle<'_>, found: &mut Found) {
     }
 }
 
-/// What the extenders add to the scores. One that fails adds nothing.
-pub(super) async fn prioritize(cycle: &Cycle<'_>, feasible: &[Slot]) -> Extra {
+/// Returns the sums of the extenders' scores. A failed extender adds nothing.
+pub(super) async fn prioritize_nodes(cycle: &Cycle<'_>, feasible: &[Slot]) -> ExtenderScoreSums {
     let asked =
         |extender: &&Arc<dyn Extender>| extender.prioritizes() && extender.is_interested(cycle.pod);
-    let mut extra = Extra::default();
+    let mut extender_scores = ExtenderScoreSums::default();
     if !cycle.extenders.iter().any(|extender| asked(&extender)) {
-        return extra;
+        return extender_scores;
     }
     let nodes = names(cycle, feasible);
     let answers = cycle.extenders.iter().filter(asked).map(|extender| {
@@ -82,7 +84,7 @@ pub(super) async fn prioritize(cycle: &Cycle<'_>, feasible: &[Slot]) -> Extra {
         match answer {
             Ok(scores) => {
                 for (node, score) in scores {
-                    let sum: &mut i64 = extra.entry(node).or_default();
+                    let sum: &mut i64 = extender_scores.entry(node).or_default();
                     *sum = sum.saturating_add(score);
                 }
             }
@@ -91,5 +93,5 @@ pub(super) async fn prioritize(cycle: &Cycle<'_>, feasible: &[Slot]) -> Extra {
             }
         }
     }
-    extra
+    extender_scores
 }

@@ -1,51 +1,53 @@
-//! Why a pod found no node, and how that is told.
+//! FitError: why a pod fits no node, and the message of its event.
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Rejected, Unfit};
+use super::{FitError, NodeStatus};
 use crate::framework::{Code, Reason};
 
 const NO_NODES: &str = "no nodes available to schedule pods";
 
-impl Unfit {
-    /// The plugins that rejected or that left only some nodes, each once.
+impl FitError {
+    /// Returns the plugins that rejected the pod or restricted the nodes, each once.
     pub fn plugins(&self) -> Vec<usize> {
         let mut plugins: Vec<usize> = self
             .all()
             .map(|rejected| rejected.plugin)
-            .chain(self.only_by.iter().copied())
+            .chain(self.pre_filter_plugins.iter().copied())
             .collect();
         plugins.sort_unstable();
         plugins.dedup();
         plugins
     }
 
-    /// What went wrong, where something did: then the pod was not rejected at all.
+    /// Returns the message if a plugin failed; then the pod counts as an error, not as unschedulable.
     pub fn error(&self) -> Option<&str> {
-        let wrong = |rejected: &&Rejected| rejected.why.code == Code::Error;
+        let wrong = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
         let rejected = self.all().find(wrong)?;
         Some(rejected.why.reasons.first().map_or("", |reason| reason))
     }
 
-    /// Why nobody need look for a way out, if that is so: there are no nodes, or something went wrong.
-    pub(crate) fn hopeless(&self) -> Option<&str> {
+    /// Returns the message if PostFilter plugins must not run: there are no nodes, or a plugin failed.
+    pub(crate) fn without_post_filter(&self) -> Option<&str> {
         if self.n_nodes == 0 { Some(NO_NODES) } else { self.error() }
     }
 
-    /// The message about the failed attempt, with what post-filters add to it.
-    pub(crate) fn told_with(&self, added: &[String]) -> String {
+    /// Returns the message of the failed attempt, followed by the PostFilter messages.
+    pub(crate) fn message_with(&self, added: &[String]) -> String {
         match added {
             [] => self.to_string(),
             added => format!("{self} {}", added.join(", ")),
         }
     }
 
-    /// Every rejection that is known.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Rejected> {
+    /// Returns every node status.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &NodeStatus> {
         self.rejected.iter().chain(&self.overall)
     }
 
-    /// Why this node was rejected; [`Code::UnschedulableAndUnresolvable`] for one that was not even looked at.
+    /// Returns the code of a node; [`Code::UnschedulableAndUnresolvable`] if it was not evaluated.
+    ///
+    /// Upstream: `NodeToStatus.Get`
     pub(crate) fn code(&self, slot: crate::nodes::Slot) -> Code {
         match &self.overall {
             Some(overall) => overall.why.code,
@@ -56,7 +58,7 @@ impl Unfit {
         }
     }
 
-    /// How often each reason was given.
+    /// Counts how many nodes gave each reason.
     fn counts(&self) -> BTreeMap<&Reason, usize> {
         let mut counts = BTreeMap::new();
         for reason in self.rejected.iter().flat_map(|rejected| &rejected.why.reasons) {
@@ -66,8 +68,8 @@ impl Unfit {
     }
 }
 
-impl fmt::Display for Unfit {
-    /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
+impl fmt::Display for FitError {
+    /// Formats `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0/{} nodes are available:", self.n_nodes)?;
         if let Some(overall) = &self.overall {
@@ -77,14 +79,14 @@ impl fmt::Display for Unfit {
         let mut counts: Vec<String> =
             self.counts().into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let absent = self.n_nodes - self.rejected.len().min(self.n_nodes);
-        if absent > 0 && !self.only_named.is_empty() {
-            let by = self.only_named.join(" ");
+        if absent > 0 && !self.pre_filter_plugin_names.is_empty() {
+            let by = self.pre_filter_plugin_names.join(" ");
             counts.push(format!("{absent} node(s) didn't satisfy plugin(s) [{by}]"));
         }
         if counts.is_empty() {
             return Ok(());
         }
-        // As text, as upstream has it: `10 x` stands before `2 y`.
+        // Sorted as text, as upstream does: `10 x` precedes `2 y`.
         counts.sort_unstable();
         write!(f, " {}.", counts.join(", "))
     }
@@ -95,18 +97,18 @@ mod tests {
     use super::*;
     use crate::framework::Status;
 
-    fn unfit(reasons: &[&'static str], n_nodes: usize) -> Unfit {
-        let rejected = |(slot, reason): (u32, &&'static str)| Rejected {
+    fn fit_error(reasons: &[&'static str], n_nodes: usize) -> FitError {
+        let rejected = |(slot, reason): (u32, &&'static str)| NodeStatus {
             slot,
             plugin: 1,
             why: Status::unschedulable(*reason),
         };
-        Unfit {
+        FitError {
             n_nodes,
             overall: None,
             rejected: (0..).zip(reasons).map(rejected).collect(),
-            only_by: Vec::new(),
-            only_named: Vec::new(),
+            pre_filter_plugins: Vec::new(),
+            pre_filter_plugin_names: Vec::new(),
         }
     }
 
@@ -115,23 +117,23 @@ mod tests {
         let mut reasons = vec!["full"; 10];
         reasons.extend(["tainted", "tainted"]);
         assert_eq!(
-            unfit(&reasons, 12).to_string(),
+            fit_error(&reasons, 12).to_string(),
             "0/12 nodes are available: 10 full, 2 tainted."
         );
-        assert_eq!(unfit(&[], 3).to_string(), "0/3 nodes are available:");
+        assert_eq!(fit_error(&[], 3).to_string(), "0/3 nodes are available:");
     }
 
     #[test]
     fn nodes_that_were_left_out_are_counted_too() {
-        let mut unfit = unfit(&["full"], 5);
-        unfit.only_by = vec![7];
-        unfit.only_named = vec!["NodeAffinity"];
+        let mut fit_error = fit_error(&["full"], 5);
+        fit_error.pre_filter_plugins = vec![7];
+        fit_error.pre_filter_plugin_names = vec!["NodeAffinity"];
         assert_eq!(
-            unfit.to_string(),
+            fit_error.to_string(),
             "0/5 nodes are available: 1 full, 4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
         );
-        assert_eq!(unfit.plugins(), [1, 7]);
-        assert_eq!(unfit.code(0), Code::Unschedulable);
-        assert_eq!(unfit.code(3), Code::UnschedulableAndUnresolvable);
+        assert_eq!(fit_error.plugins(), [1, 7]);
+        assert_eq!(fit_error.code(0), Code::Unschedulable);
+        assert_eq!(fit_error.code(3), Code::UnschedulableAndUnresolvable);
     }
 }

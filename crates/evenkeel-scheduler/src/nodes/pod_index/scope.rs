@@ -1,4 +1,4 @@
-//! Which pods a selector is about, and what pods ask of others.
+//! Scopes: the pods that an affinity term or a topology spread constraint selects.
 
 use evenkeel_api::{
     StrMap, Text,
@@ -6,23 +6,23 @@ use evenkeel_api::{
     views::{Affinity, Pod, PodAffinityTerm},
 };
 
-/// Which pods are meant: those with the labels, in the namespaces.
+/// Pods with matching labels in matching namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
-    /// By name, sorted.
+    /// Names of namespaces, sorted.
     namespaces: Box<[Text]>,
-    /// And by their labels.
+    /// Selector of further namespaces, by label.
     by_label: Selector,
     pods: Selector,
 }
 
 impl Scope {
-    /// Pods of one namespace.
+    /// Returns the scope of matching pods in one namespace.
     pub(crate) fn within(namespace: &str, pods: Selector) -> Self {
         Self { namespaces: [namespace.into()].into(), by_label: Selector::nothing(), pods }
     }
 
-    /// The pods that a term of `owner`'s affinity is about.
+    /// Returns the scope of an affinity term of `owner`.
     pub(crate) fn of_term(term: &PodAffinityTerm, owner: &Pod) -> Self {
         let by_label = &term.namespace_selector;
         let own = term.namespaces.is_empty() && by_label.is_nothing() && by_label.error().is_none();
@@ -39,35 +39,40 @@ impl Scope {
         }
     }
 
-    /// Whether pods of namespaces with certain labels are meant.
-    pub(super) fn asks_labels(&self) -> bool {
+    /// Reports whether the scope selects namespaces by label.
+    pub(super) fn selects_namespaces(&self) -> bool {
         !self.by_label.is_nothing()
     }
 
-    /// Whether a pod is meant as far as that can be told without its namespace's labels.
+    /// Reports whether the scope matches a pod, ignoring its namespace's labels.
     pub(crate) fn names(&self, pod: &Pod) -> bool {
-        self.means(&pod.meta.namespace, &StrMap::default(), &pod.meta.labels)
+        self.matches_pod(&pod.meta.namespace, &StrMap::default(), &pod.meta.labels)
     }
 
-    /// Whether a pod is meant, by its namespace (with that one's labels) and its own labels.
-    pub(crate) fn means(&self, namespace: &str, of_namespace: &StrMap, labels: &StrMap) -> bool {
+    /// Reports whether the scope matches a pod with these labels in a namespace with those labels.
+    pub(crate) fn matches_pod(
+        &self,
+        namespace: &str,
+        of_namespace: &StrMap,
+        labels: &StrMap,
+    ) -> bool {
         let named = self.namespaces.binary_search_by(|own| (**own).cmp(namespace)).is_ok();
         (named || self.by_label.matches(of_namespace)) && self.pods.matches(labels)
     }
 }
 
-/// What a rule does with the pods it is about.
+/// Kind of an affinity term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleKind {
-    /// Must be near them.
+    /// Required affinity.
     Affinity,
-    /// Must be away from them.
+    /// Required anti-affinity.
     AntiAffinity,
-    /// Would rather be near them (or away, when negative), by this weight.
+    /// Preferred affinity with this weight; anti-affinity if negative.
     Preference(i32),
 }
 
-/// The terms of a pod's affinities, each with what it does.
+/// Returns all affinity and anti-affinity terms of a pod.
 pub(crate) fn terms(pod: &Pod) -> impl Iterator<Item = (RuleKind, &PodAffinityTerm)> {
     let affinity = pod.spec.affinity.as_deref();
     let near = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());

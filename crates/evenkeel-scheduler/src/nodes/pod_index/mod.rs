@@ -1,9 +1,8 @@
-//! Which kinds of pods are on which nodes, so that nobody has to look through pods to count them.
+//! Pod index: number of pods on each node, by equivalence class.
 //!
-//! Pods that no selector and no rule of another pod can tell apart (same namespace, labels and affinities) are a *class*, of
-//! which there are as many as there are kinds of workloads. A class is compared once with each *scope* (the pods that a
-//! selector in certain namespaces means), when the first of the two appears; from then on who is in a scope is known, and
-//! counting the pods in it is adding up what its classes have on each node, which [`NodeTable`](super::NodeTable) keeps.
+//! Pods with equal namespace, labels and affinities form an *equivalence class*: no selector distinguishes them. There are
+//! about as many classes as workloads. A *scope* is the set of pods that a selector matches in certain namespaces. Each class
+//! is matched once against each scope. The number of matching pods on a node is then the sum over the classes in the scope.
 
 mod per_node;
 mod scope;
@@ -20,77 +19,77 @@ pub(crate) use per_node::PerNode;
 pub(crate) use scope::{RuleKind, Scope, terms};
 use slab::Slab;
 
-/// Number of a class; it is another's once the class has no pods.
-pub(crate) type ClassId = u32;
-/// Number of a scope, good as long as the census is not changed.
+/// Id of an equivalence class; reused once the class has no pods.
+pub(crate) type EquivalenceClassId = u32;
+/// Id of a scope; valid until the index changes.
 pub(crate) type ScopeId = u32;
 
-/// So many classes without pods, and scopes that no class has in a rule, are kept for the next pod of their kind.
-const SPARE: usize = 512;
+/// Maximum number of unused classes and scopes that are kept for later pods.
+const MAX_IDLE: usize = 512;
 
-/// Classes, scopes, and who is in which.
+/// Equivalence classes, scopes, and which class is in which scope.
 #[derive(Debug, Default)]
-pub(crate) struct Census {
-    classes: Slab<Class>,
-    class_ids: HashTable<ClassId>,
-    scopes: Slab<Known>,
+pub(crate) struct PodIndex {
+    classes: Slab<EquivalenceClass>,
+    class_ids: HashTable<EquivalenceClassId>,
+    scopes: Slab<ScopeEntry>,
     scope_ids: HashTable<ScopeId>,
-    /// Labels of namespaces.
+    /// Labels of namespaces, by name.
     namespaces: HashMap<Text, StrMap>,
     hasher: DefaultHashBuilder,
-    /// How many classes have pods.
+    /// Number of classes with pods.
     occupied: usize,
 }
 
-/// Pods that nothing tells apart.
+/// Pods that no selector distinguishes.
 #[derive(Debug)]
-pub(crate) struct Class {
-    /// One of them, now or in the past.
+pub(crate) struct EquivalenceClass {
+    /// A current or former pod of the class.
     sample: Arc<Pod>,
     nodes: PerNode,
-    /// The scopes it is in.
+    /// Scopes that contain the class.
     scopes: Vec<ScopeId>,
-    rules: Box<[Rule]>,
+    rules: Box<[AffinityRule]>,
 }
 
-/// What the pods of a class ask of the pods of a scope.
+/// An affinity term of a class about the pods of a scope.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct AffinityRule {
     pub(crate) kind: RuleKind,
-    /// Node label whose value says what is near.
+    /// Topology key of the term.
     pub(crate) key: Text,
     pub(crate) scope: ScopeId,
 }
 
-/// A scope, and what is known of it.
+/// A scope with its classes.
 #[derive(Debug)]
-struct Known {
+struct ScopeEntry {
     scope: Scope,
-    /// The classes in it.
-    members: Vec<ClassId>,
-    /// The classes with a rule about it.
-    holders: Vec<ClassId>,
+    /// Classes in the scope.
+    members: Vec<EquivalenceClassId>,
+    /// Classes with a term about the scope.
+    holders: Vec<EquivalenceClassId>,
 }
 
-impl Class {
-    /// How many of its pods are on each node.
+impl EquivalenceClass {
+    /// Returns the number of the class's pods on each node.
     pub(crate) fn nodes(&self) -> &PerNode {
         &self.nodes
     }
 
-    /// Whether its pods are on their way out.
+    /// Reports whether the class's pods are terminating.
     pub(crate) fn is_deleting(&self) -> bool {
         self.sample.meta.deleting()
     }
 
-    pub(crate) fn rules(&self) -> &[Rule] {
+    pub(crate) fn rules(&self) -> &[AffinityRule] {
         &self.rules
     }
 }
 
-impl Census {
-    /// Counts a pod; its class.
-    pub(super) fn enter(&mut self, pod: &Arc<Pod>, slot: Slot) -> ClassId {
+impl PodIndex {
+    /// Adds a pod; returns its class.
+    pub(super) fn add_pod(&mut self, pod: &Arc<Pod>, slot: Slot) -> EquivalenceClassId {
         self.sweep();
         let id = self.class(pod);
         if let Some(class) = self.classes.get_mut(id) {
@@ -100,52 +99,56 @@ impl Census {
         id
     }
 
-    /// No longer counts a pod of this class.
-    pub(super) fn leave(&mut self, class: ClassId, slot: Slot) {
+    /// Removes a pod of this class.
+    pub(super) fn remove_pod(&mut self, class: EquivalenceClassId, slot: Slot) {
         if let Some(class) = self.classes.get_mut(class) {
             class.nodes.subtract(slot);
             self.occupied -= usize::from(class.nodes.is_empty());
         }
     }
 
-    /// Whether a pod is of this class.
-    pub(super) fn is_of(&self, class: ClassId, pod: &Pod) -> bool {
-        self.classes.get(class).is_some_and(|class| same(&class.sample, pod))
+    /// Reports whether a pod belongs to the class.
+    pub(super) fn is_in_class(&self, class: EquivalenceClassId, pod: &Pod) -> bool {
+        self.classes.get(class).is_some_and(|class| are_equivalent(&class.sample, pod))
     }
 
-    /// The class of a pod.
-    pub(crate) fn class(&mut self, pod: &Arc<Pod>) -> ClassId {
+    /// Returns the class of a pod.
+    pub(crate) fn class(&mut self, pod: &Arc<Pod>) -> EquivalenceClassId {
         let hash = hash_of(&self.hasher, pod);
-        if let Some(id) = self.class_ids.find(hash, |id| self.is_of(*id, pod)) {
+        if let Some(id) = self.class_ids.find(hash, |id| self.is_in_class(*id, pod)) {
             return *id;
         }
-        let rules: Box<[Rule]> = terms(pod)
-            .map(|(kind, term)| Rule {
+        let rules: Box<[AffinityRule]> = terms(pod)
+            .map(|(kind, term)| AffinityRule {
                 kind,
                 key: term.topology_key.clone(),
                 scope: self.scope(Scope::of_term(term, pod)),
             })
             .collect();
-        let class =
-            Class { sample: Arc::clone(pod), nodes: PerNode::default(), scopes: Vec::new(), rules };
+        let class = EquivalenceClass {
+            sample: Arc::clone(pod),
+            nodes: PerNode::default(),
+            scopes: Vec::new(),
+            rules,
+        };
         let id = self.classes.insert(class);
         let Self { classes, class_ids, hasher, .. } = self;
         class_ids.insert_unique(hash, id, |id| {
             classes.get(*id).map_or(0, |class| hash_of(hasher, &class.sample))
         });
-        self.compare(id);
+        self.match_scopes(id);
         id
     }
 
-    /// Finds the scopes that a new class is in, and enters its rules.
-    fn compare(&mut self, id: ClassId) {
+    /// Matches a new class against all scopes, and registers its terms.
+    fn match_scopes(&mut self, id: EquivalenceClassId) {
         let Self { classes, scopes, namespaces, .. } = self;
         let Some(class) = classes.get_mut(id) else { return };
         let meta = &class.sample.meta;
         let of_namespace = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
         for at in scopes.ids() {
             let Some(known) = scopes.get_mut(at) else { continue };
-            if known.scope.means(&meta.namespace, of_namespace, &meta.labels) {
+            if known.scope.matches_pod(&meta.namespace, of_namespace, &meta.labels) {
                 known.members.push(id);
                 class.scopes.push(at);
             }
@@ -159,12 +162,12 @@ impl Census {
         }
     }
 
-    /// A class by its number.
-    pub(crate) fn get(&self, id: ClassId) -> Option<&Class> {
+    /// Returns the class with this id.
+    pub(crate) fn get(&self, id: EquivalenceClassId) -> Option<&EquivalenceClass> {
         self.classes.get(id)
     }
 
-    /// The number of a scope.
+    /// Returns the id of a scope, added on first use.
     pub(crate) fn scope(&mut self, scope: Scope) -> ScopeId {
         let hash = self.hasher.hash_one(&scope);
         let Self { classes, scopes, scope_ids, namespaces, hasher, .. } = self;
@@ -172,14 +175,14 @@ impl Census {
         if let Some(id) = scope_ids.find(hash, is) {
             return *id;
         }
-        let means = |class: &Class| {
+        let means = |class: &EquivalenceClass| {
             let meta = &class.sample.meta;
             let of_namespace = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
-            scope.means(&meta.namespace, of_namespace, &meta.labels)
+            scope.matches_pod(&meta.namespace, of_namespace, &meta.labels)
         };
-        let members: Vec<ClassId> =
+        let members: Vec<EquivalenceClassId> =
             classes.iter().filter(|(_, class)| means(class)).map(|(id, _)| id).collect();
-        let id = scopes.insert(Known { scope, members, holders: Vec::new() });
+        let id = scopes.insert(ScopeEntry { scope, members, holders: Vec::new() });
         for member in scopes.get(id).map_or(&[][..], |known| &known.members) {
             if let Some(class) = classes.get_mut(*member) {
                 class.scopes.push(id);
@@ -191,31 +194,34 @@ impl Census {
         id
     }
 
-    /// The classes in a scope.
-    pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &Class> {
+    /// Returns the classes in a scope.
+    pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &EquivalenceClass> {
         let members = self.scopes.get(scope).map_or(&[][..], |known| &known.members);
         members.iter().filter_map(|id| self.classes.get(*id))
     }
 
-    /// The classes that are in all of some scopes; none when there are no scopes.
+    /// Returns the classes that are in all of these scopes; none if there are no scopes.
     pub(crate) fn members_of_all<'a>(
         &'a self,
         scopes: &'a [ScopeId],
-    ) -> impl Iterator<Item = &'a Class> {
+    ) -> impl Iterator<Item = &'a EquivalenceClass> {
         let first = scopes.first().copied();
         let members = first.into_iter().flat_map(|first| self.members(first));
         members.filter(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Whether a class is in all of some scopes, of which there is at least one.
-    pub(crate) fn is_in_all(&self, class: ClassId, scopes: &[ScopeId]) -> bool {
+    /// Reports whether a class is in all of these scopes; `false` if there are none.
+    pub(crate) fn is_in_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
         let class = self.classes.get(class);
         !scopes.is_empty()
             && class.is_some_and(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// The rules of pods that are on nodes, as far as they are about pods of this class, each with where those pods are.
-    pub(crate) fn rules_about(&self, class: ClassId) -> impl Iterator<Item = (&Rule, &PerNode)> {
+    /// Returns the terms of existing pods that match pods of this class, with the nodes of those pods.
+    pub(crate) fn rules_about(
+        &self,
+        class: EquivalenceClassId,
+    ) -> impl Iterator<Item = (&AffinityRule, &PerNode)> {
         let scopes = self.classes.get(class).map_or(&[][..], |class| &class.scopes);
         scopes.iter().flat_map(move |scope| {
             let holders = self.scopes.get(*scope).map_or(&[][..], |known| &known.holders);
@@ -227,16 +233,20 @@ impl Census {
         })
     }
 
-    /// Whether a term of `owner` is about a pod.
-    pub(crate) fn means(&self, scope: &Scope, pod: &Pod) -> bool {
-        scope.means(&pod.meta.namespace, self.labels_of(&pod.meta.namespace), &pod.meta.labels)
+    /// Reports whether a scope matches a pod.
+    pub(crate) fn matches_pod(&self, scope: &Scope, pod: &Pod) -> bool {
+        scope.matches_pod(
+            &pod.meta.namespace,
+            self.labels_of(&pod.meta.namespace),
+            &pod.meta.labels,
+        )
     }
 
     fn labels_of(&self, namespace: &str) -> &StrMap {
         self.namespaces.get(namespace).unwrap_or(&NO_LABELS)
     }
 
-    /// Takes over a namespace's labels, which may bring pods of it into scopes and out of them; `None` when it is gone.
+    /// Replaces a namespace's labels and updates the scopes that select namespaces; `None` for a deleted one.
     pub(super) fn set_namespace(&mut self, name: &str, labels: Option<&StrMap>) {
         let labels = labels.filter(|labels| !labels.is_empty());
         if self.namespaces.get(name) == labels {
@@ -254,11 +264,12 @@ impl Census {
                 continue;
             }
             for at in scopes.ids() {
-                let Some(known) = scopes.get_mut(at).filter(|known| known.scope.asks_labels())
+                let Some(known) =
+                    scopes.get_mut(at).filter(|known| known.scope.selects_namespaces())
                 else {
                     continue;
                 };
-                let is = known.scope.means(name, of_namespace, &class.sample.meta.labels);
+                let is = known.scope.matches_pod(name, of_namespace, &class.sample.meta.labels);
                 match (class.scopes.iter().position(|own| *own == at), is) {
                     (None, true) => {
                         class.scopes.push(at);
@@ -274,22 +285,21 @@ impl Census {
         }
     }
 
-    /// Forgets classes without pods, and scopes without rules, when there are many. Numbers that somebody still uses may be
-    /// among them.
+    /// Removes unused classes and scopes when there are many. Ids that callers hold may become invalid.
     pub(super) fn sweep(&mut self) {
-        if self.classes.len() > 2 * self.occupied + SPARE {
+        if self.classes.len() > 2 * self.occupied + MAX_IDLE {
             let empty = self.classes.iter().filter(|(_, class)| class.nodes.is_empty());
-            let empty: Vec<ClassId> = empty.map(|(id, _)| id).collect();
+            let empty: Vec<EquivalenceClassId> = empty.map(|(id, _)| id).collect();
             empty.into_iter().for_each(|id| self.forget_class(id));
         }
-        if self.scope_ids.len() > 2 * self.classes.len() + SPARE {
+        if self.scope_ids.len() > 2 * self.classes.len() + MAX_IDLE {
             let idle = self.scopes.iter().filter(|(_, known)| known.holders.is_empty());
             let idle: Vec<ScopeId> = idle.map(|(id, _)| id).collect();
             idle.into_iter().for_each(|id| self.forget_scope(id));
         }
     }
 
-    fn forget_class(&mut self, id: ClassId) {
+    fn forget_class(&mut self, id: EquivalenceClassId) {
         let Some(class) = self.classes.remove(id) else { return };
         let hash = hash_of(&self.hasher, &class.sample);
         if let Ok(entry) = self.class_ids.find_entry(hash, |own| *own == id) {
@@ -327,8 +337,8 @@ fn hash_of(hasher: &DefaultHashBuilder, pod: &Pod) -> u64 {
     hasher.hash_one((&pod.meta.namespace, &pod.meta.labels, pod.meta.deleting()))
 }
 
-/// Whether nothing tells two pods apart.
-fn same(a: &Pod, b: &Pod) -> bool {
+/// Reports whether two pods belong to the same class.
+fn are_equivalent(a: &Pod, b: &Pod) -> bool {
     let terms = |pod: &Pod| {
         let affinity = pod.spec.affinity.as_deref();
         affinity.is_some_and(|a| a.pod_affinity.is_some() || a.pod_anti_affinity.is_some())

@@ -1,6 +1,6 @@
-//! A vector with holes, so that numbers stay what they are.
+//! Vector with stable indexes.
 
-/// Values by number; numbers of removed ones are used again.
+/// Values by index; indexes of removed values are reused.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     values: Vec<Option<T>>,
@@ -45,7 +45,7 @@ impl<T> Slab<T> {
         (0..).zip(&self.values).filter_map(|(at, value)| Some((at, value.as_ref()?)))
     }
 
-    /// All numbers that were ever given out.
+    /// Returns the range of all indexes ever used.
     pub(super) fn ids(&self) -> std::ops::Range<u32> {
         0..self.values.len() as u32
     }

@@ -1,0 +1,59 @@
+//! That classes and scopes come and go without losing anybody.
+
+use serde_json::json;
+
+use super::{PodIndex, Scope};
+use crate::fixtures::pod;
+use evenkeel_api::selector::Selector;
+
+fn in_scope(pod_index: &PodIndex, scope: super::ScopeId) -> u32 {
+    pod_index.members(scope).flat_map(|class| class.nodes().iter().map(|(_, n)| n)).sum()
+}
+
+#[test]
+fn what_nobody_needs_is_forgotten_and_found_out_again() {
+    let mut pod_index = PodIndex::default();
+    let labelled = |n: usize| {
+        pod(
+            &format!("p{n}"),
+            &json!({ "metadata": { "labels": { "app": "web", "n": n.to_string() } } }),
+        )
+    };
+    let web = || Scope::within("shop", Selector::parse("app=web").unwrap());
+    let kept = pod_index.add_pod(&labelled(0), 7);
+    for n in 1..2000 {
+        let class = pod_index.add_pod(&labelled(n), 3);
+        let scope =
+            pod_index.scope(Scope::within("shop", Selector::parse(&format!("n={n}")).unwrap()));
+        assert_eq!(in_scope(&pod_index, scope), 1);
+        let scope = pod_index.scope(web());
+        assert_eq!(in_scope(&pod_index, scope), 2, "the first and this one");
+        pod_index.remove_pod(class, 3);
+    }
+    assert!(
+        pod_index.classes.len() < 600 && pod_index.scopes.len() < 1800,
+        "empty classes are swept"
+    );
+    assert!(pod_index.is_in_class(kept, &labelled(0)));
+    pod_index.remove_pod(kept, 7);
+    let scope = pod_index.scope(web());
+    assert_eq!(in_scope(&pod_index, scope), 0);
+}
+
+#[test]
+fn pods_of_one_kind_are_one_class() {
+    let mut pod_index = PodIndex::default();
+    let with = |name: &str, more| pod(name, &json!({ "spec": more }));
+    let near = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "zone", "labelSelector": {} } ] } } });
+    let plain = pod_index.add_pod(&with("a", json!({})), 1);
+    assert_eq!(pod_index.add_pod(&with("b", json!({ "priority": 5 })), 1), plain);
+    // Affinity to nodes tells no pods apart.
+    let to_nodes = json!({ "affinity": { "nodeAffinity": {} } });
+    assert_eq!(pod_index.add_pod(&with("c", to_nodes), 2), plain);
+    let other = pod_index.add_pod(&with("d", near.clone()), 2);
+    assert_ne!(other, plain);
+    assert_eq!(pod_index.add_pod(&with("e", near), 2), other);
+    let nodes: Vec<_> = pod_index.get(plain).unwrap().nodes().iter().collect();
+    assert_eq!(nodes, [(1, 2), (2, 1)]);
+}

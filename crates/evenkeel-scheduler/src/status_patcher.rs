@@ -1,0 +1,81 @@
+//! StatusPatcher: concurrent patches of pod statuses. Patches of one pod run in order, and its binding follows them, so that
+//! the newest state is written last.
+
+use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Cancelled when the API server has answered the patch.
+pub(crate) type Patched = CancellationToken;
+
+#[derive(Default)]
+pub(crate) struct StatusPatcher {
+    writes: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
+    /// By pod uid, the last patch.
+    last: HashMap<Arc<str>, Patched>,
+}
+
+impl StatusPatcher {
+    /// Sends a patch of the pod with this uid, after its earlier ones.
+    pub(crate) fn send(&mut self, uid: &str, write: impl Future<Output = ()> + Send + 'static) {
+        let (uid, patched): (Arc<str>, _) = (uid.into(), Patched::new());
+        let before = self.last.insert(Arc::clone(&uid), patched.clone());
+        self.writes.push(Box::pin(async move {
+            if let Some(before) = before {
+                before.cancelled().await;
+            }
+            write.await;
+            patched.cancel();
+            uid
+        }));
+    }
+
+    /// Returns the pod's last patch, if it is unanswered.
+    pub(crate) fn pending_patch(&self, uid: &str) -> Option<Patched> {
+        self.last.get(uid).cloned()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Waits until a patch is answered; `None` if none is pending.
+    pub(crate) async fn next_finished(&mut self) -> Option<()> {
+        let uid = self.writes.next().await?;
+        if self.last.get(&uid).is_some_and(CancellationToken::is_cancelled) {
+            self.last.remove(&uid);
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Mutex, time::Duration};
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_about_one_pod_follow_each_other() {
+        let (mut status_patcher, done) =
+            (StatusPatcher::default(), Arc::new(Mutex::new(Vec::new())));
+        for (uid, what, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {
+            let done = Arc::clone(&done);
+            status_patcher.send(uid, async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                done.lock().unwrap().push(what);
+            });
+        }
+        let patched = status_patcher.pending_patch("p").unwrap();
+        while status_patcher.next_finished().await.is_some() {
+            let all = done.lock().unwrap().len() == 3;
+            assert_eq!(patched.is_cancelled(), all, "a binding waits for the last one");
+        }
+        assert_eq!(*done.lock().unwrap(), ["q1", "p1", "p2"]);
+        assert!(
+            status_patcher.is_empty()
+                && status_patcher.pending_patch("p").is_none()
+                && status_patcher.last.is_empty()
+        );
+    }
+}
