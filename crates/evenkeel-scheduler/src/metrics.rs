@@ -1,4 +1,6 @@
-//! The scheduler's metrics, under upstream's names.
+//! Metrics of the scheduler, under upstream's names.
+//!
+//! Upstream: `pkg/scheduler/metrics`
 
 mod claims;
 mod hints;
@@ -21,7 +23,7 @@ use crate::{
 
 const NONE: &[&str] = &[];
 
-/// Handles of what is registered; clones share them.
+/// Handles of the registered metrics; clones share them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     attempts: IntCounterVec,
@@ -40,7 +42,7 @@ pub(crate) struct Metrics {
     claims: Claims,
 }
 
-/// What waits.
+/// Metrics of pending pods.
 #[derive(Clone)]
 struct Queues {
     pending: IntGaugeVec,
@@ -54,7 +56,7 @@ struct Queues {
     event_seconds: HistogramVec,
 }
 
-/// What preemption does.
+/// Metrics of preemption.
 #[derive(Clone)]
 struct Preemption {
     attempts: IntCounterVec,
@@ -63,7 +65,7 @@ struct Preemption {
     total: IntCounterVec,
 }
 
-/// Something that is under way as long as this is kept: one of upstream's goroutines.
+/// Counts a running operation in `scheduler_goroutines` until dropped.
 pub(crate) struct Running(IntGauge);
 
 impl Drop for Running {
@@ -72,7 +74,7 @@ impl Drop for Running {
     }
 }
 
-/// `result` of an attempt.
+/// Label `result` of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Scheduled,
@@ -166,7 +168,7 @@ impl Metrics {
         .begun()
     }
 
-    /// What has no labels is shown from the start, and that no pods wait for others of a group: there are no groups here.
+    /// Creates series without labels at start, and the gauge of gated pod groups, of which there are none.
     fn begun(self) -> Self {
         for queue in ["incomplete", "pending"] {
             self.queues.pending.with_label_values(&[queue]).set(0);
@@ -189,7 +191,7 @@ impl Metrics {
         self.algorithm_seconds.with_label_values(NONE).observe(took.as_secs_f64());
     }
 
-    /// What an attempt noted of itself.
+    /// Records the measurements of an attempt.
     pub(crate) fn traced(&self, trace: &Trace, profile: &Profile) {
         for (point, status, took) in &trace.points {
             self.ran(point.as_str(), status, profile.name(), *took);
@@ -206,13 +208,13 @@ impl Metrics {
         }
     }
 
-    /// A plugin that is timed was run.
+    /// Records a sampled plugin call.
     pub(crate) fn plugin_ran(&self, plugin: &str, point: &str, status: &str, took: Duration) {
         let labels = &[plugin, point, status];
         self.plugin_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
-    /// All plugins of a point were run.
+    /// Records the run of an extension point.
     pub(crate) fn ran(&self, point: &str, status: &str, profile: &str, took: Duration) {
         let labels = &[point, status, profile];
         self.point_seconds.with_label_values(labels).observe(took.as_secs_f64());
@@ -222,7 +224,7 @@ impl Metrics {
         self.permit_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// 15 attempts and more are one label, as upstream has it.
+    /// As upstream, 15 and more attempts share one label.
     pub(crate) fn scheduled_after(&self, popped: &Popped, waited: Duration) {
         let attempts = popped.attempts;
         self.attempts_per_pod.with_label_values(NONE).observe(f64::from(attempts));
@@ -233,29 +235,29 @@ impl Metrics {
         }
     }
 
-    /// An event was taken in.
+    /// Records the handling of an event.
     pub(crate) fn handled(&self, event: &str, took: Duration) {
         self.queues.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
     }
 
-    /// How long plugins take to give hints.
+    /// Returns the metrics of queueing hints.
     pub(crate) fn hints(&self) -> &Hints {
         &self.hints
     }
 
-    /// What becomes of claims.
+    /// Returns the metrics of claims.
     pub(crate) fn claims(&self) -> &Claims {
         &self.claims
     }
 
-    /// Counts something that is under way, by its `operation`.
+    /// Counts a running `operation`.
     pub(crate) fn running(&self, operation: &str) -> Running {
         let running = self.queues.running.with_label_values(&[operation]);
         running.inc();
         Running(running)
     }
 
-    /// How much there is of everything, and what came into the queues.
+    /// Updates all gauges, and the counter of incoming pods.
     pub(crate) fn sizes(&self, core: &mut Core, bindings: usize) {
         self.queues.sizes(core, bindings);
     }

@@ -1,4 +1,4 @@
-//! HTTP extenders in the attempts.
+//! Adapts HTTP extenders to the framework's `Extender` trait.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,6 @@
-//! HTTP extenders: others that are asked which nodes will do, how good they are, whom to evict, and that bind
-//! (`pkg/scheduler/extender.go`).
+//! HTTP extenders: filter, prioritize, preempt and bind over webhooks.
+//!
+//! Upstream: `pkg/scheduler/extender.go`
 
 mod hook;
 #[cfg(test)]
@@ -27,106 +28,110 @@ use std::{
 };
 use whole::WholeNode;
 
-/// So many pods that an extender is asked about are read at a time.
+/// Maximum number of concurrent reads of pods for one call.
 const READS: usize = 16;
 
-/// How long a call may take where nothing is said.
+/// Default of `httpTimeout`.
+///
+/// Upstream: `DefaultExtenderTimeout`
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an extender's ten points are worth.
+/// Scales an extender's scores of 0 to 10 to those of plugins.
 const SCALE: i64 = crate::framework::MAX_NODE_SCORE / 10;
 
-/// Why an extender cannot be set up.
+/// Invalid configuration of an extender.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
-    /// Its address is none.
+    /// `urlPrefix` is not a URL.
     #[error("{0:?} is no address")]
     Address(String),
     /// A file cannot be read.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the read.
         source: std::io::Error,
     },
-    /// What is believed is no certificate.
+    /// The root certificates are invalid.
     #[error("unable to load root certificates: {0}")]
     Certificate(String),
-    /// Somebody is believed, and everybody.
+    /// Root certificates are set although `insecure` disables their verification.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
     InsecureWithAuthority,
-    /// Certificates or keys cannot be used.
+    /// The client certificate or key is unusable.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
-/// Why an extender gave no answer that can be used.
+/// Failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtenderError {
-    /// It did not answer in time.
+    /// The call timed out.
     #[error("{0}: no answer in {1:?}")]
     Late(String, Duration),
-    /// It cannot be reached.
+    /// The extender is unreachable.
     #[error("{0}: {1}")]
     Unreachable(String, String),
-    /// It answered with an error.
+    /// The response has an error code.
     #[error("failed {verb} with extender at URL {url}, code {code}")]
     Status {
-        /// What it was asked for.
+        /// Verb of the call.
         verb: String,
-        /// Where.
+        /// URL of the call.
         url: String,
-        /// What it answered.
+        /// HTTP status code.
         code: u16,
     },
-    /// Its answer cannot be read.
+    /// The response is invalid.
     #[error("{0}: {1}")]
     Answer(String, serde_json::Error),
-    /// It says that something is wrong.
+    /// The response contains an error message.
     #[error("{0}")]
     Said(String),
-    /// It names a node that it was not asked about.
+    /// The response names a node that was not in the request.
     #[error(
         "extender {0:?} claims a filtered node {1:?} which is not found in the input node list"
     )]
     UnknownNode(String, String),
-    /// What it is to be asked about cannot be read.
+    /// The API server failed to return a pod for the request.
     #[error("{0}")]
     Api(#[from] ApiError),
 }
 
-/// What an extender's filter leaves.
+/// Result of the filter call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilteredNodes {
-    /// Nodes that will do.
+    /// Names of feasible nodes.
     pub left: Vec<Arc<str>>,
-    /// Nodes that will not, and why.
+    /// Names of infeasible nodes, each with a reason.
     pub failed: BTreeMap<String, String>,
-    /// Nodes that will not, whoever is evicted. They go before those of `failed`.
+    /// Names of nodes that preemption cannot help, each with a reason. Takes precedence over `failed`.
     pub unresolvable: BTreeMap<String, String>,
 }
 
-/// Pods to be evicted from a node, by uid.
+/// Victims on a node, by uid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Victims {
-    /// Who.
+    /// Uids of the victims.
     pub pods: Vec<String>,
-    /// How many disruption budgets that breaks.
+    /// Number of victims whose eviction violates a PodDisruptionBudget.
     pub num_pdb_violations: i64,
 }
 
-/// One extender.
+/// An HTTP extender.
+///
+/// Upstream: `HTTPExtender`
 pub struct Extender {
     config: ExtenderConfig,
     managed: BTreeSet<String>,
     timeout: Duration,
-    /// Its address without a slash at the end.
+    /// `urlPrefix` without trailing slash.
     url: String,
     connection: tls::Connection,
-    /// Reads the pods that it is asked about.
+    /// Reads complete pods for requests.
     client: Client,
-    /// Where it does not know the nodes itself.
+    /// Complete nodes, unless the extender is `nodeCacheCapable`.
     nodes: Option<Cache<WholeNode>>,
 }
 
@@ -136,11 +141,10 @@ impl std::fmt::Debug for Extender {
     }
 }
 
-/// Sets up extenders in the order in which they are asked: those that may fail are last. To be called before the caches are
-/// started.
+/// Builds the extenders, ignorable ones last. Must be called before the caches are started.
 ///
 /// # Errors
-/// When an address or a certificate is none.
+/// If a URL or certificate is invalid.
 pub fn set_up(
     configs: &[ExtenderConfig],
     client: &Client,
@@ -171,37 +175,39 @@ impl Extender {
         })
     }
 
-    /// Its address, by which it is known.
+    /// Returns the URL prefix, which names the extender.
     pub fn name(&self) -> &str {
         &self.config.url_prefix
     }
 
-    /// Whether scheduling goes on where it fails.
+    /// Reports whether pods are scheduled while the extender fails.
     pub fn is_ignorable(&self) -> bool {
         self.config.ignorable
     }
 
-    /// Whether it filters nodes.
+    /// Reports whether the extender filters nodes.
     pub fn filters(&self) -> bool {
         !self.config.filter_verb.is_empty()
     }
 
-    /// Whether it scores nodes.
+    /// Reports whether the extender scores nodes.
     pub fn scores(&self) -> bool {
         !self.config.prioritize_verb.is_empty()
     }
 
-    /// Whether it looks over victims.
+    /// Reports whether the extender takes part in preemption.
     pub fn preempts(&self) -> bool {
         !self.config.preempt_verb.is_empty()
     }
 
-    /// Whether it binds pods.
+    /// Reports whether the extender binds pods.
     pub fn binds(&self) -> bool {
         !self.config.bind_verb.is_empty()
     }
 
-    /// Whether it has a say in this pod's matters: it asks for a resource that the extender sees to.
+    /// Reports whether the pod requests a resource that the extender manages.
+    ///
+    /// Upstream: `IsInterested`
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let asks = |container: &Container| {
             let resources = &container.resources;
@@ -212,10 +218,10 @@ impl Extender {
             || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(asks)
     }
 
-    /// Which of these nodes will do.
+    /// Returns the nodes that the extender accepts.
     ///
     /// # Errors
-    /// When it does not answer, or with nodes that it was not asked about.
+    /// If the call fails or the response names other nodes.
     pub async fn filter(
         &self,
         pod: &Pod,
@@ -238,10 +244,10 @@ impl Extender {
         })
     }
 
-    /// How good these nodes are, by name, as it adds up with plugins' weighted scores.
+    /// Returns the scores to add to the plugins' weighted scores, by node name.
     ///
     /// # Errors
-    /// When it does not answer; no node is scored then.
+    /// If the call fails; then the extender adds no scores.
     pub async fn score(
         &self,
         pod: &Pod,
@@ -257,7 +263,7 @@ impl Extender {
     /// Binds the pod.
     ///
     /// # Errors
-    /// When it does not, or does not answer.
+    /// If the call or the binding fails.
     pub async fn bind(&self, pod: &Pod, node: &str) -> Result<(), ExtenderError> {
         let binding = wire::Binding {
             pod_name: &pod.meta.name,
@@ -269,10 +275,10 @@ impl Extender {
         if answer.error.is_empty() { Ok(()) } else { Err(ExtenderError::Said(answer.error)) }
     }
 
-    /// Which of these nodes victims may be evicted from, and which victims that leaves.
+    /// Returns the candidates that the extender keeps, with their victims.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the call fails.
     pub async fn preempt(
         &self,
         pod: &Pod,
@@ -326,7 +332,7 @@ impl Extender {
         Ok(json(&wire::Arguments { pod: &pod, nodes, node_names }))
     }
 
-    /// The whole pod as it is now: what the scheduler keeps lacks what nobody here reads.
+    /// Reads the complete pod, because cached pods lack fields.
     async fn whole(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.meta.namespace, pod.meta.name);
         let mut request = Request::new(bytes::Bytes::new());
@@ -346,7 +352,7 @@ impl Extender {
         let unreachable = |error: String| ExtenderError::Unreachable(url.clone(), error);
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = http::Method::POST;
-        // Relative to its address, which the connection knows.
+        // Relative to the URL prefix, which the connection adds.
         *request.uri_mut() = format!("/{verb}").parse().unwrap_or_default();
         let kind = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -367,7 +373,7 @@ impl Extender {
     }
 }
 
-/// None of the types that are sent can fail to be written.
+/// The serialized types cannot fail.
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How an extender is reached: whom the scheduler believes, and the certificate that it comes with.
+//! TLS connections to extenders: trusted roots and client certificates.
 
 use super::SetUpError;
 use crate::program::config::{ExtenderConfig, ExtenderTls};
@@ -12,10 +12,10 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How often the files are looked at.
+/// Interval between checks of the certificate files.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
 
-/// A connection that comes with what its files say.
+/// A connection that follows its certificate files.
 pub(super) struct Connection {
     config: ExtenderConfig,
     current: Mutex<Current>,
@@ -23,12 +23,12 @@ pub(super) struct Connection {
 
 struct Current {
     client: kube::Client,
-    /// What it was made of.
+    /// Configuration of the connection.
     files: Option<Files>,
     looked: Instant,
 }
 
-/// What is in the files of the certificate and of its key.
+/// Contents of the certificate and key files.
 type Files = [Vec<u8>; 2];
 
 impl Connection {
@@ -39,7 +39,7 @@ impl Connection {
         Ok(Self { config: config.clone(), current: Mutex::new(current) })
     }
 
-    /// The connection to be used for a request. Files that cannot be used leave it as it is.
+    /// Returns the connection for a request. Keeps the current one if the files are unusable.
     pub(super) fn now(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() < LOOK {
@@ -61,7 +61,7 @@ impl Connection {
     }
 }
 
-/// As upstream has it, a certificate is followed only where it and its key come from files.
+/// As upstream, certificates reload only if certificate and key are files.
 fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
     let tls = config.tls_config.as_ref()?;
     let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
@@ -70,8 +70,8 @@ fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
     from_files.then(read)
 }
 
-/// Upstream's rules: a certificate without its key is none, what is given as data goes before files, and with `enableHTTPS` and
-/// nobody to believe everybody is.
+/// Applies upstream's rules: a certificate needs its key, data precede files, and `enableHTTPS` without roots trusts every
+/// server.
 fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     let address = || SetUpError::Address(config.url_prefix.clone());
     let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
@@ -103,7 +103,7 @@ fn given(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Who may sign its certificate; the system's where nobody is named.
+/// Returns the trusted roots; the system's by default.
 fn authority(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
     let bad = |error: String| SetUpError::Certificate(error);
     let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {

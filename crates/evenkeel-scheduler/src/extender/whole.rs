@@ -1,11 +1,11 @@
-//! Whole nodes, for extenders that do not know them: as JSON, as it came.
+//! Complete nodes as JSON, for extenders without node cache.
 
 use super::wire::Raw;
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, views::Metadata};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// A node with all that there is of it.
+/// A node with every field.
 pub(crate) struct WholeNode {
     meta: Meta,
     pub(super) json: Raw,

@@ -1,11 +1,11 @@
-//! What goes to an extender and comes back (`k8s.io/kube-scheduler/extender/v1`). Upstream's types have no names of their own
-//! for JSON, so fields are written as Go has them, and read whatever their case.
+//! Wire types of extenders (`k8s.io/kube-scheduler/extender/v1`). Upstream's types have no JSON tags: fields are written with
+//! Go's names and read in any case.
 
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A whole object as the API server wrote it.
+/// A complete object as the API server returned it.
 pub(super) type Raw = Arc<RawValue>;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ pub(super) struct FilterResult {
 }
 
 impl FilterResult {
-    /// The nodes that are left; none where nothing is said of them.
+    /// Returns the accepted nodes; none if the response omits them.
     pub(super) fn left(&mut self, by_name: bool) -> Vec<String> {
         match (self.nodenames.take().filter(|_| by_name), self.nodes.take()) {
             (Some(names), _) => names,
@@ -142,20 +142,20 @@ pub(super) struct UidRead {
     pub(super) uid: String,
 }
 
-/// Null is what is not said.
+/// Reads null as the default value.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Reads an answer, of which Go does not look at the case of fields' names, nor at what comes after the first value.
+/// Parses a response like Go: ignores the case of field names, and anything after the first value.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
     serde_json::from_value(folded(value))
 }
 
-/// With the names of fields in lower case. Names of nodes, which are keys as well, are so already.
+/// Lowercases field names. Node names, which are also keys, are in lower case anyway.
 fn folded(value: Value) -> Value {
     match value {
         Value::Object(map) => {

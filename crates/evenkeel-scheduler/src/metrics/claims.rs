@@ -1,10 +1,10 @@
-//! What becomes of claims: of devices, and of volumes.
+//! Metrics of ResourceClaims and volumes.
 
 use evenkeel_runtime::metrics::{counters, exponential, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// Handles of what is registered; clones share them.
+/// Handles of the registered metrics; clones share them.
 #[derive(Clone)]
 pub(crate) struct Claims {
     pub(super) made: IntCounterVec,
@@ -13,7 +13,7 @@ pub(crate) struct Claims {
     pub(super) volume_errors: IntCounterVec,
 }
 
-/// How waiting for devices to be made ready ended: `status`.
+/// Label `status`: outcome of a wait for device binding conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Ready,
@@ -33,14 +33,14 @@ impl Awaited {
     }
 }
 
-/// In which part of placing a pod something went wrong with its volumes: `operation`.
+/// Label `operation`: stage of volume scheduling that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Looking for volumes on a node.
+    /// Filter and PreFilter.
     Predicate,
-    /// Setting them aside.
+    /// Reserve.
     Assume,
-    /// Having them bound.
+    /// PreBind.
     Bind,
 }
 
@@ -86,13 +86,13 @@ impl Claims {
         }
     }
 
-    /// A claim for a pod's extended resources was made, or could not be.
+    /// Counts the creation of a claim for extended resources.
     pub(crate) fn made(&self, well: bool) {
         let status = if well { "success" } else { "failure" };
         self.made.with_label_values(&[status, "false", "", "Pod"]).inc();
     }
 
-    /// A device of a claim that was waited for; whether it was itself what had to become ready is `conditional`.
+    /// Counts a device whose wait ended; `conditional` if it has binding conditions.
     pub(crate) fn awaited(
         &self,
         profile: &str,
@@ -108,7 +108,7 @@ impl Claims {
         }
     }
 
-    /// Something went wrong with a pod's volumes.
+    /// Counts a failed stage of volume scheduling.
     pub(crate) fn volumes_failed(&self, stage: Stage) {
         self.volume_errors.with_label_values(&[stage.as_str()]).inc();
     }

@@ -1,4 +1,4 @@
-//! How long plugins take to say whether a change is worth another try.
+//! Metrics of queueing hints.
 
 use evenkeel_runtime::metrics::{exponential, histograms};
 use hashbrown::HashMap;
@@ -10,15 +10,14 @@ use std::{
 
 use crate::{framework::QueueingHint, queue::EventLabel};
 
-/// Clones count together. A change can be asked about for each pod that waits, so that what is observed into is looked up by
-/// number, and named only once.
+/// Durations of queueing hints. Looks series up by numbers, because an event may call a hint for every unschedulable pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Hints {
     seconds: HistogramVec,
     series: Arc<Mutex<HashMap<Asked, Histogram>>>,
 }
 
-/// Who was asked about what, and what it said.
+/// A queueing hint call with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
     pub(crate) profile: usize,
@@ -39,7 +38,7 @@ impl Hints {
         Self { seconds, series: Arc::default() }
     }
 
-    /// The plugin of this name was asked.
+    /// Records a call of the plugin with this name.
     pub(crate) fn took(&self, asked: Asked, name: &str, took: Duration) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = series.entry(asked).or_insert_with(|| {

@@ -1,6 +1,6 @@
-//! What scores count: some resources of a node, how much of each is allocated, and what a pod would add.
+//! Resource amounts for scores: allocatable and requested amounts of the counted resources on a node.
 //!
-//! Upstream: `plugins/noderesources/resource_allocation.go`.
+//! Upstream: `plugins/noderesources/resource_allocation.go`
 
 use evenkeel_api::{quantity::Quantity, requests};
 use smallvec::SmallVec;
@@ -12,23 +12,23 @@ use crate::{
     resources::{Resources, is_scalar},
 };
 
-/// A resource in arguments, and what it weighs.
+/// A resource of the plugin's arguments with its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceWeight {
-    /// Its name.
+    /// Name of the resource.
     pub name: Box<str>,
-    /// 1 to 100.
+    /// Weight, 1 to 100.
     pub weight: i64,
 }
 
 impl ResourceWeight {
-    /// CPU and memory, alike.
+    /// CPU and memory with equal weight.
     pub fn standard() -> Vec<Self> {
         ["cpu", "memory"].map(|name| Self { name: name.into(), weight: 1 }).into()
     }
 }
 
-/// The resources that a score counts.
+/// Resources that a score counts.
 #[derive(Debug, Clone)]
 pub(super) struct Counted(Vec<(Kind, i64)>);
 
@@ -38,20 +38,20 @@ enum Kind {
     Memory,
     EphemeralStorage,
     Scalar(Arc<str>),
-    /// Nodes have none of it that the scheduler knows of.
+    /// Not known from nodes' allocatable resources.
     Other,
 }
 
-/// How much a pod asks of each counted resource.
+/// The pod's requests of the counted resources.
 pub(super) type Asked = SmallVec<[i64; 2]>;
 
-/// One resource of a node that has some of it.
+/// Amounts of one resource on a node that has it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Amount {
     pub(super) weight: i64,
-    /// What the pods there ask for.
+    /// Requests of the pods on the node.
     pub(super) before: i64,
-    /// The same with the new pod.
+    /// Requests including the new pod.
     pub(super) after: i64,
     pub(super) allocatable: i64,
 }
@@ -68,13 +68,12 @@ impl Counted {
         Self(resources.iter().map(|one| (kind(&one.name), one.weight)).collect())
     }
 
-    /// What the pod asks for.
+    /// Requests of the pod.
     pub(super) fn asked(&self, pod: &PodInfo) -> Asked {
         self.of(&pod.asks.requests)
     }
 
-    /// What the pod's containers ask for, with a floor for those that do not say. Upstream leaves out here what is set for the
-    /// pod as a whole.
+    /// Requests of the pod's containers, with defaults. As upstream, ignores pod-level requests here.
     pub(super) fn asked_with_floor(&self, pod: &PodInfo) -> Asked {
         if requests::sets_pod_level(&pod.pod) {
             let floor: [(&'static str, Quantity); 2] = crate::pod::floor();
@@ -97,13 +96,13 @@ impl Counted {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
 
-    /// How many resources are counted.
+    /// Number of counted resources.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The `n`th resource, if the node has some of it, with a floor under what its pods ask for or without. Extended resources
-    /// count for pods that ask for them.
+    /// Returns the amounts of the `n`th resource if the node has it, with or without default requests. Extended resources only
+    /// count for pods that request them.
     #[inline]
     pub(super) fn on(
         &self,

@@ -1,6 +1,6 @@
-//! NodeResourcesBalancedAllocation: rather nodes on which resources run out together.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources are used evenly.
 //!
-//! Upstream: `plugins/noderesources/balanced_allocation.go`.
+//! Upstream: `plugins/noderesources/balanced_allocation.go`
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Scores how much more (or less) even a node's use of resources would become.
+/// The NodeResourcesBalancedAllocation plugin.
 #[derive(Debug, Clone)]
 pub struct BalancedAllocation {
     counted: Counted,
@@ -23,7 +23,7 @@ pub struct BalancedAllocation {
 /// Arguments of [`BalancedAllocation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// What is to run out together; each counts alike.
+    /// Resources to balance; all count equally.
     pub resources: Vec<ResourceWeight>,
 }
 
@@ -40,7 +40,7 @@ impl Default for BalancedAllocation {
 }
 
 impl BalancedAllocation {
-    /// With arguments.
+    /// Returns the plugin with these arguments.
     pub fn new(args: &Args) -> Self {
         Self { counted: Counted::new(&args.resources) }
     }
@@ -59,7 +59,7 @@ impl BalancedAllocation {
     }
 }
 
-/// What the pod asks for, of each resource that counts.
+/// Requests of the pod for each counted resource.
 struct Asks(Asked);
 
 impl Plugin for BalancedAllocation {
@@ -80,7 +80,7 @@ impl Plugin for BalancedAllocation {
 }
 
 impl PreScore for BalancedAllocation {
-    /// A pod that asks for nothing is left out, or all of them would go to one node.
+    /// A pod without requests is skipped; else all such pods would land on one node.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -114,10 +114,10 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// What is used of each resource, 0 to 1.
+/// Utilization of each resource, 0 to 1.
 type Shares = SmallVec<[f64; 4]>;
 
-/// 100 when all are used to the same share, less the more the shares differ (by their standard deviation).
+/// Returns 100 less the standard deviation of the utilizations in percent.
 fn evenness(shares: &[f64]) -> i64 {
     let deviation = match shares {
         [] | [_] => 0.0,

@@ -1,8 +1,7 @@
-//! DefaultBinder: a POST to the pod's `binding`.
+//! DefaultBinder: binds a pod with a POST to its `binding` subresource.
 //!
-//! Where it is open whether a post was done (no answer came, or a trouble of the API server's own), the pod is not taken for unbound
-//! lightly: its room would be given away while it is there. It is posted again, which binds it once at most, and in the end
-//! the API server is asked where the pod is.
+//! If a response is lost or is a server error, the pod may be bound. The plugin then repeats the POST, which binds at most
+//! once, and finally reads the pod. Otherwise its resources could be given away while it runs.
 
 use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
@@ -14,11 +13,11 @@ use crate::{
     pod::PodInfo,
 };
 
-/// After a post of which it is open whether it was done the next one follows so much later.
+/// Delay before a repeated POST.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
-/// Binds through the API server, to the very pod that was scheduled (by uid).
+/// The DefaultBinder plugin; binds the pod with the scheduled uid only.
 #[derive(Debug, Clone, Copy)]
 pub struct DefaultBinder;
 
@@ -61,7 +60,7 @@ impl Bind for DefaultBinder {
             loop {
                 let Err(error) = post().await else { return Ok(true) };
                 let again = leaves_open(&error);
-                // Connections may send again by themselves, so that it may be this binding that a conflict is with.
+                // The connection may have repeated the POST by itself, so a conflict may be with this binding.
                 open |= again || error.is_conflict();
                 match waits.next().filter(|_| again) {
                     Some(wait) => client.clock().sleep(wait).await,
@@ -73,13 +72,13 @@ impl Bind for DefaultBinder {
     }
 }
 
-/// Whether the request may have been done all the same.
+/// Reports whether the API server may have executed the request.
 fn leaves_open(error: &ApiError) -> bool {
     matches!(error, ApiError::Transport { .. } | ApiError::Decode { .. })
         || matches!(error.code(), 500 | 503 | 504)
 }
 
-/// Whether the API server has the pod on this node.
+/// Reports whether the API server has the pod on this node.
 async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
     let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
     found.is_ok_and(|found| found.meta.uid == meta.uid && *found.spec.node_name == *node)

@@ -1,4 +1,6 @@
-//! ImageLocality: rather nodes that have the pod's images already.
+//! ImageLocality: prefers nodes that have the pod's images.
+//!
+//! Upstream: `plugins/imagelocality`
 
 use evenkeel_api::views::Pod;
 
@@ -11,15 +13,15 @@ use crate::{
 };
 
 const MIB: i64 = 1024 * 1024;
-/// Sums below count as nothing; sums above (for each image of the pod) as everything.
+/// Thresholds of the summed sizes: minimum, and maximum for each image of the pod.
 const LEAST: i64 = 23 * MIB;
 const MOST: i64 = 1000 * MIB;
 
-/// Scores the size of the pod's images that are on a node, each by the share of nodes that have it.
+/// The ImageLocality plugin. An image counts by its size and by the share of nodes that have it.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageLocality;
 
-/// The pod's images that are on some node, each with what it is worth.
+/// The pod's images that some node has, each with its score.
 struct Known(Vec<(Image, i64)>);
 
 impl Plugin for ImageLocality {
@@ -73,7 +75,7 @@ impl Score for ImageLocality {
     }
 }
 
-/// Of its containers, and of the volumes that are images.
+/// Images of containers and of image volumes.
 fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = &pod.spec;
     let containers = spec.init_containers.iter().chain(&*spec.containers).map(|one| &*one.image);
@@ -81,7 +83,9 @@ fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     containers.chain(volumes.map(|image| &*image.reference))
 }
 
-/// With `:latest` where no tag is given.
+/// Appends `:latest` to names without a tag.
+///
+/// Upstream: `normalizedImageName`
 fn full_name(image: &str) -> String {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The plugins, one file each, with the names and weights that upstream has.
+//! In-tree plugins, one module each, with upstream's names and weights.
 
 mod amounts;
 pub mod balanced_allocation;
@@ -58,7 +58,9 @@ use std::sync::Arc;
 
 use crate::framework::{MAX_NODE_SCORE, Plugin};
 
-/// Upstream's default plugins in its order, as far as they exist here, each with its weight.
+/// Returns upstream's default plugins in its order, each with its weight.
+///
+/// Upstream: `getDefaultPlugins`
 pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     vec![
         (Arc::new(SchedulingGates), 0),
@@ -84,7 +86,9 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     ]
 }
 
-/// Brings scores from `0..=max` to `0..=100`, or the other way round when the least is best.
+/// Scales scores from `0..=max` to `0..=100`, reversed if lower is better.
+///
+/// Upstream: `DefaultNormalizeScore`
 fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

@@ -1,4 +1,6 @@
-//! NodeAffinity: `spec.nodeSelector` and node affinity, required and preferred, of the pod and of the scheduler's own making.
+//! NodeAffinity: `spec.nodeSelector`, and node affinity of the pod and of the plugin's arguments.
+//!
+//! Upstream: `plugins/nodeaffinity`
 
 use std::sync::Arc;
 
@@ -19,21 +21,23 @@ use evenkeel_api::{
     views::{self, Node},
 };
 
-/// Matches pods' node selectors and node affinities.
+/// The NodeAffinity plugin.
 #[derive(Debug, Clone, Default)]
 pub struct NodeAffinity {
     args: Args,
 }
 
 /// Arguments of [`NodeAffinity`].
+///
+/// Upstream: `NodeAffinityArgs`
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
-    /// Holds for every pod, beside its own.
+    /// Affinity that applies to every pod in addition to its own (`addedAffinity`).
     pub added_affinity: Option<views::NodeAffinity>,
 }
 
 impl NodeAffinity {
-    /// With arguments.
+    /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
         Self { args }
     }
@@ -54,13 +58,13 @@ impl NodeAffinity {
     }
 }
 
-/// What a node must have.
+/// Required selectors: added and the pod's own.
 struct Asked {
     added: Option<Required>,
     own: Required,
 }
 
-/// What it would rather have: added, and the pod's own.
+/// Preferred terms: added and the pod's own.
 struct Wished([Preferred; 2]);
 
 impl Plugin for NodeAffinity {

@@ -1,4 +1,4 @@
-//! NodeName: a pod that names its node runs there or nowhere.
+//! NodeName: a pod with `spec.nodeName` only runs on that node.
 
 use crate::{
     framework::{
@@ -9,7 +9,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Keeps a pod to the node in its `spec.nodeName`.
+/// The NodeName plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeName;
 

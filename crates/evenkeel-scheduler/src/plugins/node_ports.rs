@@ -1,4 +1,4 @@
-//! NodePorts: two pods cannot have one port of a node.
+//! NodePorts: two pods cannot use the same host port of a node.
 
 use crate::{
     framework::{
@@ -9,7 +9,7 @@ use crate::{
     pod::{HostPort, PodInfo},
 };
 
-/// Keeps pods with `hostPort` off nodes where the port is taken.
+/// The NodePorts plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct NodePorts;
 

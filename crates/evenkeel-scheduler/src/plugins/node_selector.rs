@@ -1,6 +1,6 @@
-//! What pods ask of a node's labels and name, made ready to be asked of many nodes.
+//! Node selectors and affinity terms, compiled to label columns for evaluation on many nodes.
 //!
-//! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`. A term that makes no sense is satisfied by no node.
+//! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`. No node matches an invalid term.
 
 use evenkeel_api::{
     StrMap,
@@ -14,31 +14,31 @@ use std::sync::Arc;
 
 use crate::nodes::{LabelColumn, NodeRef, NodeTable, Slot};
 
-/// What `spec.nodeSelector` and a required node affinity ask for.
+/// `spec.nodeSelector` with required node affinity.
 pub(super) struct Required {
     selector: Vec<Test>,
-    /// One of them must hold; with none, no node will do.
+    /// Terms of which one must match; an empty list matches no node.
     terms: Option<Vec<Vec<Test>>>,
 }
 
 impl Required {
-    /// Of a pod.
+    /// Compiles the selector and affinity of a pod.
     pub(super) fn of(spec: &PodSpec, nodes: &NodeTable) -> Self {
         let selector = labels(&spec.node_selector, nodes);
         Self { selector, terms: selector_of(spec).map(|selector| any(selector, nodes)) }
     }
 
-    /// Of a selector alone.
+    /// Compiles a node selector.
     pub(super) fn of_selector(selector: &NodeSelector, nodes: &NodeTable) -> Self {
         Self { selector: Vec::new(), terms: Some(any(selector, nodes)) }
     }
 
-    /// Whether nothing is asked for.
+    /// Reports whether every node matches.
     pub(super) fn is_nothing(&self) -> bool {
         self.selector.is_empty() && self.terms.is_none()
     }
 
-    /// Whether the node has it.
+    /// Reports whether the node matches.
     pub(super) fn holds(&self, slot: Slot) -> bool {
         self.selector.iter().all(|test| test.holds(slot))
             && self.terms.as_ref().is_none_or(|terms| {
@@ -47,7 +47,7 @@ impl Required {
     }
 }
 
-/// What a preferred node affinity would rather have.
+/// Terms of preferred node affinity.
 pub(super) struct Preferred(Vec<(i64, Vec<Test>)>);
 
 impl Preferred {
@@ -60,20 +60,20 @@ impl Preferred {
         )
     }
 
-    /// The weights of the terms that hold.
+    /// Returns the sum of the weights of matching terms.
     pub(super) fn weight(&self, slot: Slot) -> i64 {
         let held = self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
         held.map(|(weight, _)| weight).sum()
     }
 }
 
-/// The selector of a required node affinity.
+/// Returns the selector of a required node affinity.
 pub(super) fn selector_of(spec: &PodSpec) -> Option<&NodeSelector> {
     let affinity = spec.affinity.as_deref()?.node_affinity.as_deref()?;
     affinity.required_during_scheduling_ignored_during_execution.as_deref()
 }
 
-/// The terms of a preferred node affinity.
+/// Returns the terms of a preferred node affinity.
 pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
     let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
     affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
@@ -81,7 +81,7 @@ pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
 
 enum Test {
     Label(Arc<LabelColumn>, Check),
-    /// The node at the slot, or any but that.
+    /// Matches the node in this slot, or every other node.
     Name {
         slot: Option<Slot>,
         is: bool,
@@ -89,7 +89,7 @@ enum Test {
     Never,
 }
 
-/// What a label must be, in numbers of its column.
+/// Condition on a label, by value numbers of its column.
 enum Check {
     OneOf(SmallVec<[u32; 4]>),
     NoneOf(SmallVec<[u32; 4]>),
@@ -165,7 +165,7 @@ fn by_label(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     check.map_or(Test::Never, |check| Test::Label(column, check))
 }
 
-/// Fields can be compared with one value, and there is one field: the name.
+/// Field requirements have one value, and the only field is `metadata.name`.
 fn by_field(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     let is = &*asked.operator == "In";
     match &*asked.values {
@@ -176,7 +176,7 @@ fn by_field(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     }
 }
 
-/// Names of the only nodes that can satisfy the required affinity, where each of its terms names some.
+/// Returns the names of the only nodes that can match, if every term restricts `metadata.name`.
 pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     let terms = &selector_of(&pod.spec)?.node_selector_terms;
     if terms.is_empty() {
@@ -184,7 +184,7 @@ pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     }
     let mut names = Vec::new();
     for term in terms {
-        // What fields of one term ask for must hold together.
+        // The field requirements of one term are ANDed.
         let mut of_term: Option<Vec<&str>> = None;
         for field in
             term.match_fields.iter().filter(|f| &*f.key == "metadata.name" && &*f.operator == "In")
@@ -213,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// A requirement by number, some of which make no sense.
+    /// Returns a requirement by number; some are invalid.
     fn requirement(n: u8) -> Value {
         let operator = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][usize::from(n) % 6];
         let value = ["a", "b", "r0", "zz"][usize::from(n / 6) % 4];
@@ -226,7 +226,7 @@ mod tests {
         json!({ "key": key, "operator": operator, "values": values })
     }
 
-    /// A term by number.
+    /// Returns a term by number.
     fn term(n: u8) -> Value {
         let name = format!("n{}", n % 5);
         match n % 4 {
@@ -245,7 +245,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// What the columns say of a node is what its object says, whenever the columns were made.
+        /// Columns give the same result as Node objects, whenever they were built.
         #[test]
         fn columns_say_what_objects_say(
             earlier in steps(), later in steps(), terms in proptest::collection::vec(0_u8.., 0..3), zone in 0_usize..4,

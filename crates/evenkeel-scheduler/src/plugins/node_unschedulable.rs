@@ -14,7 +14,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Keeps pods off nodes with `spec.unschedulable`, unless they tolerate `node.kubernetes.io/unschedulable:NoSchedule`.
+/// The NodeUnschedulable plugin. Pods may tolerate `node.kubernetes.io/unschedulable:NoSchedule`.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeUnschedulable;
 

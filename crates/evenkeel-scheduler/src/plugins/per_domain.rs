@@ -1,10 +1,10 @@
-//! Figures by topology domain: nodes that have a label in common, by its value.
+//! Values by topology domain: the nodes that share the value of a label.
 
 use std::sync::Arc;
 
 use crate::nodes::{LabelColumn, PerNode, Slot};
 
-/// A figure for each value of a node label.
+/// A number for each value of a node label.
 #[derive(Debug, Clone)]
 pub(super) struct PerDomain {
     column: Arc<LabelColumn>,
@@ -12,7 +12,7 @@ pub(super) struct PerDomain {
 }
 
 impl PerDomain {
-    /// All are `start`.
+    /// Creates the values, all equal to `start`.
     pub(super) fn new(column: Arc<LabelColumn>, start: i64) -> Self {
         let figures = vec![start; column.n_values()];
         Self { column, figures }
@@ -22,17 +22,17 @@ impl PerDomain {
         &self.column
     }
 
-    /// The figure of a node's domain; `None` when it is in none.
+    /// Returns the value of a node's domain; `None` if the node lacks the label.
     pub(super) fn at(&self, slot: Slot) -> Option<i64> {
         Some(self.figures[self.column.of(slot)? as usize])
     }
 
-    /// The figure of a node's domain, to be changed.
+    /// Returns the value of a node's domain for changes.
     pub(super) fn at_mut(&mut self, slot: Slot) -> Option<&mut i64> {
         Some(&mut self.figures[self.column.of(slot)? as usize])
     }
 
-    /// Adds what is on nodes to their domains, `times` each; how many there were on nodes that are in one.
+    /// Adds counts of nodes, `times` each, to their domains; returns the sum over nodes that have the label.
     pub(super) fn add(&mut self, nodes: &PerNode, times: i64) -> i64 {
         let mut total = 0;
         for (slot, count) in nodes.iter() {

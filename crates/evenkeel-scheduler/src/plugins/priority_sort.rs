@@ -1,4 +1,6 @@
-//! PrioritySort: the highest priority first, then whoever has waited longest.
+//! PrioritySort: higher priority first, then the pod that was queued earlier.
+//!
+//! Upstream: `plugins/queuesort`
 
 use evenkeel_api::time::Timestamp;
 
@@ -7,7 +9,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Sorts the queue by priority and time.
+/// The PrioritySort plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct PrioritySort;
 
@@ -31,7 +33,7 @@ impl QueueSort for PrioritySort {
     }
 }
 
-/// The order of a profile without a plugin that sorts.
+/// Sort key of profiles without QueueSort plugin.
 pub(crate) fn by_priority(pod: &PodInfo, queued: Timestamp) -> SortKey {
     let since = i64::try_from(queued.as_nanosecond()).unwrap_or(i64::MAX);
     [-i64::from(pod.priority()), since]

@@ -1,6 +1,8 @@
-//! Extended resources that stand for devices: which class's they are (KEP-5004).
+//! Maps extended resources to DeviceClasses (KEP-5004).
 //!
-//! A class may name one resource; every class can be asked for as `deviceclass.resource.kubernetes.io/NAME`.
+//! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
+//!
+//! Upstream: `extendedresourcecache`
 
 use evenkeel_api::{Text, views::DeviceClass};
 use evenkeel_runtime::cache::CacheEvent;
@@ -12,32 +14,32 @@ use std::{
 
 use crate::{framework::Handle, resources::is_extended};
 
-/// What the name of a class is put behind.
+/// Prefix of implicit resource names.
 const PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
-/// The resource that every class of this name stands for.
+/// Returns the implicit resource name of a class.
 pub(super) fn implicit(class: &str) -> String {
     format!("{PREFIX}{class}")
 }
 
-/// Whether a resource may stand for devices.
+/// Reports whether devices may provide the resource.
 pub(super) fn may_be_devices(resource: &str) -> bool {
     is_extended(resource) || resource.starts_with(PREFIX)
 }
 
-/// The classes, by the resources that they stand for.
+/// DeviceClasses by extended resource.
 #[derive(Debug, Default)]
 pub(super) struct ResourceClasses(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     classes: HashMap<Text, Arc<DeviceClass>>,
-    /// Worked out anew after a change.
+    /// Rebuilt after a change.
     by_resource: Option<HashMap<Box<str>, Arc<DeviceClass>>>,
 }
 
 impl ResourceClasses {
-    /// Keeps up with the cluster's classes from now on.
+    /// Follows the cluster's DeviceClasses.
     pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
         let follower = Arc::clone(self);
         handle.watch::<DeviceClass>().subscribe(move |event| match event {
@@ -50,7 +52,7 @@ impl ResourceClasses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a class, or another version of it.
+    /// Adds or replaces a class.
     pub(super) fn set(&self, class: Arc<DeviceClass>) {
         let mut known = self.known();
         known.by_resource = None;
@@ -63,8 +65,7 @@ impl ResourceClasses {
         known.classes.remove(name);
     }
 
-    /// The class whose devices the resource is. Of several that name it the newest counts, so that a class can be replaced;
-    /// among those of one age, the first by name.
+    /// Returns the class of an extended resource. Of several, the newest applies, then the first by name.
     pub(super) fn class_of(&self, resource: &str) -> Option<Arc<DeviceClass>> {
         let mut known = self.known();
         let Known { classes, by_resource } = &mut *known;

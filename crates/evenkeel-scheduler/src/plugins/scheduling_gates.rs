@@ -1,4 +1,4 @@
-//! SchedulingGates: a pod with gates waits until they are gone (KEP-3521).
+//! SchedulingGates: gates a pod until its `spec.schedulingGates` are removed (KEP-3521).
 
 use crate::{
     framework::{
@@ -8,7 +8,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Holds back pods with `spec.schedulingGates`.
+/// The SchedulingGates plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulingGates;
 

@@ -1,27 +1,27 @@
-//! Scores by how full something would be, as an administrator draws them.
+//! Shape of a utilization score, as configured.
 //!
-//! Upstream: `plugins/helper/shape_score.go`.
+//! Upstream: `plugins/helper/shape_score.go`
 
 use crate::framework::MAX_NODE_SCORE;
 
-/// The best score in configuration.
+/// Highest score in a configured shape.
 const MAX_CONFIGURED: i64 = 10;
-/// Percent.
+/// Full utilization in percent.
 const FULL: i64 = 100;
 
-/// A line through points: how full (in percent, growing) and how good (0 to 10).
+/// Points of utilization (percent, increasing) and score (0 to 10), linearly interpolated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape(Vec<(i64, i64)>);
 
 impl Shape {
-    /// From points of configuration, in order of how full.
+    /// Builds the shape from configured points in order of utilization.
     pub fn new(points: &[(i64, i64)]) -> Self {
         let scaled =
             |(full, score): &(i64, i64)| (*full, score * (MAX_NODE_SCORE / MAX_CONFIGURED));
         Self(points.iter().map(scaled).collect())
     }
 
-    /// The score where so much of a hundred is taken.
+    /// Returns the score of a utilization in percent.
     pub fn at(&self, full: i64) -> i64 {
         let points = &self.0;
         let after = points.partition_point(|(point, _)| *point < full);
@@ -32,7 +32,7 @@ impl Shape {
         }
     }
 
-    /// The score where `asked` of `have` would be taken.
+    /// Returns the score of `asked` out of `have`.
     pub fn of_share(&self, asked: i64, have: i64) -> i64 {
         if have == 0 || asked > have {
             return self.at(FULL);

@@ -1,4 +1,4 @@
-//! What plugins about volumes look up.
+//! Objects that the volume plugins look up.
 
 use evenkeel_api::views::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use crate::framework::Handle;
 
-/// The objects that say where volumes are and can be.
+/// Objects that determine volumes and their topology.
 pub(super) trait Lookup: Send + Sync {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
     fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>>;
     fn driver(&self, name: &str) -> Option<Arc<CsiDriver>>;
-    /// What is, or is to be, attached to a node.
+    /// VolumeAttachments of a node.
     fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>>;
-    /// The room there is for volumes of a class.
+    /// CSIStorageCapacities of a class.
     fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
 }
 
-/// The same from caches.
+/// Lookups in caches.
 pub(super) struct Cached {
     pub(super) claims: Cache<PersistentVolumeClaim>,
     pub(super) volumes: Cache<PersistentVolume>,
@@ -34,7 +34,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Watches all of them.
+    /// Watches all kinds.
     pub(super) fn new(handle: &Handle) -> Self {
         let attachments = handle.watch::<VolumeAttachment>();
         let capacities = handle.watch::<CsiStorageCapacity>();
@@ -81,7 +81,7 @@ impl Lookup for Cached {
     }
 }
 
-/// Names of the claims that a pod names itself.
+/// Returns the names of the claims that the pod references directly.
 pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     let sources = pod
         .spec
@@ -91,12 +91,12 @@ pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     sources.map(|source| &*source.claim_name)
 }
 
-/// That an object is not there, in upstream's words.
+/// Returns upstream's message for a missing object.
 pub(super) fn not_found(resource: &str, name: &str) -> String {
     format!("{resource} \"{name}\" not found")
 }
 
-/// As upstream calls the resources when one is not there.
+/// Returns upstream's resource name for messages.
 pub(super) const CLAIM: &str = "persistentvolumeclaim";
 pub(super) const VOLUME: &str = "persistentvolume";
 pub(super) const CLASS: &str = "storageclass.storage.k8s.io";

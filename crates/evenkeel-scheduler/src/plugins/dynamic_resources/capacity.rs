@@ -1,6 +1,6 @@
-//! How much of a device a request takes, and whether there is so much.
+//! Consumable capacity: how much of a shared device a request consumes.
 //!
-//! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`.
+//! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`
 
 use evenkeel_api::{
     Map,
@@ -11,13 +11,13 @@ use evenkeel_api::{
 };
 use std::collections::BTreeMap;
 
-/// Amounts by name.
+/// Amounts by capacity name.
 pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
 
-/// What the request takes of each thing that the device has.
+/// Returns the capacity that the request consumes.
 ///
 /// # Errors
-/// Says which amount cannot be: no other device could help then.
+/// If the request cannot be represented; then no device suits.
 pub(super) fn taken(
     asked: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
@@ -35,7 +35,7 @@ pub(super) fn taken(
     Ok(taken)
 }
 
-/// Whether the device has what is asked for beside what is taken of it already.
+/// Reports whether the device has the requested capacity left.
 ///
 /// # Errors
 /// As [`taken`].
@@ -56,7 +56,7 @@ pub(super) fn suffices(
     }))
 }
 
-/// The amount that is given for one that is asked for.
+/// Rounds a requested amount as the device's request policy says.
 fn rounded(asked: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
     let policy = capacity.request_policy.as_deref();
     let Some(asked) = asked else {
@@ -93,7 +93,7 @@ fn stepped(
         .map_err(|_| format!("{NOT}: rounding request {asked} up to the next step passes MaxInt64"))
 }
 
-/// Whether the amount is one of those in which it is given.
+/// Reports whether the policy allows the amount.
 fn is_allowed(amount: Quantity, policy: Option<&CapacityRequestPolicy>) -> bool {
     let Some(policy) = policy else { return true };
     if policy.default == Some(amount) {

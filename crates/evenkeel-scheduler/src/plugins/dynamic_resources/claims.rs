@@ -1,4 +1,4 @@
-//! A pod's claims, and how they stand.
+//! ResourceClaims of a pod and their state.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -8,10 +8,10 @@ use evenkeel_api::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Names of the pod's claims that there are to be, each with whether it was made for the pod.
+/// Returns the names of the pod's claims, each with whether it was generated for the pod.
 ///
 /// # Errors
-/// Says which has not been made yet.
+/// If a claim has not been generated yet.
 pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec.resource_claims {
@@ -28,17 +28,17 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
             let made = made.ok_or_else(|| {
                 format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")
             })?;
-            // Where none is needed none is made.
+            // An empty name means that the pod needs no claim.
             names.extend(made.resource_claim_name.as_deref().map(|made| (made, true)));
         }
     }
     Ok(names)
 }
 
-/// The pod's claims.
+/// Returns the pod's claims.
 ///
 /// # Errors
-/// Says which cannot be used.
+/// If a claim is missing or cannot be used.
 pub(super) fn of_pod(
     pod: &Pod,
     get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
@@ -61,24 +61,24 @@ pub(super) fn of_pod(
     Ok(claims)
 }
 
-/// Says that there is no such claim; `key` is its namespace and name.
+/// Returns the message for a missing claim; `key` is `namespace/name`.
 pub(super) fn not_found(key: &str) -> String {
     format!("resourceclaims.resource.k8s.io \"{key}\" not found")
 }
 
-/// Whether the pod may use the claim's devices.
+/// Reports whether the claim is reserved for the pod.
 pub(super) fn is_reserved(claim: &ResourceClaim, pod: &Pod) -> bool {
     claim.status.reserved_for.iter().any(|one| one.uid == pod.meta.uid)
 }
 
-/// How the devices of a claim are.
+/// Readiness of a claim's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// All can be used.
+    /// All devices are ready.
     Ready,
-    /// Not all, yet.
+    /// Some device is not ready yet.
     Waits,
-    /// One never will; why.
+    /// A device will never be ready, for this reason.
     Failed(String),
 }
 
@@ -93,7 +93,7 @@ fn status<'a>(
     })
 }
 
-/// Whether all devices of the claim meet the conditions that they name.
+/// Returns the readiness by the devices' binding conditions.
 pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
     let Some(allocation) = claim.status.allocation.as_deref() else { return Readiness::Waits };
     for device in &allocation.devices.results {
@@ -118,18 +118,18 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
     Readiness::Ready
 }
 
-/// Whether some device must be made ready before a pod can use it.
+/// Reports whether a device has binding conditions.
 pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
     allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
 }
 
-/// Until when the claim's devices are waited for, if they are and it is known since when.
+/// Returns when the wait for the claim's devices ends; `None` if it has not begun.
 pub(super) fn limit(claim: &ResourceClaim, patience: Duration) -> Option<Timestamp> {
     let allocation = claim.status.allocation.as_deref().filter(|one| must_be_awaited(one))?;
     allocation.allocation_timestamp?.saturating_add(patience).ok()
 }
 
-/// Whether the claim's devices have been waited for too long.
+/// Reports whether the binding timeout of the claim has passed.
 pub(super) fn is_overdue(claim: &ResourceClaim, patience: Duration, now: Timestamp) -> bool {
     limit(claim, patience).is_some_and(|limit| limit < now)
 }

@@ -1,22 +1,22 @@
-//! What must hold between the devices of a claim.
+//! Constraints between the devices of a claim.
 
 use evenkeel_api::{
     Text,
     views::{Device, DeviceAttribute, DeviceConstraint},
 };
 
-/// A constraint, with the devices that it covers so far. Once it refuses, more devices cannot help.
+/// A `matchAttribute` constraint with the devices added so far.
 #[derive(Debug)]
 pub(super) struct Constraint<'a> {
     requests: &'a [Text],
     attribute: &'a str,
     distinct: bool,
-    /// The attribute's value of each device, in the order in which they came.
+    /// Attribute value of each added device, in order.
     values: Vec<&'a DeviceAttribute>,
 }
 
 impl<'a> Constraint<'a> {
-    /// As a claim has it; `None` for one of a kind that is not known.
+    /// Converts a constraint of a claim; `None` for unknown kinds.
     pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
         let same = constraint.match_attribute.as_deref().map(|attribute| (attribute, false));
         let other = constraint.distinct_attribute.as_deref().map(|attribute| (attribute, true));
@@ -35,7 +35,7 @@ impl<'a> Constraint<'a> {
         self.requests.is_empty() || self.requests.iter().any(|wanted| named(wanted))
     }
 
-    /// A device joins; whether it may.
+    /// Adds a device; returns whether it satisfies the constraint.
     pub(super) fn add(
         &mut self,
         request: &str,
@@ -58,7 +58,7 @@ impl<'a> Constraint<'a> {
         fits
     }
 
-    /// The device that joined last for this request leaves.
+    /// Removes the device that was added last for this request.
     pub(super) fn remove(&mut self, request: &str, choice: Option<&str>) {
         if self.covers(request, choice) {
             self.values.pop();
@@ -66,7 +66,7 @@ impl<'a> Constraint<'a> {
     }
 }
 
-/// The attribute of this full name. A device need not repeat its driver's domain.
+/// Returns the attribute with this qualified name. Names without domain use the driver's.
 fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a DeviceAttribute> {
     device.attributes.get(name).or_else(|| {
         let (domain, id) = name.split_once('/')?;
@@ -74,7 +74,7 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
     })
 }
 
-/// Whether both are of one type and equal.
+/// Reports whether both values have equal type and value.
 fn same(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
     fn one<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b

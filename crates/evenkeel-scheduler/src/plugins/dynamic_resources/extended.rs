@@ -1,7 +1,6 @@
-//! Extended resources of a pod that devices are given for (KEP-5004): what of them a node must give as devices, and the
-//! claim that this comes to. Pure.
+//! Extended resources backed by devices (KEP-5004): the claim that provides a pod's extended resources on a node. Pure.
 //!
-//! Containers ask for resources, claims have requests: the pod's status says which container has which ([`Mapping`]).
+//! The pod's status maps containers' resources to requests of the claim ([`Mapping`]).
 
 use evenkeel_api::{
     Meta, OwnerReference, StrMap, Text,
@@ -16,28 +15,28 @@ use crate::{
     resources::Resources,
 };
 
-/// What the claim is called before it is written; no claim can have this name.
+/// Placeholder name of a claim that is not created yet; not a valid object name.
 const UNWRITTEN: &str = "<extended-resources>";
-/// Marks such a claim.
+/// Annotation of claims for extended resources.
 pub(super) const MARK: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// The extended resources that a pod asks for, some of which are devices.
+/// Extended resources that a pod requests and devices may provide.
 pub(super) struct ExtendedResourceRequest {
     pod: Arc<Pod>,
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
-/// Which of a [`ExtendedResourceRequest`]'s resources must be devices, in their order.
+/// For each resource of an [`ExtendedResourceRequest`], whether devices must provide it.
 pub(super) type Which = SmallVec<[bool; 8]>;
 
-/// The claim of a pod on some node, as it is to be made.
+/// The claim to create for a pod.
 #[derive(Debug, PartialEq)]
 pub(super) struct ExtendedResourceClaim {
     pub(super) claim: Arc<ResourceClaim>,
     pub(super) mappings: Vec<Mapping>,
 }
 
-/// A container has devices of a request in place of a resource.
+/// Maps a container's resource to a request of the claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     container: Text,
@@ -46,7 +45,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// As it is written in the pod's status.
+    /// Returns the mapping as the pod's status contains it.
     pub(super) fn json(&self) -> Value {
         let Self { container, resource, request } = self;
         json!({ "containerName": container, "resourceName": &**resource, "requestName": request })
@@ -54,7 +53,7 @@ impl Mapping {
 }
 
 impl ExtendedResourceRequest {
-    /// The pod's; none where none of its resources can be devices.
+    /// Returns the pod's extended resources; `None` if devices can provide none of them.
     pub(super) fn of(
         pod: &PodInfo,
         class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
@@ -66,10 +65,10 @@ impl ExtendedResourceRequest {
         some.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
 
-    /// What the node must give as devices: what it does not offer itself.
+    /// Returns which resources devices must provide: those that the node does not advertise.
     ///
     /// # Errors
-    /// When it can give something in neither way.
+    /// If neither node nor devices can provide a resource.
     pub(super) fn on(&self, node: &Node) -> Result<Which, Status> {
         let each = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {
@@ -81,13 +80,13 @@ impl ExtendedResourceRequest {
         each.collect()
     }
 
-    /// The class of this name, of those that the wish is about.
+    /// Returns the class with this name among those of the request.
     pub(super) fn class(&self, name: &str) -> Option<Arc<DeviceClass>> {
         let mut classes = self.resources.iter().filter_map(|(_, class)| class.as_ref());
         classes.find(|class| *class.meta.name == *name).map(Arc::clone)
     }
 
-    /// The claim for these resources.
+    /// Builds the claim for these resources.
     pub(super) fn special(&self, which: &Which) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
@@ -119,7 +118,7 @@ impl ExtendedResourceRequest {
             name: UNWRITTEN.into(),
             generate_name: format!("{}-extended-resources-", pod.name).into(),
             namespace: pod.namespace.clone(),
-            // Nothing else has it until the claim is written.
+            // A placeholder until the claim is created.
             uid: format!("{UNWRITTEN}/{}", pod.uid).into(),
             annotations,
             owners: vec![owner].into(),
@@ -128,12 +127,12 @@ impl ExtendedResourceRequest {
     }
 }
 
-/// Whether a claim was made for a pod's extended resources.
+/// Reports whether a claim was created for extended resources.
 pub(super) fn is_extended_resource_claim(claim: &ResourceClaim) -> bool {
     claim.meta.annotations.get(MARK) == Some("true")
 }
 
-/// As such a claim is sent to be made.
+/// Returns the body of the create request.
 pub(super) fn body(claim: &ResourceClaim) -> Value {
     let owner = |owner: &OwnerReference| {
         let OwnerReference { api_version, kind, name, uid, controller, .. } = owner;
@@ -162,22 +161,22 @@ pub(super) fn body(claim: &ResourceClaim) -> Value {
     })
 }
 
-/// The pod's containers, init containers first, each with whether it ends before those after it begin.
+/// Returns the pod's containers, init containers first, each with whether it ends before the next starts.
 fn containers(pod: &Pod) -> Vec<(&Container, bool)> {
     let init =
         pod.spec.init_containers.iter().map(|init| (init, &*init.restart_policy != "Always"));
     init.chain(pod.spec.containers.iter().map(|container| (container, false))).collect()
 }
 
-/// What one resource comes to.
+/// Requests and mappings of one resource.
 struct OfResource<'a> {
     name: &'a Arc<str>,
     mappings: Vec<Mapping>,
 }
 
 impl OfResource<'_> {
-    /// Requests for all containers. Those that end use devices of those that begin after them; what they need beside that
-    /// they share, since they run one after the other: the largest such request is made.
+    /// Builds the requests of all containers. Init containers reuse the devices of later containers, and share the rest among
+    /// themselves.
     fn requests(&mut self, containers: &[(&Container, bool)], class: &str) -> Vec<DeviceRequest> {
         let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
         for (n, (container, ends)) in containers.iter().enumerate() {
@@ -203,7 +202,7 @@ impl OfResource<'_> {
         largest.into_iter().chain(lasting.into_iter().flatten()).collect()
     }
 
-    /// The request for a container, for what it cannot have of `others`' devices.
+    /// Builds a container's request for what `others`' devices do not cover.
     fn request(
         &mut self,
         n: usize,
@@ -224,7 +223,7 @@ impl OfResource<'_> {
                 return None;
             }
         }
-        // Its place among the container's resources in the order of their names.
+        // Index of the resource among the container's resources by name.
         let place = asked.iter().filter(|(name, _)| *name < &**self.name).count();
         let name = format!("container-{n}-request-{place}");
         self.map(container, name.clone());

@@ -1,4 +1,4 @@
-//! Claims for pods' extended resources: found again, made, told of, and deleted.
+//! Claims for extended resources: lookup, creation, pod status, deletion.
 
 use evenkeel_api::{
     Text, View as _,
@@ -19,16 +19,16 @@ use super::{
     extended::{self, Mapping},
 };
 
-/// The claims of that kind that there are, by the uids of their pods.
+/// Existing claims for extended resources, by pod uid.
 #[derive(Debug, Default)]
 pub(super) struct ExtendedResourceClaims {
     of_pod: HashMap<Text, Arc<ResourceClaim>>,
-    /// Uids of those that are being deleted.
+    /// Uids of claims that are being deleted.
     given_up: HashSet<Text>,
 }
 
 impl ExtendedResourceClaims {
-    /// The cache shows a claim.
+    /// Handles a claim from the cache.
     pub(super) fn seen(&mut self, claim: &Arc<ResourceClaim>) {
         let owner = claim.meta.controller().filter(|_| extended::is_extended_resource_claim(claim));
         if let Some(owner) = owner.filter(|_| !self.given_up.contains(&claim.meta.uid)) {
@@ -36,24 +36,24 @@ impl ExtendedResourceClaims {
         }
     }
 
-    /// The cache shows that a claim is gone.
+    /// Handles the deletion of a claim.
     pub(super) fn gone(&mut self, claim: &ResourceClaim) {
         self.given_up.remove(&claim.meta.uid);
         self.forget(claim);
     }
 
-    /// The claim that was made for the pod, in an attempt that came to nothing.
+    /// Returns the claim that an earlier attempt created for the pod.
     pub(super) fn of(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
         self.of_pod.get(&pod.meta.uid).map(Arc::clone)
     }
 
-    /// The claim is being deleted: until the cache shows that, it is as if it were not there.
+    /// Hides the claim until the cache shows its deletion.
     pub(super) fn release_claim(&mut self, claim: &ResourceClaim) {
         self.given_up.insert(claim.meta.uid.clone());
         self.forget(claim);
     }
 
-    /// It could not be deleted.
+    /// Makes the claim visible again after a failed deletion.
     pub(super) fn keep(&mut self, claim: &Arc<ResourceClaim>) {
         self.given_up.remove(&claim.meta.uid);
         self.seen(claim);
@@ -67,7 +67,7 @@ impl ExtendedResourceClaims {
     }
 }
 
-/// Makes the claim, still without devices.
+/// Creates the claim without an allocation.
 pub(super) async fn make(
     client: &Client,
     claim: &ResourceClaim,
@@ -76,7 +76,7 @@ pub(super) async fn make(
     client.create(&ResourceClaim::kind(), &claim.meta.namespace, body).await
 }
 
-/// Says in the pod's status which container has what of the claim.
+/// Writes the mappings to the pod's status.
 pub(super) async fn tell(
     client: &Client,
     pod: &Pod,
@@ -95,7 +95,7 @@ pub(super) async fn tell(
     client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)
 }
 
-/// Deletes the claim, which nobody is to use any more.
+/// Deletes a claim that no pod will use.
 pub(super) async fn delete(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let gone = |outcome: Result<(), ApiError>| match outcome {
         Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
@@ -107,7 +107,7 @@ pub(super) async fn delete(client: &Client, claim: &ResourceClaim) -> Result<(),
     gone(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
-/// Takes off what would keep the claim.
+/// Removes reservation and finalizer from the claim.
 async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let mut newer;
     let mut claim = claim;

@@ -1,5 +1,4 @@
-//! The devices that drivers offer, by where they can be used. Kept from attempt to attempt, and with it what expressions said
-//! of each device.
+//! Devices of all ResourceSlices, indexed by node. Kept between attempts together with the results of CEL selectors.
 
 use evenkeel_api::{
     Text,
@@ -12,26 +11,26 @@ use std::{
 
 use super::selectors::{Selector, Unsaid};
 
-/// Names a device: `driver/pool/device`.
+/// Returns the device id `driver/pool/device`.
 pub(super) fn device_id(driver: &str, pool: &str, device: &str) -> Arc<str> {
     format!("{driver}/{pool}/{device}").into()
 }
 
-/// A slice, with what was found out about its devices.
+/// A ResourceSlice with cached selector results.
 pub(super) struct Offer {
     pub(super) slice: Arc<ResourceSlice>,
-    /// What each of its devices is called.
+    /// Id of each device.
     pub(super) ids: Box<[Arc<str>]>,
-    /// What expressions said of its devices.
+    /// Cached results by selector.
     said: Mutex<HashMap<Box<str>, Answers>>,
 }
 
 type Said = Result<bool, Unsaid>;
 
-/// What an expression said of each device, as far as it was asked.
+/// Result of a selector for each device, if evaluated.
 type Answers = Box<[Option<Said>]>;
 
-/// More expressions than these are not remembered for a slice.
+/// Maximum number of cached selectors for a slice.
 const MAX_ENTRIES: usize = 64;
 
 impl Offer {
@@ -54,7 +53,7 @@ impl Offer {
         &self.slice.spec.devices
     }
 
-    /// Whether the expression selects the device. It is asked once.
+    /// Reports whether the selector matches the device; evaluates it once.
     pub(super) fn selects(&self, selector: &Selector, device: usize) -> Said {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() >= MAX_ENTRIES && !said.contains_key(selector.text()) {
@@ -68,14 +67,14 @@ impl Offer {
             .clone()
     }
 
-    /// Whether it is of no use: its devices can be had beside some others only, which is not known here.
+    /// Reports whether the device uses features that are not supported here.
     pub(super) fn is_unknown(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
         consumed.any(|one| !one.compatibility_groups.is_empty())
     }
 }
 
-/// All slices.
+/// All ResourceSlices.
 #[derive(Default)]
 pub(super) struct Inventory {
     offers: Vec<Arc<Offer>>,
@@ -86,7 +85,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// From what there is; what was found out before about slices that are still the same is kept.
+    /// Builds the inventory, and reuses the results of unchanged slices.
     pub(super) fn new(
         mut slices: Vec<Arc<ResourceSlice>>,
         rules: Vec<Arc<DeviceTaintRule>>,
@@ -114,19 +113,19 @@ impl Inventory {
         inventory
     }
 
-    /// The slices that may be of use on a node.
+    /// Returns the slices that may apply to a node.
     pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Arc<Offer>> {
         let own = self.on_node.get(node).into_iter().flatten();
         own.chain(&self.shared).map(|at| &self.offers[*at])
     }
 
-    /// The slices of a pool, of whatever generation.
+    /// Returns the slices of a pool, of every generation.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Arc<Offer>> {
         let at = self.by_pool.get(&(driver.into(), pool.into()));
         at.into_iter().flatten().map(|at| &self.offers[*at])
     }
 
-    /// Taints that administrators put on the device.
+    /// Returns the taints that DeviceTaintRules add to the device.
     pub(super) fn taints_of(
         &self,
         offer: &Offer,

@@ -1,6 +1,6 @@
-//! Which pools of devices a node has a part in, and whether they can be used now.
+//! Pools of devices as one node sees them.
 //!
-//! Upstream: `structured/internal/incubating/pools_incubating.go`.
+//! Upstream: `structured/internal/incubating/pools_incubating.go`, `GatherPools`
 
 use evenkeel_api::{
     placement,
@@ -18,25 +18,25 @@ pub(super) struct Pool<'a> {
     pub(super) driver: &'a str,
     pub(super) name: &'a str,
     pub(super) state: PoolState,
-    /// Slices with devices that may be used from the node.
+    /// Slices with devices that the node can access.
     pub(super) offers: Vec<&'a Arc<Offer>>,
-    /// The pool's other slices with devices.
+    /// Other slices of the pool.
     pub(super) elsewhere: Vec<&'a Arc<Offer>>,
-    /// What its devices share.
+    /// Shared counters of the pool.
     pub(super) counters: BTreeMap<&'a str, &'a CounterSet>,
 }
 
-/// Whether a pool can be used.
+/// State of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolState {
     Usable,
-    /// Its driver is about to say more.
+    /// Slices of the newest generation are missing.
     Incomplete,
-    /// What its driver says makes no sense.
+    /// The slices are invalid.
     Invalid,
 }
 
-/// Whether what says these things can be used from the node.
+/// Reports whether a node selection applies to the node.
 pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, node: &Node) -> bool {
     if !name.is_empty() {
         return *name == *node.meta.name;
@@ -47,7 +47,7 @@ pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, no
     all || selector.is_some_and(selected)
 }
 
-/// Whether the device, which says so itself, can be used from the node.
+/// Reports whether a device with its own node selection applies to the node.
 pub(super) fn device_reaches(device: &Device, node: &Node) -> bool {
     reaches(&device.node_name, device.all_nodes, device.node_selector.as_deref(), node)
 }
@@ -61,7 +61,7 @@ fn offer_reaches(offer: &Offer, node: &Node) -> bool {
     spec.per_device_node_selection && spec.devices.iter().any(|device| device_reaches(device, node))
 }
 
-/// The pools of a node, in the order in which devices are taken: by name, those last whose devices are not ready at once.
+/// Returns the pools of a node by name, those whose devices have binding conditions last.
 pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
     let mut found: BTreeMap<(&str, &str), Vec<&Arc<Offer>>> = BTreeMap::new();
     for offer in inventory.for_node(&node.meta.name) {
@@ -85,7 +85,7 @@ pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>>
     pools
 }
 
-/// The pool of these slices, which are of one generation; `None` where a newer one is on its way.
+/// Builds a pool from slices of one generation; `None` if a newer generation is being published.
 fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option<Pool<'a>> {
     let first = *offers.first()?;
     let wanted = &first.slice.spec.pool;
@@ -99,7 +99,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option
     };
     let is_all = |n: usize| i64::try_from(n) == Ok(wanted.resource_slice_count);
     if !is_all(offers.len()) {
-        // The others may be of no use to the node, but they must be there.
+        // Other slices may not apply to the node, but must exist.
         let mut n_all = 0;
         for other in inventory.of_pool(pool.driver, pool.name) {
             let generation = other.slice.spec.pool.generation;

@@ -1,4 +1,4 @@
-//! What a claim asks for, checked and with its classes.
+//! Requests of a claim, validated and with their DeviceClasses.
 
 use evenkeel_api::views::{
     CapacityRequirements, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim,
@@ -7,21 +7,23 @@ use std::sync::Arc;
 
 use super::selectors::{Selector, Selectors};
 
-/// The most devices that a claim can have.
+/// Maximum number of devices of a claim.
+///
+/// Upstream: `AllocationResultsMaxSize`
 pub(super) const MAX_DEVICES: usize = 32;
 
-/// Finds a class by its name.
+/// Returns the DeviceClass with a name.
 pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
 
-/// One way to satisfy a request: all of it, or one of its choices.
+/// An exact request, or a subrequest of `firstAvailable`.
 pub(super) struct Choice {
     pub(super) request: Box<str>,
-    /// Name of the choice, where there are several.
+    /// Name of the subrequest.
     pub(super) choice: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
     of_class: Vec<Arc<Selector>>,
     own: Vec<Arc<Selector>>,
-    /// So many; all that there are where it is `None`.
+    /// Number of devices; `None` for `allocationMode: All`.
     pub(super) count: Option<usize>,
     pub(super) admin: bool,
     pub(super) tolerations: Box<[DeviceToleration]>,
@@ -29,7 +31,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// As results name it.
+    /// Returns the name as results spell it: `request` or `request/subrequest`.
     pub(super) fn full_name(&self) -> String {
         match &self.choice {
             Some(choice) => format!("{}/{choice}", self.request),
@@ -37,12 +39,12 @@ impl Choice {
         }
     }
 
-    /// As errors name it.
+    /// Returns the name for error messages.
     pub(super) fn name(&self) -> &str {
         self.choice.as_deref().unwrap_or(&self.request)
     }
 
-    /// The expressions that must select a device, each with the class that it is of, if it is of one, and its number there.
+    /// Returns the selectors, each with its class (if it belongs to one) and index.
     pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
         let class = &*self.class.meta.name;
         let of_class = self.of_class.iter().enumerate().map(move |(n, one)| (Some(class), n, one));
@@ -50,20 +52,20 @@ impl Choice {
     }
 }
 
-/// A claim with its requests, each with its choices in order of preference.
+/// A claim with its requests, each with subrequests in order of preference.
 pub(super) struct Wanted {
     pub(super) claim: Arc<ResourceClaim>,
     pub(super) requests: Vec<Vec<Choice>>,
 }
 
-/// What is the same for all choices of a claim.
+/// Context shared by all requests of a claim.
 struct Context<'a, 'b> {
     claim: &'a ResourceClaim,
     classes: &'b Classes<'b>,
     selectors: &'b Selectors,
 }
 
-/// What a request or one of its choices says.
+/// Fields that requests and subrequests share.
 struct Terms<'a> {
     class: &'a str,
     selectors: &'a [DeviceSelector],
@@ -75,15 +77,15 @@ struct Terms<'a> {
     derived: bool,
 }
 
-/// As messages name a claim.
+/// Returns the claim's name for messages.
 pub(super) fn claim_name(claim: &ResourceClaim) -> String {
     format!("{}/{}", claim.meta.namespace, claim.meta.name)
 }
 
-/// Reads a claim.
+/// Validates a claim.
 ///
 /// # Errors
-/// Says what no node can help against.
+/// If the claim is invalid on every node.
 pub(super) fn wanted(
     claim: &Arc<ResourceClaim>,
     classes: &Classes<'_>,

@@ -1,4 +1,4 @@
-//! An allocation as it is written into a claim's status.
+//! Allocation of a claim, as its status contains it.
 
 use evenkeel_api::{
     Text,
@@ -19,34 +19,36 @@ use super::{
     requests::Wanted,
 };
 
-/// Devices for a claim.
+/// An allocation with its serialized form.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
-    /// As others read it.
+    /// Parsed form.
     pub(super) seen: Arc<AllocationResult>,
-    /// As it is written.
+    /// Serialized form.
     pub(super) written: Arc<Value>,
-    /// How good the choices are that were taken: more for each that is preferred.
+    /// Score of the selected subrequests; higher for preferred ones.
     pub(super) rank: i64,
 }
 
-/// The most choices that a request has.
-const MAX_NODE_SELECTOR_TERMS: i64 = 8;
+/// Maximum number of subrequests.
+///
+/// Upstream: `FirstAvailableDeviceRequestMaxSize`
+const MAX_SUBREQUESTS: i64 = 8;
 
-/// How good it is to have taken these choices of a claim's requests: what is preferred counts more.
+/// Scores the selected subrequests of a claim: earlier ones score higher.
 pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
     let of_request = |request: &DeviceRequest| -> i64 {
         let choices = request.first_available.iter().zip(0..);
         let taken = choices.filter(|(one, _)| is_taken(&format!("{}/{}", request.name, one.name)));
-        taken.map(|(_, n)| MAX_NODE_SELECTOR_TERMS - n).sum()
+        taken.map(|(_, n)| MAX_SUBREQUESTS - n).sum()
     };
     claim.spec.devices.requests.iter().map(of_request).sum()
 }
 
-/// Writes an allocation down.
+/// Builds the allocation.
 ///
 /// # Errors
-/// Says what of a slice cannot be said of an allocation.
+/// If a slice has a node selector that an allocation cannot contain.
 pub(super) fn result(
     node: &str,
     wanted: &Wanted,
@@ -129,7 +131,7 @@ fn device(
     (seen, written)
 }
 
-/// Tells shares of one device apart: no two claims, and no two of one claim, have the same.
+/// Returns a share id that is unique for claim, device and index.
 fn share_id(claim: &str, device: &str, n: usize) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -162,7 +164,7 @@ fn toleration(toleration: &DeviceToleration) -> Value {
     Value::Object(written)
 }
 
-/// What drivers are told: by the classes of what was taken, each once, then by the claim.
+/// Returns the configuration for drivers: from classes, each once, then from the claim.
 fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
     let taken: Vec<_> =
         allocated.choices.iter().zip(&wanted.requests).filter_map(|(n, all)| all.get(*n)).collect();
@@ -175,7 +177,7 @@ fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
         }
     }
     let mut config = Vec::new();
-    // A list that names all requests is left out: none means all.
+    // An empty list stands for all requests.
     let names_all = |requests: &[String]| {
         taken.iter().all(|choice| {
             requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
@@ -211,7 +213,7 @@ fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
     config
 }
 
-/// From where the devices can be used; `None` for everywhere.
+/// Returns the nodes from which the devices are accessible; `None` for all nodes.
 fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, String> {
     let mut term = NodeSelectorTerm::default();
     let (mut fields, mut labels) = (Vec::new(), Vec::new());

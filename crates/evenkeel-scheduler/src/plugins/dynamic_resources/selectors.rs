@@ -1,4 +1,4 @@
-//! Expressions that select devices: read once, and asked once of each device.
+//! CEL selectors of devices: compiled once, evaluated once for each device.
 
 use evenkeel_api::views::{Device, DeviceAttribute};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
@@ -8,32 +8,32 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// More expressions than these are not remembered.
+/// Maximum number of compiled selectors.
 const MAX_ENTRIES: usize = 256;
 
-/// Expressions that were read.
+/// Cache of compiled selectors.
 #[derive(Default)]
 pub(super) struct Selectors {
     read: Mutex<HashMap<Box<str>, Arc<Selector>>>,
 }
 
-/// An expression that was read, or why it could not be.
+/// A compiled selector, or its compile error.
 pub(super) struct Selector {
     text: Box<str>,
     program: Result<Program, String>,
 }
 
-/// Why it cannot be told whether a device is selected.
+/// Why a selector has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unsaid {
-    /// The expression is none.
+    /// It does not compile.
     Compile(String),
     /// It fails for this device.
     Run(String),
 }
 
 impl Selectors {
-    /// The expression, read.
+    /// Returns the compiled selector.
     pub(super) fn get(&self, text: &str) -> Arc<Selector> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = read.get(text) {
@@ -49,12 +49,12 @@ impl Selectors {
 }
 
 impl Selector {
-    /// The expression.
+    /// Returns the expression.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it selects the device.
+    /// Reports whether the selector matches the device.
     pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, Unsaid> {
         let program = self.program.as_ref().map_err(|why| Unsaid::Compile(why.clone()))?;
         let seen = shown(driver, device).map_err(Unsaid::Run)?;
@@ -73,7 +73,7 @@ impl Selector {
     }
 }
 
-/// The device as expressions see it. A domain that it says nothing of is empty.
+/// Returns the `device` variable of CEL. Domains without attributes are empty maps.
 fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, String> {
     let mut attributes: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
     for (name, attribute) in device.attributes.iter() {

@@ -1,4 +1,4 @@
-//! Waiting until the devices of a pod on its way can be used (KEP-5007): drivers say so in the claims' status.
+//! Device binding conditions (KEP-5007): PreBind waits until drivers report the devices ready.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{framework::PreBindError, metrics::Awaited, pod::PodInfo};
 
-/// Why a pod is not bound.
+/// Why the wait failed.
 struct Unready {
     how: Awaited,
     why: String,
@@ -59,7 +59,7 @@ impl DynamicResources {
         let (clock, patience) = (&seen.handle.clock, self.args.binding_timeout);
         let end = later(began, patience);
         loop {
-            // Before looking, so that no change is missed.
+            // Subscribed before the first check, so that no change is missed.
             let changed = seen.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -76,7 +76,7 @@ impl DynamicResources {
         }
     }
 
-    /// Looks at the pod's claims: `None` if all can be used, or when the first that cannot is overdue.
+    /// Checks the pod's claims: `None` if all are ready, or when the first deadline ends.
     fn look(
         &self,
         seen: &Observed,
@@ -94,7 +94,7 @@ impl DynamicResources {
                 }
                 Readiness::Waits => {
                     let limit = claims::limit(&claim, patience).unwrap_or(Timestamp::MAX);
-                    // It is overdue when the limit has passed.
+                    // Overdue strictly after the deadline.
                     return Ok(Some(later(limit, Duration::from_millis(1))));
                 }
             }
@@ -102,7 +102,7 @@ impl DynamicResources {
         Ok(None)
     }
 
-    /// The claims of a pod that is on its way, each as it is known now.
+    /// Returns the claims of an assumed pod in their newest known versions.
     fn of_assumed_pod(
         &self,
         seen: &Observed,
@@ -121,12 +121,12 @@ impl DynamicResources {
             claims::not_found(&format!("{}/{}", claim.meta.namespace, claim.meta.name))
         };
         let known = claims.iter().map(|claim| now(claim).ok_or_else(|| gone(claim)));
-        // The cache may not show yet what was made.
+        // The cache may lack a claim that was just created.
         let made = made.map(|made| Ok(now(&made).unwrap_or(made)));
         known.chain(made).collect()
     }
 
-    /// Counts for each device of the pod how the wait ended.
+    /// Counts the outcome of the wait for each device.
     fn count(&self, seen: &Observed, uid: &str, how: Awaited, took: Duration) {
         let (metrics, profile) = (seen.handle.metrics.claims(), &seen.handle.profile);
         for claim in self.of_assumed_pod(seen, uid).into_iter().flatten() {
