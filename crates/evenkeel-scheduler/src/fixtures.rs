@@ -1,4 +1,4 @@
-//! Pods and nodes for tests, written as the API writes them, and what plugins are connected with.
+//! Pods, nodes and plugin handles for tests.
 
 use evenkeel_api::{
     Encoding, View,
@@ -22,12 +22,12 @@ use crate::{
     pod::PodInfo,
 };
 
-/// A moment some seconds into the tests.
+/// Returns a time this many seconds into the test.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// A node of 4 CPUs, 8 GiB and 10 pods; `more` is merged over it.
+/// Returns a node with 4 CPUs, 8 GiB and 10 pods; `more` is merged into it.
 pub(crate) fn node(name: &str, more: &Value) -> Arc<Node> {
     let mut node = json!({
         "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } },
@@ -38,7 +38,7 @@ pub(crate) fn node(name: &str, more: &Value) -> Arc<Node> {
     Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
-/// A pod with one container; `more` is merged over it.
+/// Returns a pod with one container; `more` is merged into it.
 pub(crate) fn pod(name: &str, more: &Value) -> Arc<Pod> {
     let mut pod = json!({
         "metadata": { "name": name, "namespace": "shop", "uid": name, "generation": 1 },
@@ -53,7 +53,7 @@ pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
     PodInfo::new(pod(name, more))
 }
 
-/// What makes a pod ask for so much CPU and memory.
+/// Returns a pod spec with these requests.
 pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
     json!({ "spec": { "containers": [{
         "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
@@ -79,7 +79,7 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
     }
 }
 
-/// What a plugin is connected with; its caches stay empty.
+/// Returns a handle whose caches stay empty.
 pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     let registry = Registry::new();
     let caches = Caches::new(client.clone(), clock.clone(), &registry);
@@ -100,7 +100,7 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     }
 }
 
-/// The series of a metric, by the values of their labels: what is counted, or how often something was observed.
+/// Returns the series of a metric by label values: counter values or numbers of observations.
 pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
     let families = registry.gather();
     let family = families.iter().find(|family| family.name() == name);

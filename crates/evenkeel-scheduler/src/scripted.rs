@@ -1,4 +1,4 @@
-//! An API server that answers from a script, to which connections break.
+//! Scripted API server for tests; connections can break.
 
 use bytes::Bytes;
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -15,16 +15,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// One answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// An object, or a Status, with this code.
+    /// An object or Status, with this HTTP code.
     Body(u16, Value),
     /// The connection breaks.
     Lost,
-    /// None for ever.
+    /// No response.
     Never,
-    /// What is told of changes from now on.
+    /// A watch on this path.
     Watch(String),
 }
 
@@ -33,7 +33,7 @@ impl Answer {
         Self::Body(200, object)
     }
 
-    /// A Status with this code.
+    /// Returns a Status with this HTTP code.
     pub(crate) fn refused(code: u16) -> Self {
         Self::Body(code, json!({ "kind": "Status", "code": code }))
     }
@@ -45,11 +45,11 @@ impl From<(u16, Value)> for Answer {
     }
 }
 
-/// Answers a request: what it is as `METHOD path`, and its body.
+/// Returns the response to a request `METHOD path` with its body.
 type Rule = dyn Fn(&str, &Value) -> Option<Answer> + Send + Sync;
 
-/// Answers in order, or by a rule, and the requests seen; one that there is no answer to is a fault of the test. Lists are
-/// answered by themselves, and of changes is said what the test tells.
+/// Scripted responses in order, or by rule, and the recorded requests. An unexpected request fails the test. Lists and watches
+/// have responses of their own.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -65,13 +65,13 @@ impl Script {
         Self { answers: Arc::new(Mutex::new(answers)), ..Self::default() }
     }
 
-    /// The same with the lists at these paths.
+    /// Adds lists at these paths.
     pub(crate) fn with_lists<const N: usize>(mut self, lists: [(&'static str, Value); N]) -> Self {
         self.lists = Arc::new(lists.into());
         self
     }
 
-    /// The same with a rule, which goes before the answers.
+    /// Adds a rule that precedes the scripted responses.
     pub(crate) fn with_rule(
         mut self,
         rule: impl Fn(&str, &Value) -> Option<Answer> + Send + Sync + 'static,
@@ -80,7 +80,7 @@ impl Script {
         self
     }
 
-    /// Tells whoever watches what is listed at this path of a change, in the words of the wire.
+    /// Sends a watch event to the watchers of a path.
     pub(crate) fn tell(&self, path: &str, what: &str, object: &Value) {
         let line = format!("{}\n", json!({ "type": what, "object": object }));
         let watches = self.watches.lock().unwrap();
@@ -103,12 +103,12 @@ impl Script {
         Client::new(kube::Client::new(service, "default"), clock.clone())
     }
 
-    /// Requests as `METHOD path`, each with its body, since the last look.
+    /// Takes the recorded requests as `METHOD path` with bodies.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
-    /// The same without bodies.
+    /// Takes the recorded requests as `METHOD path`.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.asked().into_iter().map(|(what, _)| what).collect()
     }
@@ -117,7 +117,7 @@ impl Script {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         if let Some(list) = self.lists.get(path) {
             return match query {
-                // Then it is asked for the list itself.
+                // The client then sends a plain list request.
                 query if query.contains("sendInitialEvents") => Answer::refused(400),
                 query if query.contains("watch=") => Answer::Watch(path.to_owned()),
                 _ => Answer::object(list.clone()),

@@ -1,4 +1,4 @@
-//! Random clusters for tests: steps that change a table, beside the objects that should be in it, and plugins asked about them.
+//! Random clusters for tests: operations on a node table, and the objects that it should contain.
 
 use evenkeel_api::{
     StrMap,
@@ -18,7 +18,7 @@ use crate::{
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A table, and what should be in it.
+/// A node table with its expected contents.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) table: NodeTable,
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) namespaces: BTreeMap<String, StrMap>,
 }
 
-/// A change; what the numbers mean depends on the first.
+/// An operation; the first number selects its kind.
 pub(super) type Step = (u8, u8, u8, u8);
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -35,7 +35,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl World {
-    /// Six nodes, and what the steps make of them; `kind` makes pods of numbers.
+    /// Applies operations to six nodes; `kind` builds pods from numbers.
     pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
         let mut world = Self::default();
         (0..4).for_each(|n| world.set_node(n, n));
@@ -43,7 +43,7 @@ impl World {
         world
     }
 
-    /// Takes more steps.
+    /// Applies more operations.
     pub(super) fn go_on(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
         let world = self;
         for (what, a, b, c) in steps {
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// A node, with labels and taints as `how` says.
+    /// Returns a node with labels and taints selected by `how`.
     fn set_node(&mut self, n: u8, how: u8) {
         let name = format!("n{n}");
         let mut labels = json!({ HOST: name });
@@ -96,7 +96,7 @@ impl World {
         self.pods.remove(&uid);
     }
 
-    /// The pod is on its way out.
+    /// The pod is terminating.
     fn delete(&mut self, uid: u8) {
         let uid = format!("p{uid}");
         let Some((pod, on)) = self.pods.get_mut(&uid) else { return };
@@ -115,12 +115,12 @@ impl World {
         self.namespaces.insert(name.to_owned(), labels);
     }
 
-    /// The pods that are on nodes that are there.
+    /// Returns the pods on existing nodes.
     pub(super) fn placed(&self) -> impl Iterator<Item = (&Pod, &Node)> {
         self.pods.values().filter_map(|(pod, on)| Some((&*pod.pod, &**self.nodes.get(on)?)))
     }
 
-    /// Whether a term of `owner` is about a pod, by looking at both.
+    /// Reports whether a term of `owner` matches a pod, computed from the objects.
     pub(super) fn means(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
         let none = StrMap::default();
         let of_namespace = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
@@ -134,7 +134,7 @@ impl World {
     }
 }
 
-/// Why the plugin rejects each node for the pod; empty where it does not.
+/// Returns the plugin's reason for each node; empty if the node is feasible.
 pub(super) fn filter_results(
     plugin: &dyn Plugin,
     table: &NodeTable,
@@ -146,7 +146,7 @@ pub(super) fn filter_results(
     of_each(plugin, &state, pod, table, skipped)
 }
 
-/// The same, with a state that was worked out already.
+/// Returns the same for a prepared state.
 pub(super) fn of_each(
     plugin: &dyn Plugin,
     state: &CycleState,
@@ -162,7 +162,7 @@ pub(super) fn of_each(
     table.iter().map(|node| (node.name().to_string(), verdict(node))).collect()
 }
 
-/// The normalised score of each node, all of them being feasible; `None` where the plugin has nothing to say.
+/// Returns the normalized score of each node; `None` if the plugin skips the pod.
 pub(super) fn scores(
     plugin: &dyn Plugin,
     table: &NodeTable,
@@ -188,7 +188,7 @@ pub(super) fn scores(
     Some(names().zip(scores).collect())
 }
 
-/// A pod of a namespace with labels, both by number; `more` is merged over it.
+/// Returns a pod with namespace and labels by number; `more` is merged into it.
 pub(super) fn pod_of(n: u8, more: &Value) -> Value {
     let namespace = ["shop", "bank"][usize::from(n) % 2];
     let app = ["web", "db", "cache"][usize::from(n / 2) % 3];

@@ -1,8 +1,8 @@
-//! What a server would have added to objects that were written by hand, as far as scheduling goes.
+//! Defaults that an API server would set on hand-written objects, limited to fields that scheduling reads.
 
 use serde_json::Value;
 
-/// Priorities that every cluster has.
+/// System priority classes with their values.
 const PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
@@ -10,7 +10,7 @@ fn is_absent(value: &Value) -> bool {
     value.as_str().is_none_or(str::is_empty)
 }
 
-/// Namespace and uid.
+/// Sets namespace and uid.
 pub(super) fn metadata(object: &mut Value) {
     if is_absent(&object["metadata"]["namespace"]) {
         object["metadata"]["namespace"] = "default".into();
@@ -23,7 +23,7 @@ pub(super) fn metadata(object: &mut Value) {
     }
 }
 
-/// What pods have: a scheduler, and requests where only limits are given.
+/// Sets the scheduler name, and requests from limits.
 pub(super) fn pod(pod: &mut Value) {
     metadata(pod);
     if is_absent(&pod["spec"]["schedulerName"]) {
@@ -44,7 +44,7 @@ pub(super) fn pod(pod: &mut Value) {
     }
 }
 
-/// A pod's priority, by its class.
+/// Sets a pod's priority from its PriorityClass.
 pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
     if !pod["spec"]["priority"].is_null() {
         return;

@@ -1,4 +1,4 @@
-//! The pods that workloads still lack, as their controllers would make them, as far as scheduling goes.
+//! Missing pods of workloads, built like their controllers do, limited to fields that scheduling reads.
 
 use evenkeel_api::{
     Encoding, View, daemons, placement,
@@ -14,25 +14,25 @@ use std::{
 
 use super::stored;
 
-/// What stands for the hash of a template.
+/// Stands for the pod template hash.
 const HASH: &str = "simulated";
 
-/// A workload whose pods are not all there.
+/// A workload with missing pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// `Deployment`, say.
+    /// Kind, `Deployment` for example.
     pub kind: &'static str,
-    /// Its namespace.
+    /// Namespace of the workload.
     pub namespace: String,
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// The uids of the pods that were made for it.
+    /// Uids of the pods that were added.
     pub pods: Vec<String>,
-    /// Whether they can be told apart by their names alone: where one finds no node, no other will.
+    /// The pods differ only by name, so if one fits nowhere, the others fit nowhere.
     pub alike: bool,
 }
 
-/// Kinds with the place at which they are listed. Each may own those that follow.
+/// Kinds with their list paths. Each kind may own the following ones.
 const KINDS: [(&str, &str); 5] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
@@ -45,15 +45,15 @@ const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/pods";
 
-/// Objects by the path under which a server lists them.
+/// Objects by list path.
 type Objects = BTreeMap<String, Vec<Value>>;
 
-/// Whether objects of this kind are looked at here.
+/// Reports whether the kind is a workload.
 pub(super) fn is_workload(kind: &str) -> bool {
     KINDS.iter().any(|(known, _)| *known == kind)
 }
 
-/// Adds the pods that are not there yet, with the claims and the ReplicaSets that come with them.
+/// Adds missing pods with their claims and ReplicaSets.
 pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     let uids: BTreeSet<String> = KINDS
         .iter()
@@ -63,7 +63,7 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     let mut workloads = Vec::new();
     for (kind, place) in KINDS {
         for object in listed(objects, place).to_vec() {
-            // Those are its owner's matter.
+            // The owner creates them.
             if controller(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
                 continue;
             }
@@ -91,7 +91,7 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     workloads
 }
 
-/// What a controller would make.
+/// Objects that a controller would create.
 #[derive(Default)]
 struct Made {
     pods: Vec<Value>,
@@ -100,11 +100,11 @@ struct Made {
     alike: bool,
 }
 
-/// A workload with what it has.
+/// A workload with its pods.
 struct Owner<'a> {
     kind: &'static str,
     object: &'a Value,
-    /// Its pods that have not ended and are not on their way out.
+    /// Active pods: neither finished nor terminating.
     pods: Vec<Value>,
 }
 
@@ -125,7 +125,7 @@ fn controller(object: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
-/// The owner of what it controls.
+/// Returns the controller reference to the owner.
 fn reference(owner: &Value) -> Value {
     let metadata = &owner["metadata"];
     json!([{
@@ -142,7 +142,7 @@ fn is_live(pod: &Value) -> bool {
 impl<'a> Owner<'a> {
     fn new(kind: &'static str, object: &'a Value, objects: &Objects) -> Self {
         let metadata = &object["metadata"];
-        // Selectors are at the same place in all of them.
+        // All workload kinds have the selector at this path.
         let selector =
             read::<ReplicaSet>(object).map_or_else(Selector::nothing, |read| read.spec.selector);
         let selected = |pod: &Value| {
@@ -188,7 +188,7 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Pods are spread by the ReplicaSet that they belong to.
+    /// Creates pods owned by the Deployment's ReplicaSet.
     fn of_deployment(&self) -> Made {
         let mut set = self.object.clone();
         let name = format!("{}-{HASH}", self.name());
@@ -206,7 +206,7 @@ impl<'a> Owner<'a> {
         Made { pods, replica_set: Some(set), alike: true, ..Made::default() }
     }
 
-    /// Each has its number, and claims of its own.
+    /// Creates pods with ordinals and their claims.
     fn of_stateful_set(&self, objects: &Objects) -> Made {
         let first = self.object["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
         let templates = &self.object["spec"]["volumeClaimTemplates"];
@@ -238,7 +238,7 @@ impl<'a> Owner<'a> {
         made
     }
 
-    /// A claim, if it is not there.
+    /// Returns a claim from the template, unless it exists.
     fn claim(&self, name: &str, template: &Value, objects: &Objects) -> Option<Value> {
         let namespace = &self.object["metadata"]["namespace"];
         let is_it = |claim: &Value| {
@@ -262,7 +262,7 @@ impl<'a> Owner<'a> {
         }))
     }
 
-    /// One for each node that the template asks for and bears.
+    /// Creates a pod for each node that the template selects and tolerates.
     fn of_daemon_set(&self, objects: &Objects) -> Made {
         let mut made = Made::default();
         let mut model = self.pod("", self.object);
@@ -285,7 +285,7 @@ impl<'a> Owner<'a> {
         made
     }
 
-    /// As many as may run at a time, and are needed.
+    /// Creates pods up to `parallelism` and the remaining `completions`.
     fn of_job(&self) -> Made {
         let (spec, status) = (&self.object["spec"], &self.object["status"]);
         let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {
@@ -321,7 +321,7 @@ impl<'a> Owner<'a> {
         Made { pods: pods.collect(), alike: true, ..Made::default() }
     }
 
-    /// A pod of the owner's template.
+    /// Creates a pod from the owner's template.
     fn pod(&self, name: &str, owner: &Value) -> Value {
         let template = &owner["spec"]["template"];
         let mut pod = json!({

@@ -1,4 +1,4 @@
-//! Which changes may make room for a pod that no node had room for.
+//! Queueing hints: changes that may free resources for the pod.
 
 use evenkeel_api::views::{DeviceClass, Node};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{
     resources::Resources,
 };
 
-/// Whether a resource is given as devices where it is not offered.
+/// Reports whether devices provide a resource on nodes that do not advertise it.
 type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
 
 pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> QueueingHint {
@@ -31,7 +31,7 @@ pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) ->
     }
 }
 
-/// Whether something that is asked for became the devices of a class.
+/// Reports whether a requested resource was mapped to a DeviceClass.
 fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
     let Some(class) = edit.now() else { return false };
     let is_asked = |name: &str| asks.scalars.iter().any(|(asked, _)| **asked == *name);
@@ -43,7 +43,7 @@ fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
     }
 }
 
-/// What a node has for pods.
+/// Allocatable resources of a node.
 struct Room {
     resources: Resources,
     pods: i64,
@@ -59,7 +59,7 @@ impl Room {
         Self { resources, pods }
     }
 
-    /// Whether the pod would fit if there were no others.
+    /// Reports whether the pod would fit on the empty node.
     fn takes(&self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
         let has = &self.resources;
         self.pods > 0
@@ -72,7 +72,7 @@ impl Room {
             })
     }
 
-    /// Whether there is more than there was of something that the pod takes up.
+    /// Reports whether a resource that the pod requests increased.
     fn gives_more(&self, before: &Self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
         let devices = |(name, amount): &(Arc<str>, i64)| {
             *amount > 0 && self.resources.scalar(name) == 0 && is_devices(name)
@@ -83,7 +83,7 @@ impl Room {
     }
 }
 
-/// Whether `more` exceeds `less` in something that is asked for.
+/// Reports whether `more` exceeds `less` for a requested resource.
 fn gives_more(more: &Resources, less: &Resources, asks: &Resources) -> bool {
     (asks.cpu > 0 && more.cpu > less.cpu)
         || (asks.memory > 0 && more.memory > less.memory)

@@ -1,4 +1,4 @@
-//! How full nodes would be.
+//! Scoring strategies.
 
 use super::{NodeResourcesFit, Strategy};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// What the pod asks for, of each resource that counts.
+/// Requests of the pod for each counted resource.
 struct Asks(Asked);
 
 impl PreScore for NodeResourcesFit {
@@ -65,7 +65,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// The weighted mean of a score of what would be requested of how much there is.
+    /// Weighted mean of the resources' scores, each from requested and allocatable amount.
     #[inline]
     fn mean(&self, node: NodeRef<'_>, asked: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
         let (mut sum, mut weights) = (0, 0);
@@ -77,7 +77,7 @@ impl NodeResourcesFit {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// The same by a shape; what scores nothing is not counted at all.
+    /// Weighted mean of shape scores; resources that score 0 are ignored.
     fn by_shape(&self, node: NodeRef<'_>, asked: &[i64], shape: &Shape) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for n in 0..self.counted.len() {
@@ -92,7 +92,7 @@ impl NodeResourcesFit {
     }
 }
 
-/// Hundredths.
+/// Returns `part` of `whole` in percent.
 fn share(part: i64, whole: i64) -> i64 {
     part.wrapping_mul(MAX_NODE_SCORE) / whole
 }

@@ -1,4 +1,6 @@
-//! Writes what was decided about a pod's claims, and waits until they are bound.
+//! Writes the bindings of a pod's claims in PreBind, and waits until the claims are bound.
+//!
+//! Upstream: `BindPodVolumes`
 
 use super::{
     AssumedPodVolumes, Observed,
@@ -18,7 +20,7 @@ use evenkeel_runtime::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Which version of an object says what was decided.
+/// Resource version of a written object.
 struct Written {
     namespace: Text,
     name: Text,
@@ -36,7 +38,7 @@ pub(super) async fn bind(
     let check = || check(seen, pod, assumed_volumes, &volumes, &claims);
     let wait = async {
         loop {
-            // Before looking, so that no change is missed.
+            // Subscribed before the first check, so that no change is missed.
             let changed = seen.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -54,7 +56,9 @@ pub(super) async fn bind(
     }
 }
 
-/// Promises volumes to claims, and notes the node on claims whose volumes are to be made.
+/// Binds volumes to claims, and sets annotation `selected-node` on claims to provision.
+///
+/// Upstream: `bindAPIUpdate`
 async fn write(
     client: &Client,
     assumed_volumes: &AssumedPodVolumes,
@@ -90,7 +94,7 @@ async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64
     Ok(rewrite(client, &change).await?.meta.version())
 }
 
-/// Makes the volume the claim's.
+/// Returns the patch that binds the volume to the claim.
 fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     let mut change = json!({"spec": {"claimRef": storage::claim_reference(claim)}});
     if !storage::is_for_claim(volume, claim) {
@@ -99,7 +103,9 @@ fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     change
 }
 
-/// Whether all claims are bound; why they never will be.
+/// Reports whether all claims are bound; fails if one never will be.
+///
+/// Upstream: `checkBindings`
 fn check(
     seen: &Observed,
     pod: &Pod,
@@ -143,7 +149,7 @@ fn check(
     Ok(true)
 }
 
-/// Whether a claim has the volume that was to be made for it.
+/// Reports whether a claim's volume was provisioned.
 fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
     let claim = seen.stored.claim(&written.namespace, name);
@@ -158,7 +164,7 @@ fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, Stri
     if annotations.is_empty() {
         return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
     }
-    // Who cannot make a volume there takes the annotation away.
+    // A provisioner rejects the node by removing the annotation.
     if annotations.get(storage::SELECTED_NODE) != Some(&*node.meta.name) {
         return Err(format!("provisioning failed for PVC \"{name}\""));
     }

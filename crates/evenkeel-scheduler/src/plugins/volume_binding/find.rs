@@ -153,13 +153,15 @@ fn check_bound_claims(
     Ok(())
 }
 
-/// Whether the volume can be reached from the node, as who attaches it there knows it.
+/// Reports whether the volume is accessible from the node, also after CSI migration.
 pub(super) fn is_reachable(seen: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
     let drivers = migrated::plugin_of_volume(volume).and_then(|_| seen.csi_node(&node.meta.name));
     migrated::is_reachable(volume, node, drivers.as_deref())
 }
 
-/// Volumes for the claims that waited: the smallest claim chooses first; or why one gets none.
+/// Finds volumes for the claims with delayed binding, smallest claim first; else returns the reason.
+///
+/// Upstream: `findMatchingVolumes`
 fn delayed(
     seen: &dyn Lookup,
     claims: &PodClaims,
@@ -194,7 +196,9 @@ fn delayed(
     Ok(Ok(found))
 }
 
-/// How a volume can be made for the claim of a pod on the node, or why not.
+/// Returns how to provision the claim on the node; else the reason.
+///
+/// Upstream: `checkVolumeProvisions`
 fn check_volume_provision(
     seen: &dyn Lookup,
     one: &UnboundClaim,
@@ -212,7 +216,9 @@ fn check_volume_provision(
     Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
 }
 
-/// Where there is enough room for the claim's volume; nowhere in particular where that is not said.
+/// Returns the capacity that fits the claim's volume; `Ok(None)` if the driver publishes none.
+///
+/// Upstream: `hasEnoughCapacity`
 fn has_enough_capacity(
     seen: &dyn Lookup,
     claim: &PersistentVolumeClaim,
@@ -234,7 +240,9 @@ fn has_enough_capacity(
     enough.ok_or(NO_SPACE).map(Some)
 }
 
-/// How big a volume can be there.
+/// Returns the maximum volume size.
+///
+/// Upstream: `capacitySufficient`
 pub(super) fn limit(room: &CsiStorageCapacity) -> Option<Quantity> {
     room.maximum_volume_size.or(room.capacity)
 }

@@ -1,11 +1,13 @@
-//! How full a node's storage would be, as a score.
+//! Score of a node by the utilization of its storage.
+//!
+//! Upstream: `plugins/volumebinding/scorer.go`
 
 use super::find::PodVolumes;
 use crate::plugins::shape::Shape;
 use evenkeel_api::{quantity::Quantity, storage};
 use std::collections::BTreeMap;
 
-/// The score of a node that would give `found`: the mean over the classes of volumes that are bound or, where none is, made.
+/// Returns the mean score over the StorageClasses of static bindings or, without any, of dynamic provisions.
 pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     let mut classes: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (volume, claim) in &found.bindings {
@@ -19,7 +21,7 @@ pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
             let class = provision.claim.spec.storage_class_name.as_deref().unwrap_or_default();
             let sums = classes.entry(class).or_default();
             sums.0 += storage::requested(&provision.claim).value();
-            // Volumes of one class are made from the same room.
+            // Volumes of one class share the same capacity.
             sums.1 = room.capacity.map_or(0, Quantity::value);
         }
     }
