@@ -1,0 +1,107 @@
+//! Dependencies: arrows between crates point down, and every declared library is used.
+
+use std::collections::BTreeSet;
+
+use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
+
+/// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
+/// may depend on all that stand above them.
+const ARROWS: [(&str, &[&str]); 14] = [
+    ("evenkeel-tidy", &[]),
+    ("evenkeel-api", &[]),
+    ("evenkeel-x509", &[]),
+    ("evenkeel-cel", &["evenkeel-api"]),
+    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
+    ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
+    (
+        "evenkeel-controller-manager",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
+    ),
+    ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
+    (
+        "evenkeel-scheduler",
+        &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
+    ),
+    ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel", "evenkeel-x509"]),
+    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
+    (
+        "evenkeel-sim",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-cloud",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+            "evenkeel",
+        ],
+    ),
+    (
+        "evenkeel",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-component",
+            "evenkeel-controllers",
+            "evenkeel-controller-manager",
+            "evenkeel-cloud",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+        ],
+    ),
+];
+
+/// Packages whose library has another name.
+const LIBRARY_NAMES: [(&str, &str); 1] = [("rustls-webpki", "webpki")];
+
+#[test]
+fn crates_depend_downwards_only() {
+    let found: BTreeSet<String> = crates().into_iter().map(|(name, _)| name).collect();
+    let listed: BTreeSet<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, listed, "every crate stands in the table");
+    for (name, allowed) in ARROWS {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        for dependency in dependencies(&manifest, "dependencies") {
+            let outside = !dependency.starts_with("evenkeel");
+            assert!(
+                outside || allowed.contains(&&*dependency),
+                "{name} must not depend on {dependency}"
+            );
+        }
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{name} inherits the workspace's lints"
+        );
+    }
+}
+
+#[test]
+fn declared_dependencies_are_used() {
+    for (name, path) in crates() {
+        let manifest = read(&path.join("Cargo.toml"));
+        let text = |folders: &[&str]| -> String {
+            let files = folders.iter().flat_map(|folder| sources(&path.join(folder)));
+            let texts: Vec<String> = files.map(|file| read(&file)).collect();
+            texts
+                .iter()
+                .flat_map(|text| code(text))
+                .map(|(_, line)| line.to_owned() + "\n")
+                .collect()
+        };
+        let (src, all) = (text(&["src"]), text(&["src", "tests", "benches", "examples"]));
+        for (section, text) in [("dependencies", &src), ("dev-dependencies", &all)] {
+            for dependency in dependencies(&manifest, section) {
+                let renamed = LIBRARY_NAMES.iter().find(|(package, _)| *package == dependency);
+                let library = renamed
+                    .map_or_else(|| dependency.replace('-', "_"), |(_, name)| (*name).into());
+                assert!(
+                    has_word(text, &library),
+                    "{name}: [{section}] has {dependency}, which nothing uses"
+                );
+            }
+        }
+    }
+}
