@@ -99,7 +99,7 @@ impl BindingCycle {
             match answer {
                 PreBindPreFlight::Skip => {}
                 PreBindPreFlight::Act { parallel } => {
-                    pre_bind_tasks.push(PreBindTask { name, plugin, parallel })
+                    pre_bind_tasks.push(PreBindTask { name, plugin, parallel });
                 }
             }
         }
