@@ -54,6 +54,8 @@ impl<'de, T: Message> Visitor<'de> for Object<T> {
         f.write_str("an object")
     }
 
+    // Not inlined: a kind would be decoded by one huge function, which takes minutes to optimize.
+    #[inline(never)]
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let mut value = T::default();
         while let Some(key) = map.next_key_seed(Key::<T>(PhantomData))? {

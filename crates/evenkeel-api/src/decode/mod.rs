@@ -5,6 +5,7 @@
 
 mod json;
 mod macros;
+mod path;
 pub(crate) mod proto;
 #[cfg(test)]
 mod tests;
@@ -110,26 +111,25 @@ pub(crate) fn decode_message<T: Field>(
     }
 }
 
-/// Decodes JSON; when that fails, decodes again keeping track of the path, which good input need not pay for.
+/// Decodes JSON; when that fails, decodes again without the bound on nesting that `serde_json` has, and looks for the path of
+/// the error, which good input need not pay for.
 fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
-    let failed = |field: &str, error: &serde_json::Error| DecodeError {
-        kind: kind.into(),
-        field: field.into(),
-        reason: error.to_string().into(),
-    };
     // Within serde_json's own bound on nesting, text need not be measured first.
-    let mut fast = serde_json::Deserializer::from_slice(bytes);
-    if let Ok(value) = Seed::<T>::NEW.deserialize(&mut fast)
-        && fast.end().is_ok()
-    {
+    if let Ok(value) = read_all(serde_json::Deserializer::from_slice(bytes)) {
         return Ok(value);
     }
-    let mut deserializer = crate::json::deserializer(bytes).map_err(|error| failed(".", &error))?;
-    let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
-    let read = Seed::<T>::NEW.deserialize(tracked);
-    match read.and_then(|value| deserializer.end().map(|()| value)) {
-        Ok(value) => Ok(value),
-        Err(error) => Err(failed(&track.path().to_string(), &error)),
-    }
+    crate::json::deserializer(bytes).and_then(read_all).map_err(|error| DecodeError {
+        kind: kind.into(),
+        field: path::field_at(bytes, error.line(), error.column()).into(),
+        reason: error.to_string().into(),
+    })
+}
+
+/// Reads one value, and nothing after it.
+fn read_all<'de, T: Field>(
+    mut deserializer: serde_json::Deserializer<serde_json::de::SliceRead<'de>>,
+) -> Result<T, serde_json::Error> {
+    let value = Seed::<T>::NEW.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
 }
