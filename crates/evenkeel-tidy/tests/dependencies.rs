@@ -6,7 +6,7 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
@@ -24,7 +24,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
         &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
     ),
     ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel", "evenkeel-x509"]),
-    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-shell", &["evenkeel-api"]),
+    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime", "evenkeel-shell"]),
     (
         "evenkeel-sim",
         &[

@@ -1,55 +1,60 @@
-//! Files of simulated containers: what they hold, since when, and who wrote it. Also what is written only later, by a
-//! program whose end is known already.
+//! Files of simulated containers: their content, since when, and the run that wrote it. Writes to come of a run whose
+//! outcome is known already are among them.
 
 use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::pod::memory::later;
+use crate::later;
 
-/// So many files are kept of a pod or a node; more are not written.
-const MOST: usize = 4096;
+/// Files kept of a pod or a node; more are not written.
+const MAX_FILES: usize = 4096;
 
-/// Whose file it is.
+/// The volume or root file system that a file belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scope {
-    /// The container's own, gone when it is restarted.
-    Own(Text),
-    /// Of a volume that is as old as the pod.
+pub enum Scope {
+    /// The container's root file system, new after each restart.
+    Container(Text),
+    /// A volume that begins empty with the pod.
     Volume(Text),
-    /// Of a volume with a content that is not known here.
-    Foreign(Text),
-    /// The node's.
+    /// A volume whose content is not known here, such as a ConfigMap's.
+    UnknownVolume(Text),
+    /// The node's file system.
     Node,
 }
 
-/// A file, or a folder.
+/// The path of a file or folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) scope: Scope,
+pub struct FilePath {
+    /// What the path is relative to.
+    pub scope: Scope,
     /// Absolute within the scope, without `.` and `..`; empty for its root.
-    pub(crate) path: Text,
+    pub path: Text,
 }
 
+/// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
+    /// A file with its text.
     File(Arc<str>),
+    /// A folder.
     Folder,
 }
 
-/// A change made by a run.
+/// A change that a run makes to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Write {
-    /// Since the run began.
-    pub(crate) after: Duration,
-    pub(crate) place: Place,
-    /// `None` takes it away.
-    pub(crate) content: Option<Content>,
+pub struct Write {
+    /// When, counted from the run's start.
+    pub after: Duration,
+    /// The file or folder.
+    pub path: FilePath,
+    /// What stands there from then on; `None` removes it.
+    pub content: Option<Content>,
 }
 
-/// Files with their past, and with their future as far as it is known.
+/// Files with their past versions, and the future ones that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Files {
-    places: BTreeMap<Place, Vec<Version>>,
+pub struct Files {
+    paths: BTreeMap<FilePath, Vec<Version>>,
     /// Grows with each change.
     changes: u64,
 }
@@ -63,44 +68,44 @@ struct Version {
 }
 
 impl Files {
-    pub(crate) fn changes(&self) -> u64 {
+    /// A count that grows with each change.
+    pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What `place` holds at `time` and since when, leaving aside what the run `but` wrote; `None` where nothing was.
-    pub(crate) fn at(
+    /// The content of `path` at `time` and since when, without the writes of the run `except`; `None` where nothing was
+    /// ever written.
+    pub fn at(
         &self,
-        place: &Place,
+        path: &FilePath,
         time: Timestamp,
-        but: &str,
+        except: &str,
     ) -> Option<(Timestamp, Option<&Content>)> {
-        let versions = self.places.get(place)?;
-        let found = versions.iter().rev().find(|v| v.at <= time && *v.by != *but)?;
+        let versions = self.paths.get(path)?;
+        let found = versions.iter().rev().find(|v| v.at <= time && *v.by != *except)?;
         Some((found.at, found.content.as_ref()))
     }
 
-    /// Places in the same scope below `folder`.
-    pub(crate) fn below<'f>(&'f self, folder: &'f Place) -> impl Iterator<Item = &'f Place> + 'f {
-        let places = self.places.range(folder.clone()..).map(|(place, _)| place);
-        places
-            .take_while(|place| {
-                place.scope == folder.scope && place.path.starts_with(&*folder.path)
-            })
-            .filter(|place| place.path[folder.path.len()..].starts_with('/'))
+    /// Paths in the same scope below `folder`.
+    pub fn below<'f>(&'f self, folder: &'f FilePath) -> impl Iterator<Item = &'f FilePath> + 'f {
+        let paths = self.paths.range(folder.clone()..).map(|(path, _)| path);
+        paths
+            .take_while(|path| path.scope == folder.scope && path.path.starts_with(&*folder.path))
+            .filter(|path| path.path[folder.path.len()..].starts_with('/'))
     }
 
-    /// When something changes next after `time`, by another run than `but`.
-    pub(crate) fn next_change(&self, time: Timestamp, but: &str) -> Option<Timestamp> {
-        let versions = self.places.values().flatten();
-        versions.filter(|v| v.at > time && *v.by != *but).map(|v| v.at).min()
+    /// When a file changes next after `time`, by another run than `except`.
+    pub fn next_change(&self, time: Timestamp, except: &str) -> Option<Timestamp> {
+        let versions = self.paths.values().flatten();
+        versions.filter(|v| v.at > time && *v.by != *except).map(|v| v.at).min()
     }
 
-    /// Puts the writes of the run `by`, which began at `start`, in the place of those noted of it before.
-    pub(crate) fn replace(&mut self, by: &Arc<str>, start: Timestamp, writes: &[&Write]) {
+    /// Records the writes of the run `by`, which began at `start`, in place of those recorded of it before.
+    pub fn replace(&mut self, by: &Arc<str>, start: Timestamp, writes: &[&Write]) {
         let before = self.of(by);
         let now: Vec<_> = writes
             .iter()
-            .map(|write| (write.place.clone(), later(start, write.after), write.content.clone()))
+            .map(|write| (write.path.clone(), later(start, write.after), write.content.clone()))
             .collect();
         let mut sorted = now.clone();
         sorted.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
@@ -108,63 +113,63 @@ impl Files {
             return;
         }
         self.changes += 1;
-        self.places.retain(|_, versions| {
+        self.paths.retain(|_, versions| {
             versions.retain(|version| *version.by != **by);
             !versions.is_empty()
         });
-        for (place, at, content) in now {
-            if self.places.len() >= MOST && !self.places.contains_key(&place) {
+        for (path, at, content) in now {
+            if self.paths.len() >= MAX_FILES && !self.paths.contains_key(&path) {
                 continue;
             }
-            let versions = self.places.entry(place).or_default();
+            let versions = self.paths.entry(path).or_default();
             let position = versions.partition_point(|version| version.at <= at);
             versions.insert(position, Version { at, content, by: Arc::clone(by) });
         }
     }
 
-    fn of(&self, by: &str) -> Vec<(Place, Timestamp, Option<Content>)> {
-        let all = self.places.iter().flat_map(|(place, versions)| {
+    fn of(&self, by: &str) -> Vec<(FilePath, Timestamp, Option<Content>)> {
+        let all = self.paths.iter().flat_map(|(path, versions)| {
             versions
                 .iter()
                 .filter(|version| *version.by == *by)
-                .map(|version| (place.clone(), version.at, version.content.clone()))
+                .map(|version| (path.clone(), version.at, version.content.clone()))
         });
         all.collect()
     }
 
-    /// Forgets what a container had of its own, and what nobody can ask for any more: what was replaced before `time`.
-    pub(crate) fn clear(&mut self, container: &str, time: Timestamp) {
-        self.places.retain(|place, versions| {
+    /// Forgets the root file system of `container`, and versions that were replaced before `time`.
+    pub fn clear(&mut self, container: &str, time: Timestamp) {
+        self.paths.retain(|path, versions| {
             let last = versions.iter().rposition(|version| version.at <= time);
             versions.drain(..last.unwrap_or(0));
             let gone = matches!(&**versions, [only] if only.content.is_none() && only.at <= time);
-            !gone && !matches!(&place.scope, Scope::Own(of) if **of == *container)
+            !gone && !matches!(&path.scope, Scope::Container(of) if **of == *container)
         });
     }
 }
 
-/// Which volume is found where in a container.
+/// The volume mounts of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Mounts(Vec<(Text, Place)>);
+pub(crate) struct Mounts(Vec<(Text, FilePath)>);
 
 impl Mounts {
-    /// The longest path first, so that the first that fits is the one.
-    pub(crate) fn new(mut mounts: Vec<(Text, Place)>) -> Self {
+    /// Sorts the longest mount path first, so that the first match is the right one.
+    pub(crate) fn new(mut mounts: Vec<(Text, FilePath)>) -> Self {
         mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self(mounts)
     }
 
-    /// The place that the normal `path` leads to in `container`.
-    pub(crate) fn place(&self, container: &str, path: &str) -> Place {
-        for (mount, place) in &self.0 {
+    /// Resolves the normal `path` of `container` through the mounts.
+    pub(crate) fn resolve(&self, container: &str, path: &str) -> FilePath {
+        for (mount, root) in &self.0 {
             if let Some(rest) = path.strip_prefix(&**mount)
                 && (rest.is_empty() || rest.starts_with('/'))
             {
-                let path = format!("{}{rest}", place.path).into();
-                return Place { scope: place.scope.clone(), path };
+                let path = format!("{}{rest}", root.path).into();
+                return FilePath { scope: root.scope.clone(), path };
             }
         }
-        Place { scope: Scope::Own(container.into()), path: path.into() }
+        FilePath { scope: Scope::Container(container.into()), path: path.into() }
     }
 
     /// Whether something is mounted at `path` or below.
@@ -193,13 +198,13 @@ pub(crate) fn normal(folder: &str, path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Place {
-        Place { scope: Scope::Volume("data".into()), path: path.into() }
+    fn place(path: &str) -> FilePath {
+        FilePath { scope: Scope::Volume("data".into()), path: path.into() }
     }
 
     fn write(after: u64, path: &str, text: Option<&str>) -> Write {
         let content = text.map(|text| Content::File(text.into()));
-        Write { after: Duration::from_secs(after), place: place(path), content }
+        Write { after: Duration::from_secs(after), path: place(path), content }
     }
 
     fn text(files: &Files, path: &str, seconds: i64, but: &str) -> Option<String> {
@@ -236,29 +241,32 @@ mod tests {
     fn what_was_replaced_is_forgotten_and_so_is_a_containers_own() {
         let mut files = Files::default();
         let by: Arc<str> = "one".into();
-        let own = Place { scope: Scope::Own("c".into()), path: "/tmp/x".into() };
-        let own = Write { after: Duration::ZERO, place: own, content: Some(Content::Folder) };
+        let own = FilePath { scope: Scope::Container("c".into()), path: "/tmp/x".into() };
+        let own = Write { after: Duration::ZERO, path: own, content: Some(Content::Folder) };
         let writes =
             [write(0, "/a", Some("x")), write(5, "/a", Some("y")), write(6, "/b/c", None), own];
         files.replace(&by, at(0), &writes.each_ref());
         files.clear("c", at(7));
         assert_eq!(text(&files, "/a", 4, ""), None);
         assert_eq!(text(&files, "/a", 7, "").as_deref(), Some("y"));
-        assert_eq!(files.places.len(), 1);
+        assert_eq!(files.paths.len(), 1);
     }
 
     #[test]
     fn the_longest_mount_wins_and_paths_are_made_normal() {
-        let node = Place { scope: Scope::Node, path: "/var/x".into() };
+        let node = FilePath { scope: Scope::Node, path: "/var/x".into() };
         let mounts = Mounts::new(vec![("/data".into(), place("")), ("/data/node".into(), node)]);
         for (path, want) in [
             ("/data/a", place("/a")),
             ("/data", place("")),
-            ("/data/node/./a", Place { scope: Scope::Node, path: "/var/x/a".into() }),
-            ("/database", Place { scope: Scope::Own("c".into()), path: "/database".into() }),
-            ("../a//b/../c", Place { scope: Scope::Own("c".into()), path: "/a/c".into() }),
+            ("/data/node/./a", FilePath { scope: Scope::Node, path: "/var/x/a".into() }),
+            (
+                "/database",
+                FilePath { scope: Scope::Container("c".into()), path: "/database".into() },
+            ),
+            ("../a//b/../c", FilePath { scope: Scope::Container("c".into()), path: "/a/c".into() }),
         ] {
-            assert_eq!(mounts.place("c", &normal("/tmp", path)), want, "{path}");
+            assert_eq!(mounts.resolve("c", &normal("/tmp", path)), want, "{path}");
         }
         assert!(mounts.leads_to("/data") && mounts.leads_to("") && !mounts.leads_to("/dat"));
     }

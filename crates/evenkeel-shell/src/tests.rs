@@ -1,12 +1,12 @@
 //! What scripts do, told by tables: a script, and how long it lasts, how it ends and what it prints.
 
-use evenkeel_api::{Encoding, View, time::Timestamp, views::PodProgram};
+use evenkeel_api::{Encoding, View, time::Timestamp, views::PodCommand};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use super::{
-    Programs, Run, Surroundings,
+use crate::{
+    Processes, Run, RunContext,
     files::{Content, Files, Scope},
 };
 
@@ -37,11 +37,11 @@ fn run_as(
             ],
         },
     });
-    let pod = PodProgram::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
+    let pod = PodCommand::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
     let node = ("node-1", Ipv4Addr::new(172, 18, 0, 2));
-    let programs = Programs::read(&pod, node, |_| Some("registry.k8s.io/busybox:1"));
-    let program = programs.of("c").ok_or("no program")?;
-    program.run(&Surroundings {
+    let processes = Processes::read(&pod, node, |_| Some("registry.k8s.io/busybox:1"));
+    let process = processes.get("c").ok_or("no process")?;
+    process.run(&RunContext {
         start: Timestamp::from_second(START).unwrap(),
         signal: signal.map(Duration::from_secs),
         run: id,
@@ -123,7 +123,7 @@ fn scripts_end_with_their_code_after_their_sleeps() {
     ] {
         let run = script(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));
         let want = (Some(Duration::from_secs(seconds)), status);
-        assert_eq!((run.lasts, run.status), want, "{text:?} {}", run.output);
+        assert_eq!((run.lasts, run.exit_code), want, "{text:?} {}", run.output);
     }
 }
 
@@ -210,7 +210,7 @@ fn a_handler_decides_what_a_signal_does() {
         ("sleep 3", 1, Some((3, 0))),
     ] {
         let run = run(shell(text), &Files::default(), Some(signal)).unwrap();
-        let ended = run.lasts.map(|lasts| (lasts.as_secs(), run.status));
+        let ended = run.lasts.map(|lasts| (lasts.as_secs(), run.exit_code));
         assert_eq!(ended, ends, "{text:?}");
     }
 }
@@ -228,7 +228,7 @@ fn words_without_a_shell_are_commands() {
     ] {
         let run = run(json!({ "command": command }), &Files::default(), None).unwrap();
         assert_eq!(
-            (run.lasts.map(|lasts| lasts.as_secs()), run.status),
+            (run.lasts.map(|lasts| lasts.as_secs()), run.exit_code),
             (lasts, status),
             "{command}"
         );
@@ -242,7 +242,7 @@ fn who_only_waits_ends_when_asked() {
         let ends = |signal| run(container.clone(), &Files::default(), signal).unwrap();
         assert_eq!(ends(None).lasts, None);
         let asked = ends(Some(7));
-        assert_eq!((asked.lasts, asked.status), (Some(Duration::from_secs(7)), 0));
+        assert_eq!((asked.lasts, asked.exit_code), (Some(Duration::from_secs(7)), 0));
     }
 }
 
@@ -325,8 +325,8 @@ fn files_are_written_when_the_script_comes_to_it_and_others_are_seen_when_they_c
         .map(|write| {
             (
                 write.after.as_secs(),
-                write.place.scope.clone(),
-                &*write.place.path,
+                write.path.scope.clone(),
+                &*write.path.path,
                 write.content.is_some(),
             )
         })
@@ -338,7 +338,7 @@ fn files_are_written_when_the_script_comes_to_it_and_others_are_seen_when_they_c
             (5, data.clone(), "/flag", true),
             (15, data, "/flag", false),
             (15, Scope::Node, "/var/x/a", true),
-            (15, Scope::Own("c".into()), "/tmp/own", true),
+            (15, Scope::Container("c".into()), "/tmp/own", true),
         ]
     );
     let mut files = Files::default();
@@ -356,9 +356,9 @@ fn files_are_written_when_the_script_comes_to_it_and_others_are_seen_when_they_c
         let run = run(shell(text), &files, None).unwrap();
         let ended = run.lasts.map(|lasts| (lasts.as_secs(), &*run.output));
         assert_eq!(ended, ends, "{text:?}");
-        assert!(run.looked, "{text:?}");
+        assert!(run.reads_shared_files, "{text:?}");
     }
-    assert!(!script("sleep 1").unwrap().looked);
+    assert!(!script("sleep 1").unwrap().reads_shared_files);
 }
 
 #[test]
@@ -373,14 +373,14 @@ fn random_draws_are_seeded_by_the_run() {
     };
     assert_eq!(draw("u1/c/0"), draw("u1/c/0"));
     assert_ne!(draw("u1/c/0").unwrap().output, draw("u1/c/1").unwrap().output);
-    let statuses: Vec<i32> = (0..40).map(|n| draw(&format!("u/{n}")).unwrap().status).collect();
+    let statuses: Vec<i32> = (0..40).map(|n| draw(&format!("u/{n}")).unwrap().exit_code).collect();
     assert!(statuses.contains(&0) && statuses.contains(&1), "{statuses:?}");
 }
 
 #[test]
 fn a_folder_is_not_a_file() {
     let run = script("mkdir /tmp/d; echo x > /tmp/d").unwrap();
-    assert_eq!(run.status, 1);
+    assert_eq!(run.exit_code, 1);
     assert!(run.writes.iter().all(|write| write.content == Some(Content::Folder)));
 }
 
@@ -470,8 +470,8 @@ proptest! {
             let first = run(shell(text), &Files::default(), signal);
             prop_assert_eq!(&first, &run(shell(text), &Files::default(), signal), "equal input, equal outcome");
             if let Ok(run) = first {
-                prop_assert!(run.output.len() <= super::machine::LONGEST);
-                prop_assert!((0..256).contains(&run.status));
+                prop_assert!(run.output.len() <= super::interpreter::MAX_LENGTH);
+                prop_assert!((0..256).contains(&run.exit_code));
             }
         }
     }

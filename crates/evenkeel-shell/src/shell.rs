@@ -3,11 +3,11 @@
 use evenkeel_api::Text;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::syntax::Command;
+use crate::syntax::Command;
 
 /// Why commands do not go on one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(crate) enum Halt {
     /// The shell ends.
     Exit(i32),
     /// The function ends.
@@ -19,68 +19,68 @@ pub(super) enum Halt {
     /// It waits for what never comes.
     Forever,
     /// It does more than is looked at: it runs on.
-    Spent,
+    StepLimit,
     /// It is not known what it does.
     Unknown(String),
 }
 
-pub(super) type Flow = Result<(), Halt>;
+pub(crate) type Flow = Result<(), Halt>;
 
 /// The error of what is not understood.
-pub(super) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
+pub(crate) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
     Err(Halt::Unknown(why.into()))
 }
 
-/// A variable.
+/// A variable with its value and scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Variable {
+pub(crate) struct Variable {
     /// `None` when it has a value that is not known here.
-    pub(super) value: Option<String>,
-    /// Whether programs that are started see it.
-    pub(super) exported: bool,
+    pub(crate) value: Option<String>,
+    /// Whether child processes see it.
+    pub(crate) exported: bool,
 }
 
-/// Where a stream leads: what was written goes to that many-th of the machine's outputs, or nowhere.
-pub(super) type Stream = Option<usize>;
+/// Where a stream leads: what was written goes to that many-th of the interpreter's outputs, or nowhere.
+pub(crate) type Stream = Option<usize>;
 
 #[derive(Debug, Clone)]
-pub(super) struct Shell {
+pub(crate) struct Shell {
     /// Since the container began.
-    pub(super) now: Duration,
-    pub(super) variables: BTreeMap<String, Variable>,
-    pub(super) positional: Vec<String>,
-    /// `$0`.
-    pub(super) name: String,
-    pub(super) functions: BTreeMap<Text, Arc<Command>>,
+    pub(crate) now: Duration,
+    pub(crate) variables: BTreeMap<String, Variable>,
+    pub(crate) positional: Vec<String>,
+    /// The value of `$0`.
+    pub(crate) name: String,
+    pub(crate) functions: BTreeMap<Text, Arc<Command>>,
     /// What is done at a signal, or at the end (`EXIT`).
-    pub(super) traps: BTreeMap<Text, String>,
-    pub(super) folder: String,
+    pub(crate) traps: BTreeMap<Text, String>,
+    pub(crate) folder: String,
     /// How the last command ended.
-    pub(super) status: i32,
-    pub(super) output: Stream,
-    pub(super) errors: Stream,
-    pub(super) input: Arc<str>,
+    pub(crate) status: i32,
+    pub(crate) output: Stream,
+    pub(crate) errors: Stream,
+    pub(crate) input: Arc<str>,
     /// The container's first process: signals go to it.
-    pub(super) main: bool,
-    pub(super) bash: bool,
+    pub(crate) main: bool,
+    pub(crate) bash: bool,
     /// `set -e`, and how many conditions are around, in which it does not count.
-    pub(super) errexit: bool,
-    pub(super) conditions: u32,
-    /// `set -u`.
-    pub(super) nounset: bool,
-    pub(super) pipefail: bool,
+    pub(crate) errexit: bool,
+    pub(crate) conditions: u32,
+    /// Whether `set -u` is on: an unset variable is an error.
+    pub(crate) nounset: bool,
+    pub(crate) pipefail: bool,
     /// How many function calls are around.
-    pub(super) calls: u32,
+    pub(crate) calls: u32,
     /// How many loops are around.
-    pub(super) loops: u32,
+    pub(crate) loops: u32,
     /// The last one started in the background.
-    pub(super) last_job: Option<usize>,
+    pub(crate) last_job: Option<usize>,
     /// What to give back to variables when the function ends.
-    pub(super) locals: Vec<(String, Option<Variable>)>,
+    pub(crate) locals: Vec<(String, Option<Variable>)>,
 }
 
 impl Shell {
-    pub(super) fn new(folder: &str, variables: BTreeMap<String, Variable>) -> Self {
+    pub(crate) fn new(folder: &str, variables: BTreeMap<String, Variable>) -> Self {
         Self {
             now: Duration::ZERO,
             variables,
@@ -107,25 +107,25 @@ impl Shell {
     }
 
     /// A copy for what runs in a process of its own.
-    pub(super) fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         let mut child = self.clone();
         child.main = false;
         child.traps.clear();
         child
     }
 
-    pub(super) fn set(&mut self, name: &str, value: String) {
+    pub(crate) fn set(&mut self, name: &str, value: String) {
         let exported = self.variables.get(name).is_some_and(|variable| variable.exported);
         self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });
     }
 
     /// What is done when the container is asked to stop.
-    pub(super) fn handler(&self) -> Option<&str> {
+    pub(crate) fn handler(&self) -> Option<&str> {
         self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
     }
 
     /// Reads the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`; how many words they are.
-    pub(super) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
+    pub(crate) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
         let mut read = 0;
         while let Some(word) = words.get(read) {
             let on = word.starts_with('-');

@@ -2,42 +2,45 @@
 
 use std::sync::Arc;
 
-use super::syntax::{Assignment, Command, Item, Join, List, Pipeline, Redirect, To, What, Word};
+use crate::syntax::{
+    Assignment, Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget,
+    Word,
+};
 
 /// A longer script is refused.
-const LONGEST: usize = 64 * 1024;
+const MAX_LENGTH: usize = 64 * 1024;
 /// So deep may commands, quotes and expansions nest.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Why a text is not understood.
-pub(super) type Refused = String;
+pub(crate) type Refused = String;
 
 const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
 /// Reads a script.
-pub(super) fn script(text: &str) -> Result<List, Refused> {
+pub(crate) fn script(text: &str) -> Result<List, Refused> {
     Parser::new(text, 0)?.whole()
 }
 
 /// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
-pub(super) struct Parser<'t> {
-    pub(super) text: &'t str,
-    pub(super) at: usize,
-    pub(super) depth: usize,
+pub(crate) struct Parser<'t> {
+    pub(crate) text: &'t str,
+    pub(crate) at: usize,
+    pub(crate) depth: usize,
     /// Where a line ends that has here-documents, and where the text goes on after them.
     here: Option<(usize, usize)>,
 }
 
 impl<'t> Parser<'t> {
-    pub(super) fn new(text: &'t str, depth: usize) -> Result<Self, Refused> {
-        if text.len() > LONGEST {
+    pub(crate) fn new(text: &'t str, depth: usize) -> Result<Self, Refused> {
+        if text.len() > MAX_LENGTH {
             return Err("the script is too long".into());
         }
         let parser = Self { text, at: 0, depth, here: None };
-        if depth > DEEPEST { Err("nested too deeply".into()) } else { Ok(parser) }
+        if depth > MAX_DEPTH { Err("nested too deeply".into()) } else { Ok(parser) }
     }
 
-    pub(super) fn whole(&mut self) -> Result<List, Refused> {
+    pub(crate) fn whole(&mut self) -> Result<List, Refused> {
         let list = self.list()?;
         if self.at < self.text.len() {
             return self.refuse("it does not fit there");
@@ -45,15 +48,15 @@ impl<'t> Parser<'t> {
         Ok(list)
     }
 
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    pub(super) fn rest(&self) -> &'t str {
+    pub(crate) fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
 
-    pub(super) fn eat(&mut self, token: &str) -> bool {
+    pub(crate) fn eat(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -61,18 +64,18 @@ impl<'t> Parser<'t> {
         found
     }
 
-    pub(super) fn refuse<T>(&self, why: &str) -> Result<T, Refused> {
+    pub(crate) fn refuse<T>(&self, why: &str) -> Result<T, Refused> {
         let near: String = self.rest().chars().take(20).collect();
         Err(format!("at {near:?}: {why}"))
     }
 
     /// Reads something nested.
-    pub(super) fn deeper<T>(
+    pub(crate) fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return self.refuse("nested too deeply");
         }
         let read = read(self);
@@ -128,7 +131,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Commands up to the end, a closing parenthesis, `;;` or a word that closes something.
-    pub(super) fn list(&mut self) -> Result<List, Refused> {
+    pub(crate) fn list(&mut self) -> Result<List, Refused> {
         self.deeper(|parser| {
             let mut list = Vec::new();
             loop {
@@ -150,9 +153,9 @@ impl<'t> Parser<'t> {
         loop {
             self.blanks();
             let join = if self.eat("&&") {
-                Join::And
+                Connector::And
             } else if self.eat("||") {
-                Join::Or
+                Connector::Or
             } else {
                 break;
             };
@@ -191,7 +194,7 @@ impl<'t> Parser<'t> {
     }
 
     fn command(&mut self) -> Result<Command, Refused> {
-        let what = self.deeper(|parser| match parser.ahead() {
+        let kind = self.deeper(|parser| match parser.ahead() {
             "if" => parser.condition(),
             "while" => parser.repeat(false),
             "until" => parser.repeat(true),
@@ -201,7 +204,7 @@ impl<'t> Parser<'t> {
                 parser.at += 1;
                 let list = parser.list()?;
                 parser.expect("}")?;
-                Ok(What::Group(list))
+                Ok(CommandKind::Group(list))
             }
             "[[" => parser.test(),
             "function" | "select" | "coproc" | "time" => parser.refuse("it is not understood"),
@@ -211,15 +214,15 @@ impl<'t> Parser<'t> {
                 if !parser.eat(")") {
                     return parser.refuse("\")\" was to follow");
                 }
-                Ok(What::Subshell(list))
+                Ok(CommandKind::Subshell(list))
             }
             name => parser.function_or_none(name),
         })?;
-        if matches!(what, What::Function { .. }) {
-            return Ok(Command { what, redirects: Vec::new() });
+        if matches!(kind, CommandKind::Function { .. }) {
+            return Ok(Command { kind, redirects: Vec::new() });
         }
         let (mut set, mut words, mut redirects) = (Vec::new(), Vec::new(), Vec::new());
-        let simple = matches!(&what, What::Simple { .. });
+        let simple = matches!(&kind, CommandKind::Simple { .. });
         loop {
             self.blanks();
             if let Some(redirect) = self.redirect()? {
@@ -237,13 +240,13 @@ impl<'t> Parser<'t> {
         if simple && set.is_empty() && words.is_empty() && redirects.is_empty() {
             return self.refuse("a command was to follow");
         }
-        let what = if simple { What::Simple { set, words } } else { what };
-        Ok(Command { what, redirects })
+        let kind = if simple { CommandKind::Simple { set, words } } else { kind };
+        Ok(Command { kind, redirects })
     }
 
     /// `name() command`, or an empty simple command when there is no such.
-    fn function_or_none(&mut self, name: &str) -> Result<What, Refused> {
-        let none = Ok(What::Simple { set: Vec::new(), words: Vec::new() });
+    fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
+        let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
         let after = self.text[self.at + name.len()..].trim_start_matches([' ', '\t']);
         if !is_name(name) || !after.starts_with('(') {
             return none;
@@ -257,10 +260,10 @@ impl<'t> Parser<'t> {
         }
         self.lines();
         let body = Arc::new(self.command()?);
-        Ok(What::Function { name: name.into(), body })
+        Ok(CommandKind::Function { name: name.into(), body })
     }
 
-    fn condition(&mut self) -> Result<What, Refused> {
+    fn condition(&mut self) -> Result<CommandKind, Refused> {
         self.at += "if".len();
         let mut branches = Vec::new();
         loop {
@@ -274,20 +277,20 @@ impl<'t> Parser<'t> {
                     self.at += "else".len();
                     let otherwise = self.list()?;
                     self.expect("fi")?;
-                    return Ok(What::If { branches, otherwise });
+                    return Ok(CommandKind::If { branches, otherwise });
                 }
                 _ => {
                     self.expect("fi")?;
-                    return Ok(What::If { branches, otherwise: Vec::new() });
+                    return Ok(CommandKind::If { branches, otherwise: Vec::new() });
                 }
             }
         }
     }
 
-    fn repeat(&mut self, until: bool) -> Result<What, Refused> {
+    fn repeat(&mut self, until: bool) -> Result<CommandKind, Refused> {
         self.at += "while".len(); // as long as "until"
         let condition = self.list()?;
-        Ok(What::Loop { until, condition, body: self.body()? })
+        Ok(CommandKind::Loop { until, condition, body: self.body()? })
     }
 
     fn body(&mut self) -> Result<List, Refused> {
@@ -297,7 +300,7 @@ impl<'t> Parser<'t> {
         Ok(body)
     }
 
-    fn each(&mut self) -> Result<What, Refused> {
+    fn each(&mut self) -> Result<CommandKind, Refused> {
         self.at += "for".len();
         self.blanks();
         let name = self.ahead();
@@ -322,10 +325,10 @@ impl<'t> Parser<'t> {
         }
         self.blanks();
         self.eat(";");
-        Ok(What::For { name: name.into(), over, body: self.body()? })
+        Ok(CommandKind::For { name: name.into(), over, body: self.body()? })
     }
 
-    fn case(&mut self) -> Result<What, Refused> {
+    fn case(&mut self) -> Result<CommandKind, Refused> {
         self.at += "case".len();
         self.blanks();
         let of = self.word()?;
@@ -335,7 +338,7 @@ impl<'t> Parser<'t> {
             self.lines();
             if self.ahead() == "esac" {
                 self.at += "esac".len();
-                return Ok(What::Case { of, arms });
+                return Ok(CommandKind::Case { of, arms });
             }
             self.eat("(");
             let mut patterns = Vec::new();
@@ -359,14 +362,14 @@ impl<'t> Parser<'t> {
     }
 
     /// `[[ … ]]`: words, with what would be operators elsewhere as words of their own.
-    fn test(&mut self) -> Result<What, Refused> {
+    fn test(&mut self) -> Result<CommandKind, Refused> {
         self.at += 2;
         let mut words = Vec::new();
         loop {
             self.lines();
             if self.ahead() == "]]" {
                 self.at += 2;
-                return Ok(What::Test(words));
+                return Ok(CommandKind::Test(words));
             }
             let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|op| self.eat(op));
             match operator {
@@ -416,19 +419,19 @@ impl<'t> Parser<'t> {
             .unwrap_or_default();
         self.blanks();
         let to = match operator {
-            ">" | ">|" => To::Write(self.word()?),
-            ">>" => To::Append(self.word()?),
-            "<" => To::Read(self.word()?),
-            "<<" | "<<-" => To::Text(self.here_document(operator == "<<-")?),
+            ">" | ">|" => RedirectTarget::Write(self.word()?),
+            ">>" => RedirectTarget::Append(self.word()?),
+            "<" => RedirectTarget::Read(self.word()?),
+            "<<" | "<<-" => RedirectTarget::Text(self.here_document(operator == "<<-")?),
             "<<<" => {
                 let mut word = self.word()?;
                 word.0.extend(Word::text("\n").quoted().0);
-                To::Text(word)
+                RedirectTarget::Text(word)
             }
             ">&" | "<&" => {
                 let word = self.word()?;
                 match word.plain().and_then(|text| text.parse().ok()) {
-                    Some(fd) => To::Same(fd),
+                    Some(fd) => RedirectTarget::Same(fd),
                     None => return self.refuse("that is no stream that is understood"),
                 }
             }
@@ -468,7 +471,7 @@ impl<'t> Parser<'t> {
 }
 
 /// Whether a variable or a function can be called so.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }

@@ -2,7 +2,7 @@
 
 /// A pattern, character by character.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Item>);
+pub(crate) struct Pattern(Vec<Item>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
@@ -15,7 +15,7 @@ enum Item {
 
 impl Pattern {
     /// Adds text that is read as a pattern, or to the letter where it is quoted.
-    pub(super) fn push(&mut self, text: &str, quoted: bool) {
+    pub(crate) fn push(&mut self, text: &str, quoted: bool) {
         if quoted {
             self.0.extend(text.chars().map(Item::This));
             return;
@@ -40,7 +40,7 @@ impl Pattern {
     }
 
     /// Whether it fits all of `text`. Takes no more steps than both lengths multiplied.
-    pub(super) fn fits(&self, text: &[char]) -> bool {
+    pub(crate) fn fits(&self, text: &[char]) -> bool {
         let (items, mut item, mut at) = (&self.0, 0, 0);
         let mut star: Option<(usize, usize)> = None;
         while at < text.len() {

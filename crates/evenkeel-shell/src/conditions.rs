@@ -1,7 +1,7 @@
 //! `test`, `[` and `[[`.
 
-use super::{
-    machine::Machine,
+use crate::{
+    interpreter::Interpreter,
     parse::is_name,
     pattern::Pattern,
     shell::{Flow, Halt, Shell, unknown},
@@ -9,7 +9,7 @@ use super::{
 };
 
 /// So deep may parentheses and negations nest.
-const DEEPEST: usize = 30;
+const MAX_DEPTH: usize = 30;
 
 /// One word of a condition.
 struct Term {
@@ -27,9 +27,9 @@ const BINARY: [&str; 12] =
     ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=~"];
 const FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     /// `test` and `[`, without the closing bracket.
-    pub(super) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+    pub(crate) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let term = |text: &String| Term { text: text.clone(), pattern: None, operator: true };
         let terms: Vec<Term> = words.iter().map(term).collect();
         let answer = match &*terms {
@@ -46,7 +46,7 @@ impl Machine<'_> {
     }
 
     /// `[[ … ]]`: words are not split, and the right side of a comparison is a pattern.
-    pub(super) fn double_brackets(&mut self, shell: &mut Shell, words: &[Word]) -> Flow {
+    pub(crate) fn double_brackets(&mut self, shell: &mut Shell, words: &[Word]) -> Flow {
         let mut terms = Vec::new();
         for word in words {
             let pattern = Some(self.pattern(shell, word)?);
@@ -92,7 +92,7 @@ impl Machine<'_> {
 
     fn one(&mut self, shell: &Shell, terms: &[Term], at: &mut usize, depth: usize) -> Answer {
         self.step()?;
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return unknown("a condition that is nested too deeply");
         }
         let rest = &terms[*at..];

@@ -1,54 +1,51 @@
-//! What containers with a command that is understood do, and the files through which they see each other.
+//! Runs of containers whose command the shell interpreter understands, and the files that they share.
 
 use evenkeel_api::time::Timestamp;
+use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
 use std::{sync::Arc, time::Duration};
 
 use super::Pass;
-use crate::{
-    pod::{
-        facts::Container,
-        memory::{Doing, Slot, later},
-    },
-    program::{
-        Program, Run, Surroundings,
-        files::{Scope, Write},
-    },
+use crate::pod::{
+    facts::Container,
+    memory::{Doing, Slot},
 };
 
-/// What a run changes, and will change, on its node.
+/// Files on the node that a run writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeWrites {
     /// The run.
     pub(crate) by: Arc<str>,
     pub(crate) start: Timestamp,
-    /// All of them: they take the place of those told before.
+    /// All writes of the run; they replace those recorded before.
     pub(crate) writes: Vec<Write>,
 }
 
 impl Pass<'_> {
-    /// What the run does that began at `since`; asked again when files have changed that it looked at.
+    /// The outcome of the run that began at `since`, computed again when files that it reads have changed.
     fn known(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
         since: Timestamp,
     ) -> Option<Arc<Run>> {
-        let program = container.program?;
+        let process = container.process?;
         let now = (self.memory.files.changes(), self.node_files.changes());
         match &slot.doing {
             Doing::Unknown => return None,
-            Doing::Known(run, then) if *then == now || !run.looked => return Some(Arc::clone(run)),
+            Doing::Known(run, then) if *then == now || !run.reads_shared_files => {
+                return Some(Arc::clone(run));
+            }
             _ => {}
         }
         let by = self.run_of(container, slot);
-        match program.run(&self.around(since, slot.signal, &by)) {
+        match process.run(&self.run_context(since, slot.signal, &by)) {
             Err(_not_understood) => {
                 slot.doing = Doing::Unknown;
                 None
             }
             Ok(run) => {
                 let run = Arc::new(run);
-                self.note(&by, since, &run.writes, None);
+                self.record_writes(&by, since, &run.writes, None);
                 let now = (self.memory.files.changes(), self.node_files.changes());
                 slot.doing = Doing::Known(Arc::clone(&run), now);
                 Some(run)
@@ -60,15 +57,15 @@ impl Pass<'_> {
         format!("{}/{}/{}", self.facts.uid, container.name, slot.restarts).into()
     }
 
-    fn around<'p>(
+    fn run_context<'p>(
         &'p self,
         start: Timestamp,
         signal: Option<Timestamp>,
         run: &'p str,
-    ) -> Surroundings<'p> {
+    ) -> RunContext<'p> {
         let after =
             |at: Timestamp| Duration::try_from(at.duration_since(start)).unwrap_or_default();
-        Surroundings {
+        RunContext {
             start,
             signal: signal.map(after),
             run,
@@ -78,10 +75,16 @@ impl Pass<'_> {
         }
     }
 
-    /// Notes what a run writes, up to `end`.
-    fn note(&mut self, by: &Arc<str>, start: Timestamp, writes: &[Write], end: Option<Timestamp>) {
+    /// Records the writes of a run up to `end`.
+    fn record_writes(
+        &mut self,
+        by: &Arc<str>,
+        start: Timestamp,
+        writes: &[Write],
+        end: Option<Timestamp>,
+    ) {
         let done = |write: &&Write| end.is_none_or(|end| later(start, write.after) <= end);
-        let of_node = |write: &&Write| write.place.scope == Scope::Node;
+        let of_node = |write: &&Write| write.path.scope == Scope::Node;
         let (node, pod): (Vec<&Write>, Vec<&Write>) = writes.iter().filter(done).partition(of_node);
         if writes.iter().any(|write| !of_node(&write)) {
             Arc::make_mut(&mut self.memory.files).replace(by, start, &pod);
@@ -93,10 +96,10 @@ impl Pass<'_> {
         }
     }
 
-    /// Makes ready for a new run of a container.
-    pub(super) fn begin_program(&mut self, container: &Container<'_>, slot: &mut Slot) {
+    /// Prepares a new run of a container.
+    pub(super) fn begin_run(&mut self, container: &Container<'_>, slot: &mut Slot) {
         (slot.doing, slot.signal, slot.unready) = (Doing::Unasked, None, false);
-        if container.program.is_some() {
+        if container.process.is_some() {
             let running = self.memory.slots().filter_map(Slot::running).min();
             let oldest = running.map_or(self.now, |since| since.min(self.now));
             Arc::make_mut(&mut self.memory.files).clear(container.name, oldest);
@@ -118,7 +121,7 @@ impl Pass<'_> {
         let run = if script.set.run_time { None } else { self.known(container, slot, since) };
         let (lasts, status) = match run {
             Some(run) => {
-                (run.lasts?, if script.set.exit_code { script.exit_code } else { run.status })
+                (run.lasts?, if script.set.exit_code { script.exit_code } else { run.exit_code })
             }
             None => (script.run_time?, script.exit_code),
         };
@@ -144,27 +147,29 @@ impl Pass<'_> {
             }
         }
         match self.known(container, slot, since) {
-            Some(run) => (run.lasts.map(|lasts| later(since, lasts)), run.status),
+            Some(run) => (run.lasts.map(|lasts| later(since, lasts)), run.exit_code),
             None => (Some(later(asked, script.termination_time)), 0),
         }
     }
 
-    /// What a run that was ended before its time will not write any more.
+    /// Drops the writes that a run would have made after now, when it was killed.
     pub(super) fn cut(&mut self, container: &Container<'_>, slot: &Slot, since: Timestamp) {
         if let Doing::Known(run, _) = &slot.doing {
             let by = self.run_of(container, slot);
-            self.note(&by, since, &run.writes, Some(self.now));
+            self.record_writes(&by, since, &run.writes, Some(self.now));
         }
     }
 
-    /// Asks the readiness probes that execute something, and looks again when their answer may change.
+    /// Runs the readiness probes that execute a command, and wakes when a file changes that they may read.
     pub(super) fn probe(&mut self) {
         for (init, n) in self.numbers() {
             let (container, slot) = self.at(init, n);
-            let asked = container.program.filter(|program| {
-                program.has_probe() && slot.running().is_some() && !container.script.set.readiness
+            let asked = container.process.filter(|process| {
+                process.has_readiness_probe()
+                    && slot.running().is_some()
+                    && !container.script.set.readiness
             });
-            let unready = asked.is_some_and(|program| self.fails(program));
+            let unready = asked.is_some_and(|process| self.readiness_fails(process));
             let changes = [&self.memory.files, &self.node_files];
             let next =
                 changes.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
@@ -176,8 +181,8 @@ impl Pass<'_> {
         }
     }
 
-    fn fails(&self, program: &Program) -> bool {
+    fn readiness_fails(&self, process: &Process) -> bool {
         let run = format!("{}/probe", self.facts.uid);
-        program.probe(&self.around(self.now, None, &run)) == Some(false)
+        process.readiness(&self.run_context(self.now, None, &run)) == Some(false)
     }
 }

@@ -2,17 +2,17 @@
 
 use rand::Rng;
 
-use super::{
+use crate::{
     arithmetic::{self, Variables},
-    machine::{LONGEST, Machine},
+    interpreter::{Interpreter, MAX_LENGTH},
     pattern::Pattern,
     shell::{Flow, Halt, Shell, Variable, unknown},
-    syntax::{Part, Piece, With, Word},
+    syntax::{Modifier, Part, Piece, Word},
 };
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     /// What words become: each none, one, or several.
-    pub(super) fn fields(
+    pub(crate) fn fields(
         &mut self,
         shell: &mut Shell,
         words: &[Word],
@@ -30,7 +30,8 @@ impl Machine<'_> {
     fn split(&mut self, shell: &mut Shell, word: &Word, fields: &mut Vec<String>) -> Flow {
         let mut current: Option<String> = None;
         for (n, piece) in word.0.iter().enumerate() {
-            if let (true, Part::Variable { name, with: With::Itself }) = (piece.quoted, &piece.part)
+            if let (true, Part::Variable { name, with: Modifier::Itself }) =
+                (piece.quoted, &piece.part)
                 && &**name == "@"
             {
                 // Each a field of its own; the first and last join what is beside them.
@@ -78,18 +79,18 @@ impl Machine<'_> {
     }
 
     /// What a word becomes where it is not split.
-    pub(super) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
+    pub(crate) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
         let mut all = String::new();
         for piece in &word.0 {
             all.push_str(&self.piece(shell, piece)?);
-            if all.len() > LONGEST {
+            if all.len() > MAX_LENGTH {
                 return unknown("a value that is too long");
             }
         }
         Ok(all)
     }
 
-    pub(super) fn pattern(&mut self, shell: &mut Shell, word: &Word) -> Result<Pattern, Halt> {
+    pub(crate) fn pattern(&mut self, shell: &mut Shell, word: &Word) -> Result<Pattern, Halt> {
         let mut pattern = Pattern::default();
         for piece in &word.0 {
             let text = self.piece(shell, piece)?;
@@ -103,10 +104,12 @@ impl Machine<'_> {
         match &piece.part {
             Part::Text(text) => Ok(text.clone()),
             Part::Variable { name, with } => self.variable(shell, name, with),
-            Part::Output(list) => self.output_of(shell, |machine, child| machine.list(child, list)),
+            Part::Output(list) => {
+                self.output_of(shell, |interpreter, child| interpreter.list(child, list))
+            }
             Part::Arithmetic(word) => {
                 let text = self.string(shell, word)?;
-                arithmetic::evaluate(&text, &mut Reckoning { machine: self, shell })
+                arithmetic::evaluate(&text, &mut Reckoning { interpreter: self, shell })
                     .map(|value| value.to_string())
                     .or_else(unknown)
             }
@@ -114,7 +117,7 @@ impl Machine<'_> {
     }
 
     /// What something prints, without the line ends at its end.
-    pub(super) fn output_of(
+    pub(crate) fn output_of(
         &mut self,
         shell: &mut Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
@@ -132,17 +135,17 @@ impl Machine<'_> {
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
-    fn variable(&mut self, shell: &mut Shell, name: &str, with: &With) -> Result<String, Halt> {
+    fn variable(&mut self, shell: &mut Shell, name: &str, with: &Modifier) -> Result<String, Halt> {
         let value = self.value(shell, name)?;
         match with {
-            With::Itself | With::Length | With::Without { .. }
+            Modifier::Itself | Modifier::Length | Modifier::Remove { .. }
                 if value.is_none() && shell.nounset && !matches!(name, "@" | "*") =>
             {
                 Err(Halt::Exit(if shell.bash { 127 } else { 2 }))
             }
-            With::Itself => Ok(value.unwrap_or_default()),
-            With::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
-            With::Instead { how, colon, word } => {
+            Modifier::Itself => Ok(value.unwrap_or_default()),
+            Modifier::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
+            Modifier::Default { how, colon, word } => {
                 let present = value.as_ref().is_some_and(|value| !(*colon && value.is_empty()));
                 match (how, present) {
                     ('+', true) => self.string(shell, word),
@@ -158,7 +161,7 @@ impl Machine<'_> {
                     }
                 }
             }
-            With::Without { suffix, longest, pattern } => {
+            Modifier::Remove { suffix, longest, pattern } => {
                 let pattern = self.pattern(shell, pattern)?;
                 let text: Vec<char> = value.unwrap_or_default().chars().collect();
                 Ok(without(&text, &pattern, *suffix, *longest))
@@ -167,7 +170,7 @@ impl Machine<'_> {
     }
 
     /// The value of a variable or of what is called like one; `None` where it has none.
-    pub(super) fn value(&mut self, shell: &Shell, name: &str) -> Result<Option<String>, Halt> {
+    pub(crate) fn value(&mut self, shell: &Shell, name: &str) -> Result<Option<String>, Halt> {
         Ok(Some(match name {
             "?" => shell.status.to_string(),
             "$" => "1".into(),
@@ -182,7 +185,7 @@ impl Machine<'_> {
             }
             "SECONDS" | "EPOCHSECONDS" if shell.bash => {
                 self.draws += 1;
-                let since = if name == "SECONDS" { self.around.start.as_second() } else { 0 };
+                let since = if name == "SECONDS" { self.context.start.as_second() } else { 0 };
                 (self.time(shell).as_second() - since).to_string()
             }
             "PWD" if shell.folder.is_empty() => "/".into(),
@@ -207,13 +210,13 @@ impl Machine<'_> {
 
 /// Variables in arithmetic.
 struct Reckoning<'r, 'a> {
-    machine: &'r mut Machine<'a>,
+    interpreter: &'r mut Interpreter<'a>,
     shell: &'r mut Shell,
 }
 
 impl Variables for Reckoning<'_, '_> {
     fn get(&mut self, name: &str) -> Result<String, String> {
-        match self.machine.value(self.shell, name) {
+        match self.interpreter.value(self.shell, name) {
             Ok(value) => Ok(value.unwrap_or_default()),
             Err(Halt::Unknown(why)) => Err(why),
             Err(_) => Err(format!("variable {name} has no value")),
@@ -226,12 +229,12 @@ impl Variables for Reckoning<'_, '_> {
 }
 
 /// The process number of one started with `&`.
-pub(super) fn pid(job: usize) -> String {
+pub(crate) fn pid(job: usize) -> String {
     (job + 7).to_string()
 }
 
 /// The one started with `&` that has this process number.
-pub(super) fn job(pid: &str) -> Option<usize> {
+pub(crate) fn job(pid: &str) -> Option<usize> {
     pid.parse::<usize>().ok()?.checked_sub(7)
 }
 

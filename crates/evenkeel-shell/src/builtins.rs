@@ -1,8 +1,8 @@
 //! What the shell itself knows to do: its own state, and how commands are started.
 
-use super::{
+use crate::{
     expand,
-    machine::{Job, Machine},
+    interpreter::{Interpreter, Job},
     parse::is_name,
     shell::{Flow, Halt, Shell, Variable, unknown},
 };
@@ -10,9 +10,9 @@ use super::{
 /// Folders in which a command is what its name says.
 const PATH: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     /// Does what a command says. The words are at least one.
-    pub(super) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+    pub(crate) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         self.step()?;
         let name = match words[0].rsplit_once('/') {
             Some((folder, name)) if PATH.contains(&folder) => name,
@@ -72,7 +72,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A shell as a program of its own.
+    /// A shell in a process of its own.
     fn start_shell(&mut self, shell: &mut Shell, name: &str, arguments: &[String]) -> Flow {
         let exported = shell.variables.iter().filter(|(_, variable)| variable.exported);
         let exported = exported.map(|(name, variable)| (name.clone(), variable.clone())).collect();
@@ -81,14 +81,15 @@ impl Machine<'_> {
         (child.output, child.errors) = (shell.output, shell.errors);
         child.input = std::sync::Arc::clone(&shell.input);
         self.depth += 1;
-        let flow =
-            self.awaited(shell, child, |machine, child| machine.run_shell(child, name, arguments));
+        let flow = self.awaited(shell, child, |interpreter, child| {
+            interpreter.run_shell(child, name, arguments)
+        });
         self.depth -= 1;
         flow
     }
 
     /// What a shell does with its command line.
-    pub(super) fn run_shell(
+    pub(crate) fn run_shell(
         &mut self,
         shell: &mut Shell,
         name: &str,
@@ -210,7 +211,7 @@ impl Machine<'_> {
     }
 }
 
-pub(super) fn failed(shell: &mut Shell) -> Flow {
+pub(crate) fn failed(shell: &mut Shell) -> Flow {
     shell.status = 1;
     Ok(())
 }

@@ -1,19 +1,19 @@
 //! `$((…))`: whole numbers, as the shell reckons with them.
 
-use super::parse::is_name;
+use crate::parse::is_name;
 
 /// So deep may parentheses and operators nest.
-const DEEPEST: u32 = 40;
+const MAX_DEPTH: u32 = 40;
 
 /// What the expression may ask and change.
-pub(super) trait Variables {
+pub(crate) trait Variables {
     /// The variable's value, empty when it has none; an error when that is not known.
     fn get(&mut self, name: &str) -> Result<String, String>;
     fn set(&mut self, name: &str, value: i64);
 }
 
 /// The value of an expression in which every `$` is replaced already.
-pub(super) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
+pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
     let mut reader = Reader { text, at: 0, depth: 0, variables, dry: 0 };
     if text.trim().is_empty() {
         return Ok(0);
@@ -68,7 +68,7 @@ impl<'r> Reader<'r> {
         read: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
         self.depth += 1;
-        let value = if self.depth > DEEPEST { self.wrong() } else { read(self) };
+        let value = if self.depth > MAX_DEPTH { self.wrong() } else { read(self) };
         self.depth -= 1;
         value
     }

@@ -1,4 +1,4 @@
-//! Pods as whoever plays their containers reads them: what is to be executed, with which variables and files.
+//! View of a pod with its containers' commands, environment variables and volume mounts, for simulated kubelets.
 
 use super::volume::Volume;
 use crate::Meta;
@@ -7,32 +7,32 @@ use crate::map::Unread;
 use crate::text::Text;
 
 message! {
-    /// A pod as far as what its containers execute goes.
-    pub struct PodProgram("k8s.io.api.core.v1.Pod") {
+    /// A pod with its containers' commands.
+    pub struct PodCommand("k8s.io.api.core.v1.Pod") {
         /// Metadata.
         meta: Meta = 1 "metadata",
         /// What should run.
-        spec: PodProgramSpec = 2 "spec",
+        spec: PodCommandSpec = 2 "spec",
     }
 }
 
-view!(PodProgram, "", "v1", "Pod", "pods", true);
+view!(PodCommand, "", "v1", "Pod", "pods", true);
 
 message! {
-    /// What a pod's containers execute.
-    pub struct PodProgramSpec("k8s.io.api.core.v1.PodSpec") {
+    /// The specification of a [`PodCommand`].
+    pub struct PodCommandSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes.
         volumes: Box<[Volume]> = 1 "volumes",
         /// Containers.
-        containers: Box<[ContainerProgram]> = 2 "containers",
+        containers: Box<[ContainerCommand]> = 2 "containers",
         /// Run before the containers, in order.
-        init_containers: Box<[ContainerProgram]> = 20 "initContainers",
+        init_containers: Box<[ContainerCommand]> = 20 "initContainers",
     }
 }
 
 message! {
-    /// What a container executes.
-    pub struct ContainerProgram("k8s.io.api.core.v1.Container") {
+    /// A container's command, environment and mounts.
+    pub struct ContainerCommand("k8s.io.api.core.v1.Container") {
         /// Name.
         name: Text = 1 "name",
         /// Takes the place of the image's entry point.

@@ -1,27 +1,27 @@
-//! From a pod's spec to what its containers execute, with which variables and files.
+//! Reads the processes of a pod's containers from its spec: arguments, environment variables, volume mounts.
 
 use evenkeel_api::{
     Text,
-    views::{ContainerProgram, EnvVar, PodProgram, Volume},
+    views::{ContainerCommand, EnvVar, PodCommand, Volume},
 };
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
-use super::{
-    Program,
-    files::{Mounts, Place, Scope, normal},
+use crate::{
+    Process,
+    files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
 
 /// Images whose entry point is a shell: without a command they end at once.
 const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
-/// Whether the image does nothing but run a shell.
-pub(crate) fn runs_a_shell(image: &str) -> bool {
+/// Whether the image's entry point is a shell.
+pub fn entrypoint_is_shell(image: &str) -> bool {
     SHELLS.contains(&name_of(image))
 }
 
-/// Whether the image does nothing but wait for its end, even where pods do their work by default.
-pub(crate) fn only_waits(image: &str) -> bool {
+/// Whether the image's entry point is `pause`, which waits for SIGTERM.
+pub fn entrypoint_is_pause(image: &str) -> bool {
     name_of(image) == "pause"
 }
 
@@ -30,36 +30,37 @@ fn name_of(image: &str) -> &str {
     name.split(['@', ':']).next().unwrap_or(name)
 }
 
-/// The programs of a pod, by container.
+/// The processes of a pod, by container.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Programs(BTreeMap<Text, Program>);
+pub struct Processes(BTreeMap<Text, Process>);
 
-impl Programs {
-    /// Reads a pod that is on the node with this address. `image` says each container's image.
-    pub(crate) fn read<'i>(
-        pod: &PodProgram,
+impl Processes {
+    /// Reads a pod on the node with this name and address. `image` returns a container's image.
+    pub fn read<'i>(
+        pod: &PodCommand,
         node: (&str, Ipv4Addr),
         image: impl Fn(&str) -> Option<&'i str>,
     ) -> Self {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
-        let programs = containers.filter_map(|container| {
+        let processes = containers.filter_map(|container| {
             let image = image(&container.name).unwrap_or_default();
-            Some((container.name.clone(), program(pod, container, image, node)?))
+            Some((container.name.clone(), process(pod, container, image, node)?))
         });
-        Self(programs.collect())
+        Self(processes.collect())
     }
 
-    pub(crate) fn of(&self, container: &str) -> Option<&Program> {
+    /// The process of a container; `None` when it is not known what it executes.
+    pub fn get(&self, container: &str) -> Option<&Process> {
         self.0.get(container)
     }
 }
 
-fn program(
-    pod: &PodProgram,
-    container: &ContainerProgram,
+fn process(
+    pod: &PodCommand,
+    container: &ContainerCommand,
     image: &str,
     node: (&str, Ipv4Addr),
-) -> Option<Program> {
+) -> Option<Process> {
     let mut variables = BTreeMap::new();
     for (name, value) in [
         ("HOME", "/root"),
@@ -77,45 +78,45 @@ fn program(
             addresses.push(variable.name.to_string());
         }
         let value = match &variable.value_from {
-            None => Some(substituted(&variable.value, &variables)?),
-            Some(_) => field.and_then(|path| of_pod(pod, path, node)),
+            None => Some(expand(&variable.value, &variables)?),
+            Some(_) => field.and_then(|path| field_value(pod, path, node)),
         };
         variables.insert(variable.name.to_string(), Variable { value, exported: true });
     }
     let mut words = Vec::new();
     for word in container.command.iter().chain(&*container.args) {
-        words.push(substituted(word, &variables)?);
+        words.push(expand(word, &variables)?);
     }
-    if words.is_empty() && runs_a_shell(image) {
+    if words.is_empty() && entrypoint_is_shell(image) {
         words.push("sh".into());
     }
-    // A shell that somebody may type into waits for that.
+    // A shell with an open standard input waits for it.
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
     }
     let mounts = container.volume_mounts.iter().filter_map(|mount| {
         let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
-        let mut place = root(volume);
+        let mut path = volume_root(volume);
         if !mount.sub_path_expr.is_empty() {
-            match substituted(&mount.sub_path_expr, &variables) {
-                Some(path) => place.path = normal(&place.path, &path).into(),
-                None => place.scope = Scope::Foreign(volume.name.clone()),
+            match expand(&mount.sub_path_expr, &variables) {
+                Some(sub_path) => path.path = normal(&path.path, &sub_path).into(),
+                None => path.scope = Scope::UnknownVolume(volume.name.clone()),
             }
         } else if !mount.sub_path.is_empty() {
-            place.path = format!("{}{}", place.path, normal("", &mount.sub_path)).into();
+            path.path = format!("{}{}", path.path, normal("", &mount.sub_path)).into();
         }
-        Some((normal("", &mount.mount_path).into(), place))
+        Some((normal("", &mount.mount_path).into(), path))
     });
     let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
-    Some(Program {
+    Some(Process {
         container: container.name.clone(),
-        probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
+        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
         mounts: Mounts::new(mounts.collect()),
-        folder: normal("", &container.working_dir),
-        open: !container.env_from.is_empty(),
-        words,
+        working_dir: normal("", &container.working_dir),
+        env_from: !container.env_from.is_empty(),
+        arguments: words,
         variables,
-        addresses,
+        address_variables: addresses,
     })
 }
 
@@ -123,8 +124,8 @@ fn field_path(variable: &EnvVar) -> Option<&str> {
     Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
 }
 
-/// The value of a field of the pod, as far as it is known before it runs.
-fn of_pod(pod: &PodProgram, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
+/// The value of a `fieldRef`; `None` when it is not known before the pod runs.
+fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
     let entry = |map: &evenkeel_api::StrMap, path: &str| {
         let key = path.strip_prefix("['")?.strip_suffix("']")?;
         Some(map.get(key).unwrap_or_default().to_owned())
@@ -146,20 +147,23 @@ fn of_pod(pod: &PodProgram, path: &str, node: (&str, Ipv4Addr)) -> Option<String
     }
 }
 
-/// Where a volume's files are.
-fn root(volume: &Volume) -> Place {
+/// The root folder of a volume.
+fn volume_root(volume: &Volume) -> FilePath {
     let source = &volume.source;
     if let Some(host) = &source.host_path {
-        return Place { scope: Scope::Node, path: normal("", &host.path).into() };
+        return FilePath { scope: Scope::Node, path: normal("", &host.path).into() };
     }
     let name = volume.name.clone();
-    let scope = if source.empty_dir.is_some() { Scope::Volume(name) } else { Scope::Foreign(name) };
-    Place { scope, path: "".into() }
+    let scope =
+        if source.empty_dir.is_some() { Scope::Volume(name) } else { Scope::UnknownVolume(name) };
+    FilePath { scope, path: "".into() }
 }
 
-/// The text with `$(NAME)` replaced, as a kubelet does for commands, arguments and variables: names that are unknown
-/// stay, `$$` is a dollar sign. `None` when a value is needed that is not known.
-fn substituted(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {
+/// Replaces `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables: unknown names stay, `$$` is a
+/// dollar sign. `None` when a value is needed that is not known.
+///
+/// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion).
+fn expand(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {
     let (mut all, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
         all.push_str(&rest[..at]);
@@ -197,7 +201,7 @@ mod tests {
             ("$(expr 1 + 2)", Some("$(expr 1 + 2)")),
             ("$(S)", None),
         ] {
-            assert_eq!(substituted(text, &variables).as_deref(), want, "{text}");
+            assert_eq!(expand(text, &variables).as_deref(), want, "{text}");
         }
     }
 
@@ -210,8 +214,10 @@ mod tests {
             ("localhost:5000/nginx", false),
             ("my-busybox", false),
         ] {
-            assert_eq!(runs_a_shell(image), want, "{image}");
+            assert_eq!(entrypoint_is_shell(image), want, "{image}");
         }
-        assert!(only_waits("registry.k8s.io/pause:3.10") && !only_waits("paused"));
+        assert!(
+            entrypoint_is_pause("registry.k8s.io/pause:3.10") && !entrypoint_is_pause("paused")
+        );
     }
 }

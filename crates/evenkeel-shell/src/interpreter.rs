@@ -8,104 +8,106 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Surroundings,
+use crate::later;
+use crate::{
+    RunContext,
     files::{Mounts, Write},
     parse,
     shell::{Flow, Halt, Shell, Variable, unknown},
-    syntax::{Command, Item, Join, List, Pipeline, Redirect, To, What, Word},
+    syntax::{
+        Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget, Word,
+    },
 };
-use crate::pod::memory::later;
 
 /// So many commands and expansions are looked at.
-const MOST_STEPS: u32 = 20_000;
+const MAX_STEPS: u32 = 20_000;
 /// So much longer a handler may be looked at when the script itself took all.
-const MORE_STEPS: u32 = 1_000;
+const TRAP_STEPS: u32 = 1_000;
 /// So deep may commands, functions and shells in shells nest.
-const DEEPEST: u32 = 100;
-const MOST_CALLS: u32 = 30;
+const MAX_DEPTH: u32 = 100;
+const MAX_CALLS: u32 = 30;
 /// Longer outputs, values and files are not kept.
-pub(super) const LONGEST: usize = 64 * 1024;
+pub(crate) const MAX_LENGTH: usize = 64 * 1024;
 
 /// One started with `&`.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
+pub(crate) struct Job {
     /// `None` when it never ends.
-    pub(super) end: Option<Duration>,
-    pub(super) status: i32,
+    pub(crate) end: Option<Duration>,
+    pub(crate) status: i32,
 }
 
 /// Everything that shells of one container share.
-pub(super) struct Machine<'a> {
-    pub(super) around: &'a Surroundings<'a>,
-    pub(super) container: &'a str,
-    pub(super) mounts: &'a Mounts,
+pub(crate) struct Interpreter<'a> {
+    pub(crate) context: &'a RunContext<'a>,
+    pub(crate) container: &'a str,
+    pub(crate) mounts: &'a Mounts,
     /// Whether there are variables that are not known by name.
-    pub(super) open: bool,
+    pub(crate) open: bool,
     steps: u32,
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// When the container is asked to stop, until it noticed.
-    pub(super) signal: Option<Duration>,
+    pub(crate) signal: Option<Duration>,
     /// What was written so far, in no order.
-    pub(super) writes: Vec<Write>,
+    pub(crate) writes: Vec<Write>,
     /// What streams lead to: the container's log, then what is gathered for something else.
-    pub(super) outputs: Vec<String>,
-    pub(super) jobs: Vec<Job>,
-    pub(super) random: StdRng,
+    pub(crate) outputs: Vec<String>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) random: StdRng,
     /// How often something was asked for that is never twice the same.
-    pub(super) draws: u32,
+    pub(crate) draws: u32,
     /// Whether it read what others may write.
-    pub(super) looked: std::cell::Cell<bool>,
+    pub(crate) reads_shared_files: std::cell::Cell<bool>,
     /// What the last `$(…)` ended with.
-    pub(super) inner_status: Option<i32>,
+    pub(crate) inner_status: Option<i32>,
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn new(
-        around: &'a Surroundings<'a>,
+impl<'a> Interpreter<'a> {
+    pub(crate) fn new(
+        context: &'a RunContext<'a>,
         container: &'a str,
         mounts: &'a Mounts,
         open: bool,
     ) -> Self {
         let mut seed = DefaultHasher::new();
-        around.run.hash(&mut seed);
+        context.run.hash(&mut seed);
         Self {
-            around,
+            context,
             container,
             mounts,
             open,
             steps: 0,
             depth: 0,
-            signal: around.signal,
+            signal: context.signal,
             writes: Vec::new(),
             outputs: vec![String::new()],
             jobs: Vec::new(),
             random: StdRng::seed_from_u64(seed.finish()),
             draws: 0,
-            looked: std::cell::Cell::new(false),
+            reads_shared_files: std::cell::Cell::new(false),
             inner_status: None,
         }
     }
 
-    pub(super) fn step(&mut self) -> Flow {
+    pub(crate) fn step(&mut self) -> Flow {
         self.steps += 1;
-        if self.steps > MOST_STEPS { Err(Halt::Spent) } else { Ok(()) }
+        if self.steps > MAX_STEPS { Err(Halt::StepLimit) } else { Ok(()) }
     }
 
     /// The time of day that it is for `shell`.
-    pub(super) fn time(&self, shell: &Shell) -> Timestamp {
-        later(self.around.start, shell.now)
+    pub(crate) fn time(&self, shell: &Shell) -> Timestamp {
+        later(self.context.start, shell.now)
     }
 
     /// Runs the container's first process to its end: how long it takes (`None`: for ever) and its status.
-    pub(super) fn main(
+    pub(crate) fn main(
         &mut self,
         shell: &mut Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Result<(Option<Duration>, i32), String> {
         let mut halt = run(self, shell);
-        if halt == Err(Halt::Spent) {
-            self.steps = MOST_STEPS - MORE_STEPS;
+        if halt == Err(Halt::StepLimit) {
+            self.steps = MAX_STEPS - TRAP_STEPS;
             halt = match (self.signal.take(), shell.handler().map(str::to_owned)) {
                 (Some(signal), Some(handler)) => {
                     shell.now = shell.now.max(signal);
@@ -139,27 +141,27 @@ impl<'a> Machine<'a> {
         };
         match halt {
             Err(Halt::Exit(status)) => Ok((Some(shell.now), status)),
-            Err(Halt::Forever | Halt::Spent) => Ok((None, 0)),
+            Err(Halt::Forever | Halt::StepLimit) => Ok((None, 0)),
             Err(Halt::Unknown(why)) => Err(why),
             _ => Ok((Some(shell.now), shell.status)),
         }
     }
 
     /// Runs something in a process of its own, which `shell` waits for or not: when it ends and its status.
-    pub(super) fn child(
+    pub(crate) fn child(
         &mut self,
         mut child: Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Result<(Option<Duration>, i32), Halt> {
         let halt = run(self, &mut child);
-        if halt == Err(Halt::Spent) {
-            return Err(Halt::Spent);
+        if halt == Err(Halt::StepLimit) {
+            return Err(Halt::StepLimit);
         }
         self.end(&mut child, halt).map_err(Halt::Unknown)
     }
 
-    /// As [`Machine::child`], and waits.
-    pub(super) fn awaited(
+    /// As [`Interpreter::child`], and waits.
+    pub(crate) fn awaited(
         &mut self,
         shell: &mut Shell,
         child: Shell,
@@ -172,12 +174,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs a script that is given as text.
-    pub(super) fn text(&mut self, shell: &mut Shell, text: &str) -> Flow {
+    pub(crate) fn text(&mut self, shell: &mut Shell, text: &str) -> Flow {
         let list = parse::script(text).map_err(Halt::Unknown)?;
         self.list(shell, &list)
     }
 
-    pub(super) fn list(&mut self, shell: &mut Shell, list: &List) -> Flow {
+    pub(crate) fn list(&mut self, shell: &mut Shell, list: &List) -> Flow {
         list.iter().try_for_each(|item| self.item(shell, item))
     }
 
@@ -186,7 +188,7 @@ impl<'a> Machine<'a> {
             return self.chain(shell, item);
         }
         let (end, status) =
-            self.child(shell.fork(), |machine, child| machine.chain(child, item))?;
+            self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item))?;
         self.jobs.push(Job { end, status });
         shell.last_job = Some(self.jobs.len() - 1);
         shell.status = 0;
@@ -197,7 +199,7 @@ impl<'a> Machine<'a> {
         let all = item.rest.len();
         self.pipeline(shell, &item.first, all > 0)?;
         for (n, (join, pipeline)) in item.rest.iter().enumerate() {
-            if (*join == Join::And) == (shell.status == 0) {
+            if (*join == Connector::And) == (shell.status == 0) {
                 self.pipeline(shell, pipeline, n + 1 < all)?;
             }
         }
@@ -232,7 +234,7 @@ impl<'a> Machine<'a> {
                 self.outputs.push(String::new());
                 child.output = Some(gathered);
             }
-            let ended = self.child(child, |machine, child| machine.command(child, stage));
+            let ended = self.child(child, |interpreter, child| interpreter.command(child, stage));
             input = self.outputs.drain(gathered..).next().unwrap_or_default().into();
             let (ended, status) = ended?;
             end = end.zip(ended).map(|(end, ended)| end.max(ended));
@@ -249,20 +251,25 @@ impl<'a> Machine<'a> {
     fn command(&mut self, shell: &mut Shell, command: &Command) -> Flow {
         self.step()?;
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return unknown("nested too deeply");
         }
         let flow = if command.redirects.is_empty() {
-            self.what(shell, &command.what)
+            self.command_kind(shell, &command.kind)
         } else {
-            self.redirected(shell, &command.what, &command.redirects)
+            self.redirected(shell, &command.kind, &command.redirects)
         };
         self.depth -= 1;
         flow
     }
 
-    fn redirected(&mut self, shell: &mut Shell, what: &What, redirects: &[Redirect]) -> Flow {
-        if let What::Simple { words, .. } = what
+    fn redirected(
+        &mut self,
+        shell: &mut Shell,
+        kind: &CommandKind,
+        redirects: &[Redirect],
+    ) -> Flow {
+        if let CommandKind::Simple { words, .. } = kind
             && matches!(&**words, [only] if only.plain() == Some("exec"))
         {
             return unknown("streams of the shell itself");
@@ -272,7 +279,7 @@ impl<'a> Machine<'a> {
         let mut files = Vec::new();
         let opened = self.open(shell, redirects, &mut files);
         let flow = match opened {
-            Ok(true) => self.what(shell, what),
+            Ok(true) => self.command_kind(shell, kind),
             Ok(false) => {
                 shell.status = 1;
                 Ok(())
@@ -297,19 +304,19 @@ impl<'a> Machine<'a> {
     ) -> Result<bool, Halt> {
         for redirect in redirects {
             match (&redirect.to, redirect.fd) {
-                (To::Text(word), 0) => shell.input = self.string(shell, word)?.into(),
-                (To::Read(word), 0) => {
+                (RedirectTarget::Text(word), 0) => shell.input = self.string(shell, word)?.into(),
+                (RedirectTarget::Read(word), 0) => {
                     let path = self.string(shell, word)?;
                     match self.read(shell, &path)? {
                         Some(text) => shell.input = text,
                         None => return Ok(false),
                     }
                 }
-                (To::Same(1), 2) => shell.errors = shell.output,
-                (To::Same(2), 1) => shell.output = shell.errors,
-                (To::Write(word) | To::Append(word), fd @ (1 | 2)) => {
+                (RedirectTarget::Same(1), 2) => shell.errors = shell.output,
+                (RedirectTarget::Same(2), 1) => shell.output = shell.errors,
+                (RedirectTarget::Write(word) | RedirectTarget::Append(word), fd @ (1 | 2)) => {
                     let path = self.string(shell, word)?;
-                    let append = matches!(redirect.to, To::Append(_));
+                    let append = matches!(redirect.to, RedirectTarget::Append(_));
                     let stream = match &*path {
                         "/dev/null" => None,
                         "/dev/stdout" | "/proc/self/fd/1" => shell.output,
@@ -334,15 +341,15 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    fn what(&mut self, shell: &mut Shell, what: &What) -> Flow {
-        match what {
-            What::Simple { set, words } => self.simple(shell, set, words),
-            What::Group(list) => self.list(shell, list),
-            What::Subshell(list) => {
+    fn command_kind(&mut self, shell: &mut Shell, kind: &CommandKind) -> Flow {
+        match kind {
+            CommandKind::Simple { set, words } => self.simple(shell, set, words),
+            CommandKind::Group(list) => self.list(shell, list),
+            CommandKind::Subshell(list) => {
                 let child = shell.fork();
-                self.awaited(shell, child, |machine, child| machine.list(child, list))
+                self.awaited(shell, child, |interpreter, child| interpreter.list(child, list))
             }
-            What::If { branches, otherwise } => {
+            CommandKind::If { branches, otherwise } => {
                 for (condition, then) in branches {
                     self.condition(shell, condition)?;
                     if shell.status == 0 {
@@ -352,9 +359,11 @@ impl<'a> Machine<'a> {
                 shell.status = 0;
                 self.list(shell, otherwise)
             }
-            What::Loop { until, condition, body } => self.repeat(shell, *until, condition, body),
-            What::For { name, over, body } => self.each(shell, name, over.as_deref(), body),
-            What::Case { of, arms } => {
+            CommandKind::Loop { until, condition, body } => {
+                self.repeat(shell, *until, condition, body)
+            }
+            CommandKind::For { name, over, body } => self.each(shell, name, over.as_deref(), body),
+            CommandKind::Case { of, arms } => {
                 let text: Vec<char> = self.string(shell, of)?.chars().collect();
                 shell.status = 0;
                 for (patterns, list) in arms {
@@ -366,12 +375,12 @@ impl<'a> Machine<'a> {
                 }
                 Ok(())
             }
-            What::Function { name, body } => {
+            CommandKind::Function { name, body } => {
                 shell.functions.insert(name.clone(), Arc::clone(body));
                 shell.status = 0;
                 Ok(())
             }
-            What::Test(words) => self.double_brackets(shell, words),
+            CommandKind::Test(words) => self.double_brackets(shell, words),
         }
     }
 
@@ -386,7 +395,7 @@ impl<'a> Machine<'a> {
     fn simple(
         &mut self,
         shell: &mut Shell,
-        set: &[super::syntax::Assignment],
+        set: &[crate::syntax::Assignment],
         words: &[Word],
     ) -> Flow {
         self.inner_status = None;
@@ -424,7 +433,7 @@ impl<'a> Machine<'a> {
         let Some(body) = shell.functions.get(&*words[0]).cloned() else {
             return self.execute(shell, words);
         };
-        if shell.calls >= MOST_CALLS {
+        if shell.calls >= MAX_CALLS {
             return unknown("functions call each other too deeply");
         }
         let positional = std::mem::replace(&mut shell.positional, words[1..].to_vec());
@@ -537,14 +546,14 @@ impl<'a> Machine<'a> {
         let ends = self.jobs.iter().filter_map(|job| job.end);
         let writes = self.writes.iter().map(|write| write.after);
         let own = ends.chain(writes).filter(|at| *at > began).min();
-        let others = self.around.next_change(later(self.around.start, began)).map(|time| {
-            Duration::try_from(time.duration_since(self.around.start)).unwrap_or_default()
+        let others = self.context.next_change(later(self.context.start, began)).map(|time| {
+            Duration::try_from(time.duration_since(self.context.start)).unwrap_or_default()
         });
         [signal, own, others].into_iter().flatten().min()
     }
 
     /// Runs the handler if the signal has come by now.
-    pub(super) fn signals(&mut self, shell: &mut Shell) -> Flow {
+    pub(crate) fn signals(&mut self, shell: &mut Shell) -> Flow {
         if !shell.main || self.signal.is_none_or(|signal| signal > shell.now) {
             return Ok(());
         }
@@ -557,7 +566,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Waits for those that were started with `&`, or until a signal comes that is heeded.
-    pub(super) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
+    pub(crate) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
         let mut ends =
             jobs.iter().map(|job| self.jobs.get(*job).map_or(Some(shell.now), |job| job.end));
         let end = ends.try_fold(shell.now, |all, end| end.map(|end| all.max(end)));
@@ -574,11 +583,11 @@ impl<'a> Machine<'a> {
     }
 
     /// Prints to a stream.
-    pub(super) fn print(&mut self, stream: Stream, text: &str) -> Flow {
+    pub(crate) fn print(&mut self, stream: Stream, text: &str) -> Flow {
         let Some(output) = stream.and_then(|stream| self.outputs.get_mut(stream)) else {
             return Ok(());
         };
-        if output.len() + text.len() <= LONGEST {
+        if output.len() + text.len() <= MAX_LENGTH {
             output.push_str(text);
         } else if stream != Some(0) {
             return unknown("more output than is kept");

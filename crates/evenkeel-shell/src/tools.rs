@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{
-    commands::failed,
-    machine::Machine,
+use crate::{
+    builtins::failed,
+    interpreter::Interpreter,
     shell::{Flow, Halt, Shell, unknown},
 };
 
-impl Machine<'_> {
-    pub(super) fn tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
+impl Interpreter<'_> {
+    pub(crate) fn tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
         match name {
             "sleep" => sleep(shell, words),
             "echo" => self.echo(shell, words),
@@ -320,7 +320,8 @@ impl Machine<'_> {
         };
         let until = shell.now.saturating_add(limit);
         let (writes, child) = (self.writes.len(), shell.fork());
-        let (end, status) = self.child(child, |machine, child| machine.execute(child, words))?;
+        let (end, status) =
+            self.child(child, |interpreter, child| interpreter.execute(child, words))?;
         match end.filter(|end| *end <= until) {
             Some(end) => (shell.now, shell.status) = (end, status),
             None => {
@@ -341,7 +342,8 @@ fn sleep(shell: &mut Shell, words: &[String]) -> Flow {
     if words.iter().any(|word| matches!(&**word, "infinity" | "inf")) {
         return Err(Halt::Forever);
     }
-    let all = words.iter().map(|word| Machine::duration(word)).collect::<Option<Vec<Duration>>>();
+    let all =
+        words.iter().map(|word| Interpreter::duration(word)).collect::<Option<Vec<Duration>>>();
     match all.filter(|all| !all.is_empty()) {
         Some(all) => {
             let all = all.into_iter().fold(Duration::ZERO, Duration::saturating_add);

@@ -1,8 +1,8 @@
 //! Reads a shell script: words, with quotes and expansions.
 
-use super::{
+use crate::{
     parse::{Parser, Refused, is_name},
-    syntax::{Part, Piece, With, Word},
+    syntax::{Modifier, Part, Piece, Word},
 };
 
 /// What ends a word.
@@ -27,11 +27,11 @@ impl Until {
 }
 
 impl Word {
-    pub(super) fn text(text: &str) -> Self {
+    pub(crate) fn text(text: &str) -> Self {
         Self(vec![Piece { quoted: false, part: Part::Text(text.to_owned()) }])
     }
 
-    pub(super) fn quoted(mut self) -> Self {
+    pub(crate) fn quoted(mut self) -> Self {
         for piece in &mut self.0 {
             piece.quoted = true;
         }
@@ -39,7 +39,7 @@ impl Word {
     }
 
     /// The word, if it is nothing but text, quoted or not.
-    pub(super) fn literal(&self) -> Option<String> {
+    pub(crate) fn literal(&self) -> Option<String> {
         let texts = self.0.iter().map(|piece| match &piece.part {
             Part::Text(text) => Some(text.as_str()),
             _ => None,
@@ -50,14 +50,14 @@ impl Word {
 
 impl Parser<'_> {
     /// A word, which must not be empty.
-    pub(super) fn word(&mut self) -> Result<Word, Refused> {
+    pub(crate) fn word(&mut self) -> Result<Word, Refused> {
         let from = self.at;
         let word = self.pieces(Until::Blank, false)?;
         if self.at == from { self.refuse("a word was to follow") } else { Ok(word) }
     }
 
     /// All of a here-document.
-    pub(super) fn here_text(&mut self) -> Result<Word, Refused> {
+    pub(crate) fn here_text(&mut self) -> Result<Word, Refused> {
         self.pieces(Until::End, true)
     }
 
@@ -223,7 +223,7 @@ impl Parser<'_> {
             _ => return Ok(None),
         };
         self.at += end;
-        Ok(Some(Part::Variable { name: rest[..end].into(), with: With::Itself }))
+        Ok(Some(Part::Variable { name: rest[..end].into(), with: Modifier::Itself }))
     }
 
     fn braced(&mut self) -> Result<Part, Refused> {
@@ -240,14 +240,14 @@ impl Parser<'_> {
             return self.refuse("a name was to follow");
         }
         self.at += end;
-        let with = if length { With::Length } else { self.with()? };
+        let with = if length { Modifier::Length } else { self.with()? };
         if !self.eat("}") {
             return self.refuse("what is made of the variable is not understood");
         }
         Ok(Part::Variable { name: name.into(), with })
     }
 
-    fn with(&mut self) -> Result<With, Refused> {
+    fn with(&mut self) -> Result<Modifier, Refused> {
         let colon =
             self.rest().starts_with(":") && self.rest()[1..].starts_with(['-', '=', '?', '+']);
         self.at += usize::from(colon);
@@ -255,16 +255,16 @@ impl Parser<'_> {
             Some(how @ (b'-' | b'=' | b'?' | b'+')) => {
                 self.at += 1;
                 let word = self.pieces(Until::Brace, false)?;
-                Ok(With::Instead { how: char::from(how), colon, word })
+                Ok(Modifier::Default { how: char::from(how), colon, word })
             }
             Some(how @ (b'#' | b'%')) => {
                 self.at += 1;
                 let longest = self.peek() == Some(how);
                 self.at += usize::from(longest);
                 let pattern = self.pieces(Until::Brace, false)?;
-                Ok(With::Without { suffix: how == b'%', longest, pattern })
+                Ok(Modifier::Remove { suffix: how == b'%', longest, pattern })
             }
-            _ => Ok(With::Itself),
+            _ => Ok(Modifier::Itself),
         }
     }
 }

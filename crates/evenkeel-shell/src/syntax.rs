@@ -4,39 +4,39 @@ use evenkeel_api::Text;
 use std::sync::Arc;
 
 /// Commands one after the other.
-pub(super) type List = Vec<Item>;
+pub(crate) type List = Vec<Item>;
 
 /// Pipelines joined by `&&` and `||`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) first: Pipeline,
-    pub(super) rest: Vec<(Join, Pipeline)>,
+pub(crate) struct Item {
+    pub(crate) first: Pipeline,
+    pub(crate) rest: Vec<(Connector, Pipeline)>,
     /// Ends in `&`.
-    pub(super) background: bool,
+    pub(crate) background: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Join {
+pub(crate) enum Connector {
     And,
     Or,
 }
 
 /// Commands joined by `|`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pipeline {
+pub(crate) struct Pipeline {
     /// Begins with `!`.
-    pub(super) negated: bool,
-    pub(super) stages: Vec<Command>,
+    pub(crate) negated: bool,
+    pub(crate) stages: Vec<Command>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Command {
-    pub(super) what: What,
-    pub(super) redirects: Vec<Redirect>,
+pub(crate) struct Command {
+    pub(crate) kind: CommandKind,
+    pub(crate) redirects: Vec<Redirect>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(crate) enum CommandKind {
     Simple {
         set: Vec<Assignment>,
         words: Vec<Word>,
@@ -70,21 +70,21 @@ pub(super) enum What {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Assignment {
-    pub(super) name: Text,
-    /// `+=`.
-    pub(super) append: bool,
-    pub(super) value: Word,
+pub(crate) struct Assignment {
+    pub(crate) name: Text,
+    /// Whether the operator is `+=`.
+    pub(crate) append: bool,
+    pub(crate) value: Word,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Redirect {
-    pub(super) fd: u32,
-    pub(super) to: To,
+pub(crate) struct Redirect {
+    pub(crate) fd: u32,
+    pub(crate) to: RedirectTarget,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum To {
+pub(crate) enum RedirectTarget {
     Write(Word),
     Append(Word),
     Read(Word),
@@ -96,22 +96,22 @@ pub(super) enum To {
 
 /// What becomes no word, one, or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Word(pub(super) Vec<Piece>);
+pub(crate) struct Word(pub(crate) Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Stands in quotes: it is neither split nor a pattern.
-    pub(super) quoted: bool,
-    pub(super) part: Part,
+    pub(crate) quoted: bool,
+    pub(crate) part: Part,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Text(String),
     /// `$NAME`, `${NAME}` and what may follow the name.
     Variable {
         name: Text,
-        with: With,
+        with: Modifier,
     },
     /// `$(…)`.
     Output(List),
@@ -121,18 +121,18 @@ pub(super) enum Part {
 
 /// What `${NAME…}` makes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum With {
+pub(crate) enum Modifier {
     Itself,
     /// `${#NAME}`.
     Length,
     /// `-`, `=`, `?` or `+` and a word; an empty value counts as none after a colon.
-    Instead {
+    Default {
         how: char,
         colon: bool,
         word: Word,
     },
     /// `#`, `##`, `%` or `%%` and a pattern.
-    Without {
+    Remove {
         suffix: bool,
         longest: bool,
         pattern: Word,
@@ -141,7 +141,7 @@ pub(super) enum With {
 
 impl Word {
     /// The word, if it is nothing but unquoted text.
-    pub(super) fn plain(&self) -> Option<&str> {
+    pub(crate) fn plain(&self) -> Option<&str> {
         match &*self.0 {
             [Piece { quoted: false, part: Part::Text(text) }] => Some(text),
             _ => None,
